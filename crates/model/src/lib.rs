@@ -1,0 +1,25 @@
+//! The words everybody uses: units, addresses, ids, requests, device commands, buffers.
+//!
+//! This crate holds no behaviour beyond arithmetic on its own types. Read [`request`] first:
+//! it says what a client may ask; then [`io`]: what the engine asks of devices.
+//!
+//! Pure: no I/O, no clock, no threads, no `unsafe`, no randomness.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod device;
+pub mod error;
+pub mod extent;
+pub mod io;
+pub mod request;
+pub mod store;
+pub mod units;
+
+pub use buffer::{Buddy, Buffer, HeapMemory, Memory};
+pub use device::{DeviceClass, DeviceId};
+pub use error::{ErrorKind, IoError, RequestError};
+pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, Span};
+pub use io::{Io, IoDone, IoId, IoKind};
+pub use request::{Hint, Op, ReadShape, Reply, Request, RequestId, VolumeId};
+pub use store::Store;
+pub use units::{BLOCK, Bytes, DeviceOffset, Nanos, SECTOR, VolumeOffset};
