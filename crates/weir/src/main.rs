@@ -1,1 +1,3 @@
+//! weir: the program. This file is its table of contents.
+
 fn main() {}

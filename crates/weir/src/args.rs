@@ -1,0 +1,187 @@
+//! The command line: every command and option, with its help.
+
+use crate::pool_file;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use weir_model::Bytes;
+
+/// Devices of different speed become one pool; its thin volumes are served over NBD.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The pool file
+    #[arg(long, global = true, env = "WEIR_POOL", default_value = "pool.toml", value_name = "FILE")]
+    pub pool: PathBuf,
+    /// Print one JSON document on standard output (docs/guide.md has the schema)
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a pool of devices, or show one
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Make, list or remove thin volumes
+    #[command(subcommand)]
+    Volume(VolumeCommand),
+    /// Serve the pool's volumes until SIGTERM or SIGINT
+    Serve(ServeArgs),
+    /// A pool on this machine in a minute: three paced devices, a volume, a workload, a live picture
+    Demo(DemoArgs),
+}
+
+/// `weir pool ...`
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Make the pool a pool file describes; the devices' contents are lost
+    Create {
+        /// The pool file (instead of --pool)
+        file: Option<PathBuf>,
+        /// Take devices that carry a file system, a partition table or another pool
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show the pool, its devices and their load
+    Status,
+}
+
+/// `weir volume ...`
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Make a thin volume; it takes space as it is written
+    Create {
+        /// The volume's name; NBD clients ask for it as the export name
+        #[arg(value_parser = name)]
+        name: String,
+        /// The size clients see, with its unit: 100GiB, 2TB; may exceed the devices
+        #[arg(long, value_parser = size)]
+        size: Bytes,
+    },
+    /// List the volumes
+    List,
+    /// Remove a volume and give its space back
+    Remove {
+        /// The volume's name
+        #[arg(value_parser = name)]
+        name: String,
+    },
+}
+
+/// `weir serve ...`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to serve NBD: unix:PATH or HOST:PORT; may be repeated
+    /// [default: unix:POOL.sock beside the pool file]
+    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint)]
+    pub nbd: Vec<Endpoint>,
+}
+
+/// `weir demo ...`
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Seconds of workload on the pool
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    pub seconds: u64,
+    /// Where to put the demo's files [default: a memory-backed folder with room]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// An address NBD is served on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A TCP address, `HOST:PORT`.
+    Tcp(String),
+}
+
+impl Endpoint {
+    /// The export's NBD URI, as clients take it.
+    pub fn uri(&self, export: &str) -> String {
+        match self {
+            Self::Unix(path) => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Self::Tcp(address) => format!("nbd://{address}/{export}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        // sockaddr_un holds 108 bytes with the closing zero.
+        return match path.len() {
+            0 => Err("a path must follow unix:".into()),
+            1..=107 => Ok(Endpoint::Unix(path.into())),
+            _ => Err("a unix socket's path has at most 107 bytes; use a shorter or a relative one".into()),
+        };
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(Endpoint::Tcp(text.into()))
+        }
+        _ => Err("write unix:PATH or HOST:PORT, such as unix:/run/weir.sock, 127.0.0.1:10809 or [::1]:10809"
+            .into()),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    pool_file::name(text).map_err(|allowed| format!("a name is {allowed}"))
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    match pool_file::size(text) {
+        Ok(size) if size.get() % weir_model::BLOCK == 0 => Ok(size),
+        Ok(size) => {
+            Err(format!("{} bytes is not a multiple of 4096; use a unit such as MiB or GiB", size.get()))
+        }
+        Err(allowed) => Err(format!("write {allowed}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn endpoints_are_unix_paths_or_host_and_port() {
+        assert_eq!(endpoint("unix:a.sock"), Ok(Endpoint::Unix("a.sock".into())));
+        assert_eq!(endpoint("[::1]:10809"), Ok(Endpoint::Tcp("[::1]:10809".into())));
+        for bad in ["", "unix:", "localhost", ":1", "localhost:x", "localhost:70000"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn volume_sizes_are_whole_blocks() {
+        assert_eq!(size("4GiB"), Ok(Bytes::gib(4)));
+        assert!(size("5KB").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! How a command fails: what happened, the way out, and the exit code by class.
+
+use serde_json::json;
+use std::fmt;
+use std::path::Path;
+use weir_model::ErrorKind;
+
+/// The end of a command that did not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the user has to do about it; decides the exit code.
+    pub kind: ErrorKind,
+    /// What happened, naming the thing.
+    pub message: String,
+    /// The way out; empty where the message already says it.
+    pub help: String,
+}
+
+impl Failure {
+    /// The command line or the configuration is wrong (exit code 2).
+    pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, message, help)
+    }
+    /// It would be unsafe as things are (exit code 3).
+    pub fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message, help)
+    }
+    /// The machine stands in the way (exit code 5).
+    pub fn environment(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Environment, message, help)
+    }
+    /// Of any kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), help: help.into() }
+    }
+    /// The operating system refused to do `what` with `path`.
+    pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Os;
+        let help = match error.kind() {
+            Os::PermissionDenied => "give this user access to it, or run as one who has it",
+            Os::NotFound => "check the path, and that its folder exists",
+            Os::StorageFull => "free some space there",
+            _ => "",
+        };
+        Self::environment(format!("cannot {what} {}: {error}", path.display()), help)
+    }
+
+    /// The class's name in JSON.
+    pub const fn class(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::Usage => "usage",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Corrupt => "damaged",
+            ErrorKind::Environment => "environment",
+        }
+    }
+
+    /// The document printed with `--json`.
+    pub fn to_json(&self) -> serde_json::Value {
+        json!({ "error": { "class": self.class(), "message": self.message, "help": self.help } })
+    }
+}
+
+impl fmt::Display for Failure {
+    /// `error: ...` and, indented below it, `help: ...`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", indented(&self.message))?;
+        if !self.help.is_empty() {
+            write!(f, "\n help: {}", indented(&self.help))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn indented(text: &str) -> String {
+    text.replace('\n', "\n       ")
+}

@@ -1,0 +1,8 @@
+//! The program: its pool file, its commands. Read `main.rs` for the table of contents.
+//!
+//! A library only so that tests and fuzz targets reach [`pool_file::parse`].
+
+pub mod args;
+pub mod failure;
+pub mod output;
+pub mod pool_file;

@@ -1,0 +1,24 @@
+//! Results on standard output: one JSON document, or a table for people.
+
+use comfy_table::{Table, presets};
+use std::io::Write as _;
+
+/// Prints `document` with `--json`, what `human` makes otherwise. A closed pipe is no error.
+pub fn print(json: bool, document: &serde_json::Value, human: impl FnOnce() -> String) {
+    let text = if json { format!("{document:#}") } else { human() };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{}", text.trim_end());
+}
+
+/// A plain table with a heading row.
+pub fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heading);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}

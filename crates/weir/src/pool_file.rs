@@ -1,0 +1,210 @@
+//! The pool file: which devices make up a pool, written by its user in TOML.
+//!
+//! ```toml
+//! [pool]
+//! name = "home"
+//! extent = "128KiB"        # optional
+//! policy = "hierarchy"     # optional
+//!
+//! [[device]]
+//! name = "fast"
+//! path = "/dev/disk/by-id/nvme-..."
+//!
+//! [[device]]
+//! name = "slow"
+//! path = "slow.img"        # relative to the pool file
+//! size = "32GiB"           # a file that does not exist is created, sparse
+//! pace = "hdd-7200"        # serve it with a modelled drive's timing
+//! ```
+//!
+//! [`parse`] is pure: text in, a checked [`PoolFile`] or a [`Mistake`] out, never a panic. A
+//! mistake names the key, the value and what is allowed, and where it stands.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+use table::{Keys, one_of};
+use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize};
+
+/// The most devices a pool has.
+pub const DEVICES_MAX: usize = 255;
+/// The longest name of a pool, device or volume, in bytes.
+pub const NAME_MAX: usize = 63;
+
+/// A checked pool file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFile {
+    /// The pool's name.
+    pub name: String,
+    /// Extent size; 128 KiB unless given.
+    pub extent: ExtentSize,
+    /// The placement policy's name, one of [`POLICIES`].
+    pub policy: &'static str,
+    /// The devices in the file's order, at least one, with distinct names and paths.
+    pub devices: Vec<DeviceEntry>,
+}
+
+/// One `[[device]]` of the pool file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceEntry {
+    /// The device's name.
+    pub name: String,
+    /// Where it is, as written (relative to the pool file).
+    pub path: PathBuf,
+    /// The size at which a file that does not exist is created; a multiple of 4 KiB.
+    pub size: Option<Bytes>,
+    /// The modelled drive whose timing it is served with, one of the paces.
+    pub pace: Option<&'static str>,
+    /// What kind of device it is, where the user says so.
+    pub class: Option<DeviceClass>,
+    /// Whether the pool's metadata may live on it; `None` lets the pool choose.
+    pub metadata: Option<bool>,
+    /// Whether what it has flushed outlives a power cut. `true` unless declared otherwise.
+    pub durable: bool,
+    /// Whether it has a write cache that a power cut empties; `None` lets the machine say.
+    pub volatile_cache: Option<bool>,
+    /// A misbehaviour put in its way, for tests.
+    pub fault: Option<Fault>,
+}
+
+/// A layer over a device that misbehaves on purpose, for crash tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Whatever was not flushed when the server dies never reached the device.
+    ForgetUnflushed,
+}
+
+/// The policies a pool may be given, the default first.
+pub const POLICIES: &[&str] = &["hierarchy", "stripe", "sequential"];
+
+const POOL_KEYS: &[&str] = &["name", "extent", "policy"];
+const DEVICE_KEYS: &[&str] =
+    &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "fault"];
+const PACES: &[&str] = &["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nvm"];
+const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
+
+/// What is wrong with a pool file, where, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The line it stands in, from 1; 0 when it concerns the file as a whole.
+    pub line: usize,
+    /// The character within the line, from 1; 0 when it concerns the file as a whole.
+    pub column: usize,
+    /// What is wrong, naming key and value.
+    pub message: String,
+    /// What is allowed.
+    pub help: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, column {}: ", self.line, self.column)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// Checks a pool file's text.
+///
+/// # Errors
+/// The first mistake found, in the file's order of sections.
+pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
+    let document = table::document(text)?;
+    let root = Keys::new(text, "the pool file", document.get_ref(), document.span(), &["pool", "device"])?;
+    let pool = root.table("pool", POOL_KEYS)?;
+    let name = pool.required("name", name)?;
+    let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
+    let policy = pool.optional("policy", |text| one_of(text, POLICIES))?.unwrap_or(POLICIES[0]);
+    let devices = root.tables("device", DEVICE_KEYS, device)?;
+    if devices.is_empty() || devices.len() > DEVICES_MAX {
+        return Err(Mistake {
+            line: 0,
+            column: 0,
+            message: format!("the pool has {} devices", devices.len()),
+            help: format!(
+                "give it 1 to {DEVICES_MAX} [[device]] sections, each with a name and a path:\n\n  \
+                 [[device]]\n  name = \"slow\"\n  path = \"slow.img\"\n  size = \"32GiB\""
+            ),
+        });
+    }
+    Ok(PoolFile { name, extent, policy, devices })
+}
+
+/// One `[[device]]`, checked against those before it.
+fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mistake> {
+    let name = keys.required("name", |text| {
+        let name = name(text)?;
+        match before.iter().any(|other| other.name == name) {
+            true => Err("a name no other device of the pool has".into()),
+            false => Ok(name),
+        }
+    })?;
+    let path = keys.required("path", |text| match text {
+        "" => Err("the path of a block device or a file".into()),
+        _ if text.contains('\0') => Err("a path without zero bytes".into()),
+        _ if before.iter().any(|other| other.path.as_os_str() == text) => {
+            Err("a path no other device of the pool has".into())
+        }
+        _ => Ok(PathBuf::from(text)),
+    })?;
+    Ok(DeviceEntry {
+        name,
+        path,
+        size: keys.optional("size", size)?.map(|size| Bytes(size.0 / BLOCK * BLOCK)),
+        pace: keys.optional("pace", |text| one_of(text, PACES))?,
+        class: keys.optional("class", class)?,
+        metadata: keys.flag("metadata")?,
+        durable: keys.flag("durable")?.unwrap_or(true),
+        volatile_cache: keys.flag("volatile_cache")?,
+        fault: keys
+            .optional("fault", |text| one_of(text, &["forget-unflushed"]).map(|_| Fault::ForgetUnflushed))?,
+    })
+}
+
+/// Checks the name of a pool, device or volume.
+///
+/// # Errors
+/// What is allowed, as the end of a sentence that began with what was given.
+pub fn name(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || text.len() > NAME_MAX || !text.chars().all(good) || text.starts_with(['-', '.']) {
+        return Err(format!(
+            "1 to {NAME_MAX} of the characters A-Z a-z 0-9 - _ . , beginning with a letter, digit or _"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a size with its unit: `4GiB`, `500GB`, `64 KiB`.
+///
+/// # Errors
+/// What is allowed, as the end of a sentence that began with what was given.
+pub fn size(text: &str) -> Result<Bytes, String> {
+    let allowed = || "a size with its unit, such as \"4GiB\", \"500GB\" or \"64KiB\"".to_owned();
+    let (first, last) = (text.chars().next(), text.chars().last());
+    if !first.is_some_and(|c| c.is_ascii_digit()) || !last.is_some_and(|c| c.is_ascii_alphabetic()) {
+        return Err(allowed());
+    }
+    let size: bytesize::ByteSize = text.parse().map_err(|_| allowed())?;
+    match size.as_u64() {
+        0 | 0x4000_0000_0000_0000.. => Err("a size above 0 and below 4 EiB".into()),
+        bytes => Ok(Bytes(bytes)),
+    }
+}
+
+fn extent(text: &str) -> Result<ExtentSize, String> {
+    ExtentSize::new(size(text)?)
+        .ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
+}
+
+fn class(text: &str) -> Result<DeviceClass, String> {
+    let names: Vec<&'static str> = CLASSES.iter().map(|class| class.name()).collect();
+    let name = one_of(text, &names)?;
+    CLASSES.iter().find(|class| class.name() == name).copied().ok_or_else(|| "a class".into())
+}

@@ -1,0 +1,124 @@
+use super::*;
+use proptest::prelude::*;
+
+const GOOD: &str = r#"
+[pool]
+name = "home"
+
+[[device]]
+name = "fast"
+path = "/dev/nvme0n1"
+metadata = true
+durable = true
+volatile_cache = false
+
+[[device]]
+name = "slow"
+path = "slow.img"
+size = "32GiB"
+class = "hdd"
+pace = "hdd-7200"
+fault = "forget-unflushed"
+"#;
+
+fn mistake(text: &str) -> String {
+    let mistake = parse(text).expect_err("the file has a mistake");
+    format!("{mistake}\n{}", mistake.help)
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, says: &[&str]) {
+    let text = GOOD.replacen(from, to, 1);
+    assert_ne!(text, GOOD, "{from:?} is in the good file");
+    let said = mistake(&text);
+    for part in says {
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+    }
+}
+
+#[test]
+fn a_good_file_is_read() {
+    let pool = parse(GOOD).expect("the file is good");
+    assert_eq!(pool.name, "home");
+    assert_eq!(pool.extent, ExtentSize::DEFAULT);
+    assert_eq!(pool.policy, "hierarchy");
+    let [fast, slow] = &pool.devices[..] else { panic!("two devices: {:?}", pool.devices) };
+    assert_eq!((fast.metadata, fast.durable, fast.volatile_cache), (Some(true), true, Some(false)));
+    assert_eq!((slow.size, slow.pace), (Some(Bytes::gib(32)), Some("hdd-7200")));
+    assert_eq!((slow.class, slow.fault), (Some(DeviceClass::Hdd), Some(Fault::ForgetUnflushed)));
+}
+
+#[test]
+fn every_mistake_names_key_value_and_what_is_allowed() {
+    check(
+        "name = \"home\"",
+        "nam = \"home\"",
+        &["line 3, column 1", "[pool] has no key \"nam\"", "did you mean name?"],
+    );
+    check("name = \"home\"", "name = \"a/b\"", &["name is \"a/b\"", "A-Z a-z 0-9"]);
+    check("name = \"home\"", "", &["[pool] has no name"]);
+    check(
+        "name = \"home\"",
+        "name = \"home\"\nextent = \"96KiB\"",
+        &["extent is \"96KiB\"", "64KiB to 4MiB"],
+    );
+    check(
+        "name = \"home\"",
+        "name = \"home\"\nextent = 131072",
+        &["extent is 131072, of type integer", "with its unit"],
+    );
+    check(
+        "name = \"home\"",
+        "name = \"home\"\npolicy = \"strip\"",
+        &["policy is \"strip\"", "did you mean \"stripe\"?", "\"hierarchy\""],
+    );
+    check("[pool]", "[pol]", &["has no key \"pol\"", "did you mean pool?"]);
+    check("size = \"32GiB\"", "size = \"32\"", &["size is \"32\"", "4GiB"]);
+    check("size = \"32GiB\"", "size = \"-1GiB\"", &["size is \"-1GiB\"", "4GiB"]);
+    check("size = \"32GiB\"", "size = \"0GiB\"", &["size is \"0GiB\"", "above 0"]);
+    check(
+        "pace = \"hdd-7200\"",
+        "pace = \"hdd-720\"",
+        &["pace is \"hdd-720\"", "did you mean \"hdd-7200\"?"],
+    );
+    check("class = \"hdd\"", "class = \"disk\"", &["class is \"disk\"", "\"nvm\""]);
+    check("metadata = true", "metadata = \"true\"", &["metadata is \"true\"", "without quotes"]);
+    check("name = \"slow\"", "name = \"fast\"", &["[[device]] number 2", "no other device"]);
+    check("path = \"slow.img\"", "path = \"/dev/nvme0n1\"", &["no other device"]);
+    check("path = \"slow.img\"", "", &["[[device]] number 2 has no path"]);
+    check("[pool]", "[pool", &["not TOML"]);
+}
+
+#[test]
+fn a_pool_needs_devices() {
+    assert!(mistake("[pool]\nname = \"x\"").contains("[[device]]"));
+    assert!(mistake("").contains("has no [pool] section"));
+    assert!(mistake("pool = 3").contains("pool is 3, of type integer"));
+    assert!(mistake("device = 3\n[pool]\nname = \"x\"").contains("one [[device]] section"));
+}
+
+#[test]
+fn sizes_carry_units() {
+    for (text, bytes) in
+        [("4GiB", 4 << 30), ("500GB", 500_000_000_000), ("64 KiB", 64 << 10), ("1.5MiB", 3 << 19)]
+    {
+        assert_eq!(size(text), Ok(Bytes(bytes)), "{text}");
+    }
+    for text in ["", "4", "GiB", "4XB", "4 G i B", "1e3", "99999999EiB", "-4GiB", "NaN GiB", "0B"] {
+        assert!(size(text).is_err(), "{text}: {:?}", size(text));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC*") {
+        let _ = parse(&text);
+        let _ = size(&text);
+    }
+
+    #[test]
+    fn no_damage_to_a_good_file_makes_it_panic(at in 0..GOOD.len(), cut in 0usize..8, insert in "\\PC{0,6}") {
+        let end = (at + cut).min(GOOD.len());
+        let _ = parse(&format!("{}{insert}{}", &GOOD[..at], &GOOD[end..]));
+    }
+}
