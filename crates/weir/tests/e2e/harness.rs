@@ -1,0 +1,222 @@
+//! Pools, servers and client programs for the tests.
+
+use std::ffi::OsStr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer, or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pool file in a folder of its own, which is removed at the end.
+pub(crate) struct Pool {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Pool {
+    /// A pool of two small files: `fast` and `slow`, extents of 128 KiB.
+    pub(crate) fn small() -> Self {
+        Self::described("fast", "256MiB", "slow", "1GiB", "")
+    }
+
+    /// A pool of two files; `more` is added to each device.
+    pub(crate) fn described(one: &str, one_size: &str, two: &str, two_size: &str, more: &str) -> Self {
+        let device = |name: &str, size: &str| {
+            format!("\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{size}\"\n{more}\n")
+        };
+        Self::from_text(&format!(
+            "[pool]\nname = \"test\"\n{}{}",
+            device(one, one_size),
+            device(two, two_size)
+        ))
+    }
+
+    /// A pool file with this text, not yet created as a pool.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("pool.toml"), text).expect("the pool file is written");
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("nbd.sock")
+    }
+
+    /// The NBD URI of a volume.
+    pub(crate) fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.socket().display())
+    }
+
+    /// Runs `weir` in the pool's folder.
+    pub(crate) fn weir<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
+        weir(self.folder.path(), arguments)
+    }
+
+    /// Runs `weir`, which must succeed, and returns its standard output.
+    #[track_caller]
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> String {
+        succeeded("weir", &self.weir(arguments))
+    }
+
+    /// Runs `weir --json`, which must succeed, and returns its document.
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let text = self.run(arguments.iter().chain(&["--json"]));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("one JSON document, but {error}:\n{text}"))
+    }
+
+    /// Runs `weir`, which must fail with this exit code, and returns what it said.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.weir(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "weir {arguments:?} said:\n{said}");
+        assert!(!said.contains("panicked"), "weir {arguments:?} said:\n{said}");
+        said
+    }
+
+    /// Creates the pool and one volume.
+    #[track_caller]
+    pub(crate) fn create(self, volume: &str, size: &str) -> Self {
+        self.run(["pool", "create"]);
+        self.run(["volume", "create", volume, "--size", size]);
+        self
+    }
+
+    /// Starts a server and waits until it answers.
+    #[track_caller]
+    pub(crate) fn serve(&self) -> Server {
+        self.serve_with(&[])
+    }
+
+    /// Starts a server with further arguments and waits until it answers.
+    #[track_caller]
+    pub(crate) fn serve_with(&self, more: &[&str]) -> Server {
+        let log = std::fs::File::options().create(true).append(true).open(self.path("server.log"));
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .current_dir(self.folder.path())
+            .args(["serve", "--nbd", "unix:nbd.sock"])
+            .args(more)
+            .env_remove("WEIR_POOL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.expect("the server's log opens"))
+            .spawn()
+            .expect("weir starts");
+        let mut server = Server { child, log: self.path("server.log") };
+        let started = Instant::now();
+        while UnixStream::connect(self.socket()).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                panic!("the server ended with {status}:\n{}", server.log());
+            }
+            assert!(started.elapsed() < PATIENCE, "the server does not answer:\n{}", server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// What it has said so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to stop with a signal (`TERM`, `INT`) and waits; it must end well.
+    #[track_caller]
+    pub(crate) fn stop(mut self, signal: &str) {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &self.pid().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
+        let asked = Instant::now();
+        loop {
+            match self.child.try_wait().expect("the server can be waited for") {
+                Some(status) => {
+                    return assert!(status.success(), "the server ended with {status}:\n{}", self.log());
+                }
+                None if asked.elapsed() > PATIENCE => panic!("the server does not stop:\n{}", self.log()),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+/// Runs `weir` in a folder.
+pub(crate) fn weir<S: AsRef<OsStr>>(folder: &Path, arguments: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(folder)
+        .args(arguments)
+        .env_remove("WEIR_POOL")
+        .stdin(Stdio::null())
+        .output()
+        .expect("weir starts")
+}
+
+/// Whether all these client programs are installed; says which one is not.
+pub(crate) fn installed(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
+    programs.iter().all(|program| {
+        let found = folders.iter().any(|folder| folder.join(program).is_file());
+        if !found {
+            eprintln!("left out: {program} is not installed; `scripts/setup test` installs it");
+        }
+        found
+    })
+}
+
+/// Runs a client program, which must succeed, and returns its standard output.
+#[track_caller]
+pub(crate) fn client<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{program} does not start: {error}"));
+    succeeded(program, &output)
+}
+
+#[track_caller]
+fn succeeded(program: &str, output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{program} ended with {}:\n{said}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}

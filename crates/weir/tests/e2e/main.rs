@@ -1,0 +1,12 @@
+//! weir as its users meet it: the real program, real clients, real kills.
+//!
+//! Each test makes its own pool in its own folder. A client program that is not installed is
+//! named, and its test passes without having tested anything; `scripts/test` installs them all.
+
+mod clients;
+mod harness;
+mod image;
+mod kill;
+mod nbd;
+mod refusals;
+mod serving;

@@ -1,0 +1,135 @@
+//! What weir refuses, with which exit code, and that it says the way out.
+
+use crate::harness::{Pool, client, installed};
+use crate::nbd::Client;
+
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+const DAMAGED: i32 = 4;
+
+#[track_caller]
+fn says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_pool_file_are_explained() {
+    let pool = Pool::from_text(
+        "[pool]\nname = \"x\"\npolcy = \"stripe\"\n\n[[device]]\nname = \"a\"\npath = \"a\"\n",
+    );
+    let said = pool.refused(&["pool", "create"], USAGE);
+    says(&said, &["pool.toml", "line 3", "polcy", "did you mean policy", "help:"]);
+    let said = pool.refused(&["--pool", "nowhere.toml", "pool", "status"], USAGE);
+    says(&said, &["nowhere.toml", "--pool", "WEIR_POOL"]);
+    let output = pool.weir(["pool", "create", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(document["error"]["class"], "usage", "{document}");
+}
+
+#[test]
+fn a_missing_file_without_a_size_is_refused() {
+    let pool = Pool::from_text("[pool]\nname = \"x\"\n\n[[device]]\nname = \"a\"\npath = \"a.img\"\n");
+    says(&pool.refused(&["pool", "create"], USAGE), &["a.img", "size"]);
+}
+
+#[test]
+fn a_foreign_file_system_is_refused_unless_forced() {
+    if !installed(&["mkfs.ext4", "blkid"]) {
+        return;
+    }
+    let pool = Pool::small();
+    let image = pool.path("fast.img");
+    let file = std::fs::File::create(&image).expect("a file");
+    file.set_len(256 << 20).expect("a length");
+    client("mkfs.ext4", ["-q", "-F", image.to_str().expect("utf-8")]);
+    says(&pool.refused(&["pool", "create"], REFUSED), &["fast.img", "ext4", "--force"]);
+    client("e2fsck", ["-fn", image.to_str().expect("utf-8")]);
+    pool.run(["pool", "create", "--force"]);
+}
+
+#[test]
+fn devices_of_a_pool_are_not_taken_by_another() {
+    let pool = Pool::small().create("disk", "1GiB");
+    says(&pool.refused(&["pool", "create"], REFUSED), &["fast.img", "--force"]);
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    std::fs::write(pool.path("other.toml"), text.replace("\"test\"", "\"other\""))
+        .expect("another pool file");
+    says(&pool.refused(&["pool", "create", "other.toml"], REFUSED), &["fast.img", "--force"]);
+    let volumes = pool.json(&["volume", "list"]);
+    assert_eq!(volumes["volumes"][0]["name"], "disk", "the pool is as it was: {volumes}");
+}
+
+#[test]
+fn devices_of_two_pools_do_not_mix() {
+    let (one, two) = (Pool::small().create("disk", "1GiB"), Pool::small().create("disk", "1GiB"));
+    std::fs::copy(two.path("slow.img"), one.path("slow.img")).expect("a device is swapped");
+    says(&one.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED), &["slow"]);
+}
+
+#[test]
+fn a_device_whose_size_changed_is_refused() {
+    let pool = Pool::small().create("disk", "1GiB");
+    let file = std::fs::File::options().write(true).open(pool.path("slow.img")).expect("the device");
+    file.set_len(900 << 20).expect("it shrinks");
+    let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
+    says(&said, &["slow.img", "900 MiB", "1 GiB"]);
+}
+
+#[test]
+fn two_names_for_one_device_are_refused() {
+    let pool = Pool::small();
+    std::fs::File::create(pool.path("fast.img")).and_then(|file| file.set_len(256 << 20)).expect("a file");
+    std::os::unix::fs::symlink("fast.img", pool.path("slow.img")).expect("a second name");
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    std::fs::write(pool.path("pool.toml"), text.replace("1GiB", "256MiB")).expect("the same size");
+    says(&pool.refused(&["pool", "create"], USAGE), &["same device", "fast.img", "slow.img"]);
+}
+
+#[test]
+fn a_pool_that_was_never_created_says_how() {
+    let pool = Pool::small();
+    for path in ["fast.img", "slow.img"] {
+        let size = if path == "fast.img" { 256 << 20 } else { 1 << 30 };
+        std::fs::File::create(pool.path(path)).and_then(|file| file.set_len(size)).expect("a file");
+    }
+    let said = pool.refused(&["volume", "list"], REFUSED);
+    says(&said, &["weir pool create"]);
+}
+
+#[test]
+fn damaged_superblocks_are_damage() {
+    use std::os::unix::fs::FileExt;
+    let pool = Pool::small().create("disk", "1GiB");
+    let file = std::fs::File::options().write(true).open(pool.path("slow.img")).expect("the device");
+    for at in [0, (1 << 30) - 4096] {
+        file.write_all_at(&[0xa5; 64], at + 100).expect("it is damaged");
+    }
+    let said = pool.refused(&["volume", "list"], DAMAGED);
+    says(&said, &["slow"]);
+}
+
+#[test]
+fn volumes_are_named_once_and_removed_by_name() {
+    let pool = Pool::small().create("disk", "1GiB");
+    says(&pool.refused(&["volume", "create", "disk", "--size", "2GiB"], REFUSED), &["disk"]);
+    says(&pool.refused(&["volume", "remove", "dusk"], USAGE), &["dusk", "weir volume list"]);
+    pool.refused(&["volume", "create", "a/b", "--size", "2GiB"], USAGE);
+    says(&pool.refused(&["volume", "create", "b", "--size", "2"], USAGE), &["4GiB"]);
+    pool.refused(&["volume", "create", "b"], USAGE);
+    pool.run(["volume", "remove", "disk"]);
+    assert_eq!(pool.json(&["volume", "list"])["volumes"], serde_json::json!([]));
+}
+
+#[test]
+fn a_second_server_waits_and_then_gives_up_while_the_first_serves() {
+    let pool = Pool::small().create("disk", "1GiB");
+    let server = pool.serve();
+    let said = pool.refused(&["serve", "--nbd", "unix:other.sock"], REFUSED);
+    says(&said, &["another weir process"]);
+    let mut first = Client::connect(&pool.socket(), "disk").expect("the first still serves");
+    first.write(0, &[1; 4096]).expect("and writes");
+    first.disconnect();
+    server.stop("TERM");
+}
