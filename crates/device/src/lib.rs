@@ -1,1 +1,29 @@
-//! placeholder
+//! The real world under the engine: devices, sockets, timers, on one thread with one io_uring.
+//!
+//! - [`Arena`]: the pool's buffer memory, shared with the kernel.
+//! - [`Device`]: an open, locked file or block device; [`Devices`]: all of a pool's, with blocking
+//!   access for what happens before and after serving.
+//! - [`Reactor`]: starts device commands, receives and sends, and waits for their ends. On
+//!   io_uring, or on `poll` and a few threads where that is refused.
+//! - Layers a device may wear: `forget` (loses what was not flushed), `pace` (a modelled drive's
+//!   timing).
+//!
+//! All `unsafe` code of the block path is in this crate: in `arena` (slices of memory the kernel
+//! also uses) and `reactor` (system calls on that memory).
+
+mod arena;
+mod error;
+mod file;
+mod forget;
+mod lock;
+mod open;
+mod probe;
+pub mod reactor;
+mod store;
+
+pub use arena::Arena;
+pub use error::DeviceError;
+pub use forget::ForgetOptions;
+pub use open::{Device, DeviceOptions};
+pub use reactor::{ConnId, Event, Fill, Listen, ListenerId, Reactor, ReactorOptions, Ring, Waker};
+pub use store::Devices;

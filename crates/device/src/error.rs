@@ -1,0 +1,156 @@
+//! Why a device or a socket could not be used, and the way out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+use weir_model::{Bytes, ErrorKind};
+
+/// A device could not be opened, or the reactor could not be set up.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// The path cannot be opened.
+    #[error("cannot open device {}: {source}; check that the path exists and that you may read and write it", path.display())]
+    Open {
+        /// The device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file does not exist and no size was given to create it with.
+    #[error("device {} does not exist; give it a `size` to have it created as a sparse file", path.display())]
+    Missing {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{} is neither a regular file nor a block device; name one of these as a device", path.display())]
+    NotADevice {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file has another size than was declared.
+    #[error("device {} has {actual}, but its declared size is {declared}; correct `size`, or remove the file if it may be lost", path.display())]
+    SizeDiffers {
+        /// The device.
+        path: PathBuf,
+        /// What was declared.
+        declared: Bytes,
+        /// What was found.
+        actual: Bytes,
+    },
+    /// Another process holds the device.
+    #[error("device {} is in use by another weir process (waited {:.1} s); stop that one, or use its control socket", path.display(), waited.as_secs_f64())]
+    InUse {
+        /// The device.
+        path: PathBuf,
+        /// How long its lock was waited for.
+        waited: Duration,
+    },
+    /// The system itself uses the block device.
+    #[error("block device {} is mounted or otherwise claimed by the system; unmount it first", path.display())]
+    Claimed {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Two names lead to one device.
+    #[error("{} and {} are the same device; name it once", first.display(), second.display())]
+    SameDevice {
+        /// The name that came first.
+        first: PathBuf,
+        /// The other name.
+        second: PathBuf,
+    },
+    /// The device holds something that is not weir's.
+    #[error("device {} holds {found}; using it would destroy that: wipe it (wipefs -a), or say --force", path.display())]
+    Foreign {
+        /// The device.
+        path: PathBuf,
+        /// What it holds, in words.
+        found: String,
+    },
+    /// The program that recognises foreign contents is not installed.
+    #[error("cannot tell whether device {} holds a file system, since blkid is not installed; install util-linux, or say --force", path.display())]
+    NoBlkid {
+        /// The device.
+        path: PathBuf,
+    },
+    /// An operation on an open device failed.
+    #[error("device {}: {what}: {source}", path.display())]
+    Io {
+        /// The device.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody answers at this socket.
+    #[error("a server already listens at {}; stop it, or choose another path", path.display())]
+    SocketInUse {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// The socket's path is taken by something else.
+    #[error("{} exists and is not a socket; choose another path, or remove it", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Listening at a path failed.
+    #[error("cannot listen at {}: {source}", path.display())]
+    ListenUnix {
+        /// The socket's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Listening at an address failed.
+    #[error("cannot listen at {address}: {source}; choose a free port and an address of this machine")]
+    ListenTcp {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// io_uring was demanded and refused.
+    #[error(
+        "io_uring is refused here ({source}); choose the plain ring, or allow io_uring (sysctl kernel.io_uring_disabled=0, container seccomp profile)"
+    )]
+    Ring {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something the reactor needs at start was refused.
+    #[error("cannot set up {what}: {source}")]
+    Setup {
+        /// What it was.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DeviceError {
+    /// What whoever meets the error has to do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Missing { .. } | Self::NotADevice { .. } | Self::SameDevice { .. } => ErrorKind::Usage,
+            Self::SizeDiffers { .. }
+            | Self::InUse { .. }
+            | Self::Claimed { .. }
+            | Self::Foreign { .. }
+            | Self::NoBlkid { .. }
+            | Self::SocketInUse { .. }
+            | Self::NotASocket { .. } => ErrorKind::Refused,
+            Self::Open { .. }
+            | Self::Io { .. }
+            | Self::ListenUnix { .. }
+            | Self::ListenTcp { .. }
+            | Self::Ring { .. }
+            | Self::Setup { .. } => ErrorKind::Environment,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A fault layer that forgets whatever was not flushed when the process dies.
+//!
+//! A killed process's writes survive in the page cache, so killing a server says nothing about
+//! its flushes. Below this layer it does: writes stay in this process's memory until a flush
+//! writes them to the file. It takes the device port's contract at its word: optionally some
+//! unflushed sectors reach the file early, in no particular order, and a flush interrupted half
+//! way leaves any subset behind.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use weir_model::{BLOCK, Bytes, DeviceOffset, IoError, SECTOR};
+
+use crate::store::os;
+
+/// How the layer behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForgetOptions {
+    /// Of every thousand unflushed sectors, how many reach the file before they are flushed.
+    pub early_permille: u16,
+    /// Decides which, and the order in which a flush writes.
+    pub seed: u64,
+}
+
+/// Blocks held at most; beyond that every write reaches the file at once, as in a full cache.
+const BLOCKS_MAX: usize = (256 << 20) / BLOCK as usize;
+const SECTORS: u64 = BLOCK / SECTOR;
+
+/// What was written and not yet flushed.
+#[derive(Debug)]
+pub(crate) struct Forget {
+    /// By block number.
+    held: BTreeMap<u64, Held>,
+    random: SmallRng,
+    early_permille: u16,
+}
+
+/// A block of which some sectors are held.
+#[derive(Debug)]
+struct Held {
+    /// Bit `i` is set if sector `i` is held.
+    sectors: u8,
+    bytes: Box<[u8; BLOCK as usize]>,
+}
+
+impl Forget {
+    pub(crate) fn new(path: &Path, options: &ForgetOptions) -> Self {
+        tracing::warn!(
+            device = %path.display(), seed = options.seed, early_permille = options.early_permille,
+            "this device forgets whatever was not flushed when the process dies"
+        );
+        Self {
+            held: BTreeMap::new(),
+            random: SmallRng::seed_from_u64(options.seed),
+            early_permille: options.early_permille,
+        }
+    }
+
+    /// Puts what is held over what was read from the file.
+    pub(crate) fn overlay(&self, at: DeviceOffset, bytes: &mut [u8]) {
+        for (sector, piece) in sectors(at).zip(bytes.chunks_mut(SECTOR as usize)) {
+            if let Some(held) = self.held.get(&(sector / SECTORS))
+                && held.has(sector)
+            {
+                piece.copy_from_slice(held.sector(sector));
+            }
+        }
+    }
+
+    /// Holds a write.
+    pub(crate) fn keep(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        if self.held.len() >= BLOCKS_MAX {
+            self.drop_range(at, Bytes(bytes.len() as u64));
+            return file.write_all_at(bytes, at.0).map_err(os);
+        }
+        for (sector, piece) in sectors(at).zip(bytes.chunks(SECTOR as usize)) {
+            let held = self.held.entry(sector / SECTORS).or_insert_with(Held::empty);
+            held.put(sector, piece);
+            if self.random.random_range(0..1000) < self.early_permille {
+                file.write_all_at(held.sector(sector), sector * SECTOR).map_err(os)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No longer holds anything of a range: it is written through.
+    pub(crate) fn drop_range(&mut self, at: DeviceOffset, len: Bytes) {
+        for sector in sectors(at).take((len.0 / SECTOR) as usize) {
+            if let Some(held) = self.held.get_mut(&(sector / SECTORS)) {
+                held.sectors &= !bit(sector);
+            }
+        }
+    }
+
+    /// Writes everything held to the file, block by block in random order.
+    pub(crate) fn write_out(&mut self, file: &File) -> Result<(), IoError> {
+        let mut blocks: Vec<u64> = self.held.keys().copied().collect();
+        blocks.shuffle(&mut self.random);
+        for block in blocks {
+            let held = &self.held[&block];
+            if held.sectors == u8::MAX {
+                file.write_all_at(&held.bytes[..], block * BLOCK).map_err(os)?;
+            } else {
+                for sector in (block * SECTORS..(block + 1) * SECTORS).filter(|&s| held.has(s)) {
+                    file.write_all_at(held.sector(sector), sector * SECTOR).map_err(os)?;
+                }
+            }
+        }
+        self.held.clear();
+        Ok(())
+    }
+}
+
+impl Held {
+    fn empty() -> Self {
+        Self { sectors: 0, bytes: Box::new([0; BLOCK as usize]) }
+    }
+    fn has(&self, sector: u64) -> bool {
+        self.sectors & bit(sector) != 0
+    }
+    fn sector(&self, sector: u64) -> &[u8] {
+        &self.bytes[within(sector)]
+    }
+    fn put(&mut self, sector: u64, bytes: &[u8]) {
+        self.sectors |= bit(sector);
+        self.bytes[within(sector)].copy_from_slice(bytes);
+    }
+}
+
+/// Where a sector lies in its block's bytes.
+fn within(sector: u64) -> std::ops::Range<usize> {
+    let start = (sector % SECTORS * SECTOR) as usize;
+    start..start + SECTOR as usize
+}
+
+/// A sector's bit in its block's mask.
+fn bit(sector: u64) -> u8 {
+    1 << (sector % SECTORS)
+}
+
+/// The sectors from an address on.
+fn sectors(at: DeviceOffset) -> impl Iterator<Item = u64> {
+    at.0 / SECTOR..
+}

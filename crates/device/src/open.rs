@@ -1,0 +1,193 @@
+//! Opening a device: what it is, whether it may be used, and its exclusive lock.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use weir_model::{Bytes, DeviceClass};
+
+use crate::file::{Facts, Identity};
+use crate::forget::{Forget, ForgetOptions};
+use crate::{DeviceError, lock};
+
+/// How a device is to be opened. `Default` is what a server wants.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Create a file that does not exist, sparse, with this size; one that exists must have it.
+    pub size: Option<Bytes>,
+    /// How long to wait for another process to let go of the device.
+    pub lock_wait: Duration,
+    /// Whether a completed write may be lost in a power cut until it is flushed. `None`: find
+    /// out (unknown counts as yes).
+    pub volatile_cache: Option<bool>,
+    /// What kind of device it is. `None`: find out.
+    pub class: Option<DeviceClass>,
+    /// Go around the page cache where the file system can.
+    pub direct: bool,
+    /// The fault layer that forgets whatever was not flushed. For tests.
+    pub forget: Option<ForgetOptions>,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            size: None,
+            lock_wait: Duration::from_secs(10),
+            volatile_cache: None,
+            class: None,
+            direct: true,
+            forget: None,
+        }
+    }
+}
+
+/// An open device, locked against other processes as long as this value lives.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) facts: Facts,
+    pub(crate) direct: bool,
+    pub(crate) forget: Option<Forget>,
+}
+
+impl Device {
+    /// Opens the file or block device at `path` for reading and writing and locks it.
+    ///
+    /// Blocks up to `options.lock_wait` while another process holds it.
+    ///
+    /// # Errors
+    /// By what the caller must do: see [`DeviceError::kind`]. Nothing was changed, except that
+    /// a file may have been created.
+    pub fn open(path: &Path, options: &DeviceOptions) -> Result<Self, DeviceError> {
+        let named = |source| DeviceError::Open { path: path.to_owned(), source };
+        let found = match std::fs::metadata(path) {
+            Ok(found) => Some(found),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(named(e)),
+        };
+        let is_block = match &found {
+            Some(found) => {
+                Facts::is_block(found).ok_or_else(|| DeviceError::NotADevice { path: path.to_owned() })?
+            }
+            None if options.size.is_none() => return Err(DeviceError::Missing { path: path.to_owned() }),
+            None => false,
+        };
+        // The layer that forgets writes single sectors from unaligned memory.
+        let wants_direct = options.direct && options.forget.is_none();
+        let (file, direct) = open_file(path, is_block, found.is_none(), wants_direct, options.lock_wait)?;
+        lock::exclusive(&file, path, options.lock_wait)?;
+        let size = settle_size(path, &file, is_block, options.size)?;
+        let mut facts = Facts::of(path, &file, size)?;
+        facts.class = options.class.unwrap_or(facts.class);
+        facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
+        let forget = options.forget.as_ref().map(|forget| Forget::new(path, forget));
+        Ok(Self { path: path.to_owned(), file, facts, direct, forget })
+    }
+
+    /// The name it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Usable bytes, a multiple of 4096.
+    pub fn size(&self) -> Bytes {
+        self.facts.size
+    }
+
+    /// The smallest unit the device can read or write, in bytes: a power of two, 512 to 4096.
+    pub fn sector(&self) -> Bytes {
+        self.facts.sector
+    }
+
+    /// What kind of device it is, as declared or guessed.
+    pub fn class(&self) -> DeviceClass {
+        self.facts.class
+    }
+
+    /// Whether a completed write may be lost in a power cut until it is flushed.
+    pub fn volatile_cache(&self) -> bool {
+        self.facts.volatile_cache
+    }
+
+    /// Whether the file lies in memory (tmpfs, ramfs): fast, and gone after a restart.
+    pub fn memory_backed(&self) -> bool {
+        self.facts.memory_backed
+    }
+
+    /// Whether the device is a block device, rather than a file.
+    pub fn is_block(&self) -> bool {
+        self.facts.is_block
+    }
+
+    /// What tells two names for one device.
+    pub(crate) fn identity(&self) -> Identity {
+        self.facts.identity
+    }
+
+    /// An error about this device.
+    pub(crate) fn error(&self, what: &'static str, source: io::Error) -> DeviceError {
+        DeviceError::Io { path: self.path.clone(), what, source }
+    }
+}
+
+/// Opens the file, around the page cache if wanted and possible; says whether it is.
+fn open_file(
+    path: &Path,
+    is_block: bool,
+    create: bool,
+    direct: bool,
+    wait: Duration,
+) -> Result<(File, bool), DeviceError> {
+    let open = |direct: bool| {
+        let mut flags = OFlags::CLOEXEC;
+        flags.set(OFlags::DIRECT, direct);
+        // On a block device without CREATE: refused while mounted or claimed by the system.
+        flags.set(OFlags::EXCL, is_block);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create).custom_flags(flags.bits() as i32);
+        lock::retry(wait, || match options.open(path) {
+            Err(e) if is_block && e.kind() == io::ErrorKind::ResourceBusy => None,
+            other => Some(other),
+        })
+        .map_err(|_| DeviceError::Claimed { path: path.to_owned() })?
+        .map_err(|source| DeviceError::Open { path: path.to_owned(), source })
+    };
+    if direct {
+        match open(true) {
+            Err(DeviceError::Open { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                tracing::info!(device = %path.display(), "O_DIRECT is refused here: going through the page cache");
+            }
+            other => return Ok((other?, true)),
+        }
+    }
+    Ok((open(false)?, false))
+}
+
+/// Gives a new file its size, and checks the size of an old one.
+fn settle_size(
+    path: &Path,
+    file: &File,
+    is_block: bool,
+    declared: Option<Bytes>,
+) -> Result<Bytes, DeviceError> {
+    let io = |what| move |source| DeviceError::Io { path: path.to_owned(), what, source };
+    let actual = Bytes(if is_block {
+        rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).map_err(|e| io("asking its size")(e.into()))?
+    } else {
+        file.metadata().map_err(io("asking its size"))?.len()
+    });
+    match declared {
+        Some(size) if actual == Bytes(0) && !is_block => {
+            file.set_len(size.0).map_err(io("setting its size"))?;
+            Ok(size)
+        }
+        Some(size) if size != actual => {
+            Err(DeviceError::SizeDiffers { path: path.to_owned(), declared: size, actual })
+        }
+        _ => Ok(actual),
+    }
+}

@@ -1,0 +1,177 @@
+//! Which ring a reactor runs on, and one face for both.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use weir_model::{Buffer, DeviceId, IoDone, IoId, Nanos};
+
+use super::disk::Disks;
+use super::plain::Plain;
+use super::signal::Signals;
+use super::socket::{ConnId, ListenerId, Sockets, Way};
+use super::uring::Uring;
+use super::{Event, ReactorOptions, Ring};
+use crate::DeviceError;
+use crate::arena::Region;
+
+/// The ring in use.
+#[derive(Debug)]
+pub(super) enum Backend {
+    Uring(Box<Uring>),
+    Plain(Box<Plain>),
+}
+
+/// A device command on its way through a backend.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileOp {
+    pub(super) id: IoId,
+    pub(super) device: DeviceId,
+    pub(super) action: Action,
+    pub(super) at: u64,
+    pub(super) buffer: Buffer,
+    /// Bytes done already.
+    pub(super) moved: u32,
+}
+
+/// What the backend is to do with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Read,
+    Write { durable: bool },
+    Sync,
+}
+
+/// A device command a backend is done with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finished {
+    pub(super) device: DeviceId,
+    pub(super) done: IoDone,
+}
+
+/// How long a backend may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sleep {
+    /// Not at all: look, and return.
+    No,
+    /// At most this long.
+    For(Nanos),
+    /// Until something happens.
+    Forever,
+}
+
+/// What a backend works on in a turn.
+pub(super) struct World<'a> {
+    pub(super) region: &'a Region,
+    pub(super) disks: &'a Disks,
+    pub(super) sockets: &'a mut Sockets,
+    pub(super) finished: &'a mut Vec<Finished>,
+    pub(super) events: &'a mut Vec<Event>,
+}
+
+impl Backend {
+    /// The ring asked for, or the one to be had.
+    pub(super) fn new(
+        options: &ReactorOptions,
+        files: &[Option<RawFd>],
+        region: &Region,
+        signals: &Signals,
+    ) -> Result<Self, DeviceError> {
+        let plain = |why: &str| {
+            tracing::info!(why, workers = options.workers, "running on the plain ring (poll and threads)");
+            let plain = Plain::new(options.workers, region);
+            plain
+                .map(|plain| Self::Plain(Box::new(plain)))
+                .map_err(|source| DeviceError::Setup { what: "the plain ring", source })
+        };
+        if options.ring == Ring::Plain {
+            return plain("asked for");
+        }
+        match Uring::new(options, files, region, signals) {
+            Ok(ring) => Ok(Self::Uring(Box::new(ring))),
+            Err(source) if options.ring == Ring::Uring => Err(DeviceError::Ring { source }),
+            Err(e) => plain(&format!("io_uring is refused: {e}")),
+        }
+    }
+
+    /// Whether what was started can go out with a later turn.
+    pub(super) fn can_wait(&mut self) -> bool {
+        match self {
+            Self::Uring(ring) => ring.can_wait(),
+            Self::Plain(plain) => plain.can_wait(),
+        }
+    }
+
+    pub(super) fn start(&mut self, op: FileOp, region: &Region, disks: &Disks) {
+        match self {
+            Self::Uring(ring) => ring.start(op, region),
+            Self::Plain(plain) => plain.start(op, disks),
+        }
+    }
+
+    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
+        match self {
+            Self::Uring(ring) => {
+                ring.listening(id, sockets);
+                Ok(())
+            }
+            Self::Plain(plain) => plain.listening(id, sockets),
+        }
+    }
+
+    pub(super) fn stop_listening(&mut self, sockets: &Sockets) {
+        match self {
+            Self::Uring(ring) => ring.stop_listening(sockets),
+            // It asks anew at every turn who is listening.
+            Self::Plain(_) => {}
+        }
+    }
+
+    /// A receive or send is to be carried out (or gone on with).
+    pub(super) fn transfer(&mut self, conn: ConnId, way: Way, sockets: &mut Sockets) {
+        match self {
+            Self::Uring(ring) => ring.transfer(conn.index() as u32, way, sockets),
+            Self::Plain(plain) => plain.transfer(),
+        }
+    }
+
+    /// Ends what is in flight on a connection whose socket has been shut down.
+    pub(super) fn cancel(&mut self, conn: ConnId) {
+        match self {
+            Self::Uring(ring) => ring.cancel(conn),
+            Self::Plain(plain) => plain.transfer(),
+        }
+    }
+
+    /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
+    pub(super) fn turn(&mut self, sleep: Sleep, world: World<'_>, signals: &Signals) {
+        match self {
+            Self::Uring(ring) => ring.turn(sleep, world),
+            Self::Plain(plain) => plain.turn(sleep, world, signals),
+        }
+    }
+
+    /// Asks the kernel to end everything in flight.
+    pub(super) fn cancel_all(&mut self) {
+        match self {
+            Self::Uring(ring) => ring.cancel_all(),
+            Self::Plain(_) => {}
+        }
+    }
+
+    /// Gives up on what is in flight: what the kernel may still touch is never freed.
+    pub(super) fn leak(&mut self, region: &Region) {
+        match self {
+            Self::Uring(ring) => ring.leak(region),
+            // Its threads are waited for, and hold the region.
+            Self::Plain(_) => {}
+        }
+    }
+
+    /// Whether the kernel (or a worker) has nothing of ours any more.
+    pub(super) fn is_idle(&self) -> bool {
+        match self {
+            Self::Uring(ring) => ring.is_idle(),
+            Self::Plain(plain) => plain.is_idle(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The devices under a reactor: which commands are carried out here and now, which go to the
+//! ring, and how a finished transfer is judged.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use weir_model::{Buffer, DeviceId, Io, IoError, IoKind};
+
+use super::backend::{Action, FileOp};
+use crate::arena::{Lent, Region};
+use crate::{Device, Devices};
+
+/// The devices, by id.
+#[derive(Debug)]
+pub(super) struct Disks {
+    devices: Devices,
+}
+
+/// What became of a command.
+pub(super) enum Begun {
+    /// It is done.
+    Done(Result<(), IoError>),
+    /// The backend is to carry it out.
+    Submit(FileOp),
+}
+
+/// What a transfer's outcome means.
+pub(super) enum Step {
+    /// Go on with the rest (or again, if nothing was moved).
+    Again,
+    /// It is over.
+    Over(Result<(), IoError>),
+}
+
+impl Disks {
+    pub(super) fn new(devices: Devices) -> Self {
+        Self { devices }
+    }
+
+    /// The open files, by device id.
+    pub(super) fn files(&self) -> Vec<Option<RawFd>> {
+        let count = self.devices.iter().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
+        (0..=u8::MAX).take(count).map(|id| self.file(DeviceId(id))).collect()
+    }
+
+    /// The open file of a device.
+    pub(super) fn file(&self, id: DeviceId) -> Option<RawFd> {
+        Some(self.devices.get(id)?.file.as_raw_fd())
+    }
+
+    /// Checks a command, and carries it out if that is cheaper than asking the ring.
+    pub(super) fn begin(&mut self, io: &Io, region: &Region) -> Begun {
+        let Some(device) = self.devices.get_mut(io.device) else { return Begun::Done(Err(IoError::Lost)) };
+        if let Err(error) = check(device, io) {
+            return Begun::Done(Err(error));
+        }
+        if device.memory_backed() || device.forget.is_some() {
+            return Begun::Done(run_now(device, io, region));
+        }
+        let action = match io.kind {
+            IoKind::Read => Action::Read,
+            IoKind::Write { fua } => Action::Write { durable: fua && !device.flush_is_free() },
+            IoKind::Flush if device.flush_is_free() => return Begun::Done(Ok(())),
+            IoKind::Flush => Action::Sync,
+        };
+        region.lend(io.buffer, lent(action));
+        Begun::Submit(FileOp {
+            id: io.id,
+            device: io.device,
+            action,
+            at: io.at.0,
+            buffer: io.buffer,
+            moved: 0,
+        })
+    }
+}
+
+/// Whether the device can be asked this.
+fn check(device: &Device, io: &Io) -> Result<(), IoError> {
+    let mask = device.sector().0 - 1;
+    if io.kind == IoKind::Flush {
+        Ok(())
+    } else if !device.holds(io.at, io.len()) {
+        Err(IoError::Short)
+    } else if (io.at.0 | io.len().0 | io.buffer.at) & mask != 0 || io.is_empty() {
+        Err(IoError::Os(libc::EINVAL))
+    } else {
+        Ok(())
+    }
+}
+
+/// Carries out a command at once.
+fn run_now(device: &mut Device, io: &Io, region: &Region) -> Result<(), IoError> {
+    match io.kind {
+        // SAFETY: the engine gave the buffer away until the command ends, which it does here.
+        IoKind::Read => device.read_now(io.at, unsafe { region.lent_slice(io.buffer) }),
+        // SAFETY: as above.
+        IoKind::Write { fua } => device.write_now(io.at, unsafe { region.lent_slice(io.buffer) }, fua),
+        IoKind::Flush => device.flush_now(),
+    }
+}
+
+/// What the kernel does with a command's buffer.
+pub(super) fn lent(action: Action) -> Lent {
+    match action {
+        Action::Read => Lent::Changed,
+        Action::Write { .. } | Action::Sync => Lent::Read,
+    }
+}
+
+impl FileOp {
+    /// The part of the buffer that is still to be moved.
+    pub(super) fn rest(&self) -> Buffer {
+        self.buffer.part(self.moved, self.buffer.len - self.moved)
+    }
+
+    /// Where on the device the rest belongs.
+    pub(super) fn rest_at(&self) -> u64 {
+        self.at + u64::from(self.moved)
+    }
+
+    /// Takes note of what the kernel answered: bytes moved, or a negated error number.
+    pub(super) fn step(&mut self, answer: i32) -> Step {
+        match answer {
+            e if e == -libc::EAGAIN || e == -libc::EINTR => Step::Again,
+            e if e < 0 => Step::Over(Err(IoError::Os(-e))),
+            _ if self.action == Action::Sync => Step::Over(Ok(())),
+            0 => Step::Over(Err(IoError::Short)),
+            moved => {
+                self.moved += moved as u32;
+                if self.moved < self.buffer.len { Step::Again } else { Step::Over(Ok(())) }
+            }
+        }
+    }
+}

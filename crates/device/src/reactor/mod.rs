@@ -1,0 +1,318 @@
+//! One thread's view of the outside: device commands, sockets, timers, signals.
+//!
+//! Whoever drives the engine calls [`Reactor::wait`] in a loop, hands each [`Event`] to whom it
+//! concerns, and starts what they ask for. Nothing blocks but `wait`; what was started since is
+//! submitted there, all in one system call.
+
+mod backend;
+mod disk;
+mod listen;
+mod plain;
+mod signal;
+mod socket;
+mod transfer;
+mod uring;
+mod workers;
+
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use weir_model::{Buffer, Io, IoDone, IoError, Nanos};
+
+use crate::arena::Region;
+use crate::{Arena, DeviceError, Devices};
+use backend::{Backend, Finished, Sleep, World};
+use disk::{Begun, Disks};
+use signal::Signals;
+pub use signal::Waker;
+pub use socket::{ConnId, Fill, Listen, ListenerId};
+use socket::{Sockets, Way};
+
+/// Turns of a backend that may be skipped while there is other work, before what was started
+/// must go out.
+const SKIPS_MAX: u32 = 4;
+/// How long a reactor that is dropped waits for the kernel to let go of its buffers.
+const LAST_WAIT: Nanos = Nanos::secs(10);
+
+/// How a reactor is made. `Default` is what a server wants.
+#[derive(Clone, Debug)]
+pub struct ReactorOptions {
+    /// What to run on.
+    pub ring: Ring,
+    /// Commands submitted at once at most; a power of two. More wait their turn, none is lost.
+    pub depth: u32,
+    /// Register the buffer memory with the ring: spares the kernel finding its pages at every
+    /// direct transfer. Needs as much locked memory as the arena has (`ulimit -l`); goes on
+    /// without where that is refused.
+    pub fixed_buffers: bool,
+    /// Report SIGTERM and SIGINT as [`Event::Stop`] instead of dying of them.
+    pub signals: bool,
+    /// Threads for device commands on the plain ring.
+    pub workers: usize,
+}
+
+impl Default for ReactorOptions {
+    fn default() -> Self {
+        Self { ring: Ring::Auto, depth: 256, fixed_buffers: false, signals: false, workers: 8 }
+    }
+}
+
+/// What the reactor runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ring {
+    /// io_uring, or the plain ring where that is refused; the log says which and why.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// `poll` for sockets, threads for devices.
+    Plain,
+}
+
+/// Something happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A device command ended.
+    Io(IoDone),
+    /// A client connected.
+    Accepted {
+        /// Where.
+        listener: ListenerId,
+        /// The connection.
+        conn: ConnId,
+    },
+    /// A receive ended; its buffers are the caller's again.
+    Received {
+        /// The connection.
+        conn: ConnId,
+        /// Bytes received. Fewer than there was room for if so asked ([`Fill::Some`]) or at the
+        /// end of the stream; zero only at the end of the stream.
+        result: Result<usize, IoError>,
+    },
+    /// A send ended: all of it was handed to the kernel, or the connection failed. Its buffers
+    /// are the caller's again.
+    Sent {
+        /// The connection.
+        conn: ConnId,
+        /// Whether all was sent.
+        result: Result<(), IoError>,
+    },
+    /// The connection is gone and the kernel is done with its buffers. Comes exactly once after
+    /// [`Reactor::close`], and is the last event that names the connection.
+    Closed {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// SIGTERM or SIGINT arrived.
+    Stop,
+    /// [`Waker::wake`] was called, once or more often.
+    Woken,
+}
+
+/// Devices, sockets and timers on one thread.
+///
+/// Buffers named in [`Reactor::start`], [`Reactor::recv`] and [`Reactor::send`] belong to the
+/// kernel until the event that ends the command: touching them meanwhile (through
+/// [`weir_model::Memory`]) panics in debug builds and reads or writes garbage in others.
+///
+/// Stays on the thread that made it. Dropping it cancels what is in flight and waits for the
+/// kernel to let go of the buffers.
+#[derive(Debug)]
+pub struct Reactor {
+    origin: Instant,
+    region: Region,
+    disks: Disks,
+    sockets: Sockets,
+    signals: Signals,
+    backend: Backend,
+    /// Ended without the kernel's ring: reported by the next `wait`.
+    ready: Vec<Event>,
+    finished: Vec<Finished>,
+    here: PhantomData<*const ()>,
+}
+
+impl Reactor {
+    /// A reactor over these devices and this buffer memory, for the calling thread.
+    ///
+    /// # Errors
+    /// [`DeviceError::Ring`] if io_uring was demanded and is refused, [`DeviceError::Setup`] if
+    /// something else is missing (open files, memory).
+    pub fn new(options: &ReactorOptions, devices: Devices, arena: &Arena) -> Result<Self, DeviceError> {
+        // Sleeps end within about a microsecond of their time instead of fifty.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let signals = Signals::new(options.signals)?;
+        let region = arena.region().clone();
+        let disks = Disks::new(devices);
+        let backend = Backend::new(options, &disks.files(), &region, &signals)?;
+        Ok(Self {
+            origin: Instant::now(),
+            region,
+            disks,
+            sockets: Sockets::default(),
+            signals,
+            backend,
+            ready: Vec::new(),
+            finished: Vec::new(),
+            here: PhantomData,
+        })
+    }
+
+    /// Which ring it runs on: [`Ring::Uring`] or [`Ring::Plain`].
+    pub fn ring(&self) -> Ring {
+        match self.backend {
+            Backend::Uring(_) => Ring::Uring,
+            Backend::Plain(_) => Ring::Plain,
+        }
+    }
+
+    /// Time since the reactor was made. Costs some twenty nanoseconds.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        Nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Starts a device command; ends in exactly one [`Event::Io`].
+    ///
+    /// Files in memory are read and written here and now: for these a ring only adds its own
+    /// cost. A command outside its device ends with [`IoError::Short`], one that is not a whole
+    /// number of the device's sectors with `EINVAL`.
+    pub fn start(&mut self, io: Io) {
+        match self.disks.begin(&io, &self.region) {
+            Begun::Submit(op) => self.backend.start(op, &self.region, &self.disks),
+            Begun::Done(result) => {
+                self.ready.push(Event::Io(IoDone { id: io.id, result }));
+            }
+        }
+    }
+
+    /// Listens for clients.
+    ///
+    /// # Errors
+    /// [`DeviceError::SocketInUse`] if somebody answers there already; others if the address
+    /// cannot be had. A dead server's socket file is replaced.
+    pub fn listen(&mut self, at: &Listen) -> Result<ListenerId, DeviceError> {
+        let id = self.sockets.listen(at)?;
+        let ready = self.backend.listening(id, &self.sockets);
+        ready.map_err(|source| DeviceError::Setup { what: "listening", source })?;
+        Ok(id)
+    }
+
+    /// The address a TCP listener has: the port found if it was asked for port 0.
+    pub fn address(&self, listener: ListenerId) -> Option<SocketAddr> {
+        self.sockets.address(listener)
+    }
+
+    /// Accepts no more clients anywhere and removes the socket files. Connections stay.
+    pub fn stop_listening(&mut self) {
+        self.backend.stop_listening(&self.sockets);
+        self.sockets.stop_listening();
+    }
+
+    /// Receives into the buffers, in turn; ends in [`Event::Received`]. One receive at a time
+    /// per connection. At most 1024 buffers, none of them empty. Ignored once the connection is
+    /// being closed.
+    ///
+    /// # Panics
+    /// If one is in flight.
+    pub fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
+        if self.sockets.begin_recv(conn, into, fill, &self.region) {
+            self.backend.transfer(conn, Way::In, &mut self.sockets);
+        }
+    }
+
+    /// Sends the buffers' bytes, all of them, in turn; ends in [`Event::Sent`]. One send at a
+    /// time per connection. Ignored once the connection is being closed.
+    ///
+    /// What the socket takes at once is sent at once.
+    ///
+    /// # Panics
+    /// If one is in flight.
+    pub fn send(&mut self, conn: ConnId, parts: &[Buffer]) {
+        if self.sockets.begin_send(conn, parts, &self.region)
+            && self.sockets.send_now(conn, &self.region, &mut self.ready)
+        {
+            self.backend.transfer(conn, Way::Out, &mut self.sockets);
+        }
+    }
+
+    /// Ends a connection, whatever is in flight on it: no more [`Event::Received`] or
+    /// [`Event::Sent`] is reported for it (but those a `wait` already returned), and
+    /// [`Event::Closed`] once its buffers are free. Closing twice does nothing.
+    pub fn close(&mut self, conn: ConnId) {
+        if self.sockets.begin_close(conn, &mut self.ready) {
+            self.backend.cancel(conn);
+        }
+    }
+
+    /// A handle with which other threads end [`Reactor::wait`].
+    pub fn waker(&self) -> Waker {
+        self.signals.waker()
+    }
+
+    /// Submits what was started and waits until something happens or `deadline` has come
+    /// (`None`: for as long as it takes). Appends what happened to `events`; returns the time.
+    ///
+    /// May return early without an event. Precise to some ten microseconds.
+    pub fn wait(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Nanos {
+        let before = events.len();
+        loop {
+            events.append(&mut self.ready);
+            let has = events.len() > before;
+            if has && self.backend.can_wait() {
+                return self.now();
+            }
+            let sleep = match deadline {
+                _ if has => Sleep::No,
+                None => Sleep::Forever,
+                Some(at) => match at.since(self.now()) {
+                    Nanos(0) => Sleep::No,
+                    left => Sleep::For(left),
+                },
+            };
+            self.turn(sleep, events);
+            let now = self.now();
+            if events.len() > before || deadline.is_some_and(|at| at <= now) {
+                return now;
+            }
+        }
+    }
+
+    /// One round of the backend.
+    fn turn(&mut self, sleep: Sleep, events: &mut Vec<Event>) {
+        let world = World {
+            region: &self.region,
+            disks: &self.disks,
+            sockets: &mut self.sockets,
+            finished: &mut self.finished,
+            events,
+        };
+        self.backend.turn(sleep, world, &self.signals);
+        for finished in self.finished.drain(..) {
+            let _ = finished.device;
+            events.push(Event::Io(finished.done));
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        for conn in self.sockets.ids() {
+            self.close(conn);
+        }
+        self.backend.cancel_all();
+        let end = self.now() + LAST_WAIT;
+        let mut events = Vec::new();
+        while !(self.backend.is_idle() && self.sockets.are_idle()) {
+            let left = end.since(self.now());
+            if left == Nanos(0) {
+                tracing::error!("the kernel does not let go of buffers: leaving them to it");
+                std::mem::forget(std::mem::take(&mut self.sockets));
+                self.backend.leak(&self.region);
+                return;
+            }
+            self.turn(Sleep::For(left), &mut events);
+            events.clear();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Where io_uring is refused: `poll` for sockets, a few threads for devices.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::pollfd;
+use weir_model::{IoDone, Nanos};
+
+use super::backend::{FileOp, Finished, Sleep, World};
+use super::disk::{Disks, Step, lent};
+use super::signal::{Bell, Signals};
+use super::socket::{ListenerId, Sockets, Way};
+use super::workers::Workers;
+use crate::arena::Region;
+
+/// How soon accepting is tried again after it failed for lack of something.
+const ACCEPT_PAUSE: Nanos = Nanos::millis(100);
+
+/// Poll and threads.
+#[derive(Debug)]
+pub(super) struct Plain {
+    workers: Workers,
+    /// What `poll` is asked, and on whose behalf.
+    asked: Vec<pollfd>,
+    whose: Vec<Source>,
+    /// Transfers were begun since the last turn: try them before sleeping.
+    fresh: bool,
+    skipped: u32,
+    /// Accepting failed: leave listeners out of this many sleeps' end.
+    pause_accepting: bool,
+}
+
+/// Whose descriptor is asked about.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Workers,
+    Bell(Bell),
+    Listener(ListenerId),
+    Conn(u32),
+}
+
+impl Plain {
+    pub(super) fn new(workers: usize, region: &Region) -> io::Result<Self> {
+        Ok(Self {
+            workers: Workers::new(workers.clamp(1, 64), region)?,
+            asked: Vec::new(),
+            whose: Vec::new(),
+            fresh: false,
+            skipped: 0,
+            pause_accepting: false,
+        })
+    }
+
+    /// Whether sockets can wait for a later turn.
+    pub(super) fn can_wait(&mut self) -> bool {
+        self.skipped += 1;
+        self.skipped <= super::SKIPS_MAX
+    }
+
+    pub(super) fn start(&mut self, op: FileOp, disks: &Disks) {
+        self.workers.start(op, disks.file(op.device));
+    }
+
+    /// A client that gives up before it is accepted must not make accepting block.
+    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
+        match sockets.listener(id) {
+            Some(listener) => Ok(rustix::io::ioctl_fionbio(listener.socket(), true)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Something is to be received or sent.
+    pub(super) fn transfer(&mut self) {
+        self.fresh = true;
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.workers.is_idle()
+    }
+
+    /// Tries what is new, sleeps if it may, and carries out what became possible.
+    pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>, signals: &Signals) {
+        self.skipped = 0;
+        let before = world.events.len();
+        if std::mem::take(&mut self.fresh) {
+            let all: Vec<u32> = world.sockets.all().map(|(index, _)| index).collect();
+            all.into_iter().for_each(|index| try_both(index, &mut world));
+        }
+        let sleep = if world.events.len() > before { Sleep::No } else { sleep };
+        self.ask(world.sockets, signals);
+        if self.poll(sleep) == 0 {
+            return;
+        }
+        for at in 0..self.asked.len() {
+            if self.asked[at].revents != 0 {
+                self.answered(self.whose[at], &mut world, signals);
+            }
+        }
+    }
+
+    /// Collects what `poll` has to watch.
+    fn ask(&mut self, sockets: &Sockets, signals: &Signals) {
+        self.asked.clear();
+        self.whose.clear();
+        self.watch(Source::Workers, self.workers.bell(), libc::POLLIN);
+        for bell in Bell::ALL {
+            if let Some(source) = signals.source(bell) {
+                self.watch(Source::Bell(bell), source, libc::POLLIN);
+            }
+        }
+        if !self.pause_accepting {
+            for (id, socket) in sockets.listeners() {
+                self.watch(Source::Listener(id), socket, libc::POLLIN);
+            }
+        }
+        for (index, conn) in sockets.all() {
+            let events = [(conn.recv.is_active(), libc::POLLIN), (conn.send.is_active(), libc::POLLOUT)];
+            let events = events.into_iter().filter(|e| e.0).fold(0, |all, e| all | e.1);
+            if events != 0 {
+                self.watch(Source::Conn(index), conn.socket.as_raw_fd(), events);
+            }
+        }
+    }
+
+    fn watch(&mut self, source: Source, fd: RawFd, events: i16) {
+        self.asked.push(pollfd { fd, events, revents: 0 });
+        self.whose.push(source);
+    }
+
+    /// How many descriptors have news.
+    fn poll(&mut self, sleep: Sleep) -> i32 {
+        let sleep = match sleep {
+            Sleep::Forever if self.pause_accepting => Sleep::For(ACCEPT_PAUSE),
+            Sleep::For(time) if self.pause_accepting => Sleep::For(time.min(ACCEPT_PAUSE)),
+            other => other,
+        };
+        self.pause_accepting = false;
+        let time = match sleep {
+            Sleep::No => Some(Nanos(0)),
+            Sleep::For(time) => Some(time),
+            Sleep::Forever => None,
+        };
+        let time = time.map(|t| libc::timespec {
+            tv_sec: (t.0 / 1_000_000_000) as _,
+            tv_nsec: (t.0 % 1_000_000_000) as _,
+        });
+        let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the array holds as many entries as said and the time outlives the call.
+        unsafe { libc::ppoll(self.asked.as_mut_ptr(), self.asked.len() as _, limit, std::ptr::null()) }
+    }
+
+    fn answered(&mut self, source: Source, world: &mut World<'_>, signals: &Signals) {
+        match source {
+            Source::Workers => self.collect(world),
+            Source::Conn(index) => try_both(index, world),
+            Source::Listener(id) => self.accept(id, world),
+            Source::Bell(bell) => {
+                signals.silence(bell);
+                world.events.push(bell.event());
+            }
+        }
+    }
+
+    fn collect(&mut self, world: &mut World<'_>) {
+        for (mut op, answer) in self.workers.collect() {
+            match op.step(answer) {
+                Step::Again => self.workers.start(op, world.disks.file(op.device)),
+                Step::Over(result) => {
+                    world.region.returned(op.buffer, lent(op.action));
+                    let done = IoDone { id: op.id, result };
+                    world.finished.push(Finished { device: op.device, done });
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, id: ListenerId, world: &mut World<'_>) {
+        let Some(listener) = world.sockets.listener(id) else { return };
+        let listening = listener.socket().as_raw_fd();
+        // SAFETY: no address is asked for.
+        let client = unsafe {
+            libc::accept4(listening, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC)
+        };
+        if client >= 0 {
+            // SAFETY: a fresh descriptor that nobody else has.
+            let client = unsafe { OwnedFd::from_raw_fd(client) };
+            world.events.extend(world.sockets.accepted(id, client));
+            return;
+        }
+        let error = io::Error::last_os_error();
+        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECONNABORTED | libc::EINTR)) {
+            tracing::warn!(%error, "a client could not be accepted; trying again in a moment");
+            self.pause_accepting = true;
+        }
+    }
+}
+
+/// Receives and sends what is possible on a connection.
+fn try_both(index: u32, world: &mut World<'_>) {
+    for way in [Way::In, Way::Out] {
+        loop {
+            let Some(conn) = world.sockets.at(index) else { return };
+            let socket = conn.socket.as_fd();
+            let answer = match way {
+                Way::In if conn.recv.is_active() => conn.recv.try_recv(socket),
+                Way::Out if conn.send.is_active() => conn.send.try_send(socket),
+                _ => break,
+            };
+            let again = world.sockets.moved(index, way, answer, world.region, world.events);
+            if !again || answer == -libc::EAGAIN {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The ring: everything started goes out, and everything ended comes in, with one
+//! `io_uring_enter` per turn.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use io_uring::squeue::Entry;
+use io_uring::types::{CancelBuilder, Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Submitter, cqueue, opcode};
+use weir_model::IoDone;
+
+use super::backend::{Action, FileOp, Finished, Sleep, World};
+use super::disk::{Step, lent};
+use super::signal::{Bell, Signals};
+use super::socket::{ConnId, ListenerId, Sockets, Way};
+use super::{Event, ReactorOptions, SKIPS_MAX};
+use crate::arena::Region;
+
+/// How soon accepting is tried again after it failed for lack of something.
+static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
+
+/// The ring and what is in flight on it.
+pub(super) struct Uring {
+    ring: IoUring,
+    /// Entries that found the submission queue full.
+    backlog: VecDeque<Entry>,
+    /// Device commands in flight, by slot.
+    ops: Vec<FileOp>,
+    free: Vec<u32>,
+    /// Where bells' bytes are read to; boxed since the kernel writes there.
+    bells: Box<[[u8; 16]; Bell::ALL.len()]>,
+    bell_sources: [Option<RawFd>; Bell::ALL.len()],
+    /// Listeners that could not accept just now, until a timeout in flight ends.
+    paused: Vec<ListenerId>,
+    /// Requests the kernel will still answer: device commands, transfers, accepts, bells.
+    in_flight: u32,
+    /// Device commands wait for submission.
+    urgent: bool,
+    skipped: u32,
+    has_fixed_buffer: bool,
+    stopping: bool,
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+/// What an entry is, in the upper half of its user data; the lower half says which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Kind {
+    File = 0,
+    Recv = 1,
+    Send = 2,
+    Accept = 3,
+    Bell = 4,
+    Resume = 5,
+    Cancel = 6,
+}
+
+impl Kind {
+    fn tag(self, index: u32) -> u64 {
+        u64::from(self as u32) << 32 | u64::from(index)
+    }
+    fn of(tag: u64) -> Self {
+        match tag >> 32 {
+            0 => Self::File,
+            1 => Self::Recv,
+            2 => Self::Send,
+            3 => Self::Accept,
+            4 => Self::Bell,
+            5 => Self::Resume,
+            _ => Self::Cancel,
+        }
+    }
+    fn of_way(way: Way) -> Self {
+        match way {
+            Way::In => Self::Recv,
+            Way::Out => Self::Send,
+        }
+    }
+}
+
+impl Uring {
+    /// A ring; `files` are the devices' by id.
+    pub(super) fn new(
+        options: &ReactorOptions,
+        files: &[Option<RawFd>],
+        region: &Region,
+        signals: &Signals,
+    ) -> io::Result<Self> {
+        let ring = build(options.depth.clamp(8, 4096).next_power_of_two())?;
+        let files: Vec<RawFd> = files.iter().map(|file| file.unwrap_or(-1)).collect();
+        if !files.is_empty() {
+            ring.submitter().register_files(&files)?;
+        }
+        let has_fixed_buffer = options.fixed_buffers && register_buffer(&ring.submitter(), region);
+        let mut new = Self {
+            ring,
+            backlog: VecDeque::new(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            bells: Box::default(),
+            bell_sources: Bell::ALL.map(|bell| signals.source(bell)),
+            paused: Vec::new(),
+            in_flight: 0,
+            urgent: false,
+            skipped: 0,
+            has_fixed_buffer,
+            stopping: false,
+        };
+        Bell::ALL.iter().for_each(|&bell| new.watch(bell));
+        Ok(new)
+    }
+
+    /// Whether what was started can go out with a later turn.
+    pub(super) fn can_wait(&mut self) -> bool {
+        self.skipped += 1;
+        !self.urgent && self.backlog.is_empty() && self.skipped <= SKIPS_MAX
+    }
+
+    /// Queues an entry; submits when the queue is full, so that none is lost.
+    fn push(&mut self, entry: Entry) {
+        self.in_flight += 1;
+        if self.backlog.is_empty() && self.try_push(&entry) {
+            return;
+        }
+        // A full completion queue can refuse this; then the entry waits for the next turn.
+        if self.backlog.is_empty() && self.ring.submit().is_ok() && self.try_push(&entry) {
+            return;
+        }
+        self.backlog.push_back(entry);
+    }
+
+    fn try_push(&mut self, entry: &Entry) -> bool {
+        // SAFETY: what an entry points to stays valid until its completion is reaped: arena
+        // memory (the reactor holds the region), boxed transfers (a connection is removed only
+        // when idle), the boxed bells; `Reactor`'s drop waits for all of them, or leaks them.
+        unsafe { self.ring.submission().push(entry).is_ok() }
+    }
+
+    pub(super) fn start(&mut self, op: FileOp, region: &Region) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.ops.push(op);
+            self.ops.len() as u32 - 1
+        });
+        self.ops[slot as usize] = op;
+        self.submit_op(slot, region);
+    }
+
+    fn submit_op(&mut self, slot: u32, region: &Region) {
+        let op = &self.ops[slot as usize];
+        let (file, rest, at) = (Fixed(u32::from(op.device.0)), op.rest(), op.rest_at());
+        let (pointer, len) = (region.pointer(rest), rest.len);
+        let entry = match (op.action, self.has_fixed_buffer) {
+            (Action::Read, false) => opcode::Read::new(file, pointer, len).offset(at).build(),
+            (Action::Read, true) => opcode::ReadFixed::new(file, pointer, len, 0).offset(at).build(),
+            (Action::Write { durable }, false) => {
+                opcode::Write::new(file, pointer, len).offset(at).rw_flags(dsync(durable)).build()
+            }
+            (Action::Write { durable }, true) => {
+                opcode::WriteFixed::new(file, pointer, len, 0).offset(at).rw_flags(dsync(durable)).build()
+            }
+            (Action::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
+        };
+        self.urgent = true;
+        self.push(entry.user_data(Kind::File.tag(slot)));
+    }
+
+    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) {
+        if let Some(listener) = sockets.listener(id) {
+            let socket = Fd(listener.socket().as_raw_fd());
+            let entry = opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build();
+            self.push(entry.user_data(Kind::Accept.tag(id.0)));
+        }
+    }
+
+    pub(super) fn stop_listening(&mut self, sockets: &Sockets) {
+        self.paused.clear();
+        for (id, _) in sockets.listeners() {
+            self.cancel_tag(Kind::Accept.tag(id.0));
+        }
+    }
+
+    fn cancel_tag(&mut self, tag: u64) {
+        self.push(opcode::AsyncCancel::new(tag).build().user_data(Kind::Cancel.tag(0)));
+    }
+
+    /// Goes on with a receive or send.
+    pub(super) fn transfer(&mut self, index: u32, way: Way, sockets: &mut Sockets) {
+        let Some(conn) = sockets.at(index) else { return };
+        let socket = Fd(conn.socket.as_raw_fd());
+        let transfer = conn.transfer(way);
+        let flags = transfer.flags();
+        let entry = match (way, transfer.single()) {
+            (Way::In, Some((at, len))) => opcode::Recv::new(socket, at, len).flags(flags).build(),
+            (Way::Out, Some((at, len))) => opcode::Send::new(socket, at, len).flags(flags).build(),
+            (Way::In, None) => opcode::RecvMsg::new(socket, transfer.header()).flags(flags as u32).build(),
+            (Way::Out, None) => opcode::SendMsg::new(socket, transfer.header()).flags(flags as u32).build(),
+        };
+        self.push(entry.user_data(Kind::of_way(way).tag(index)));
+    }
+
+    /// Cancels what is in flight on a connection. Its socket is shut down already, which ends
+    /// most of it; this ends what waits for something else.
+    pub(super) fn cancel(&mut self, conn: ConnId) {
+        let index = conn.index() as u32;
+        self.cancel_tag(Kind::Recv.tag(index));
+        self.cancel_tag(Kind::Send.tag(index));
+    }
+
+    fn watch(&mut self, bell: Bell) {
+        let Some(source) = self.bell_sources[bell as usize] else { return };
+        let bytes = &mut self.bells[bell as usize];
+        let entry = opcode::Read::new(Fd(source), bytes.as_mut_ptr(), bytes.len() as u32).build();
+        self.push(entry.user_data(Kind::Bell.tag(bell as u32)));
+    }
+
+    /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
+    pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>) {
+        self.drain_backlog();
+        let sleep = if self.ring.completion().is_empty() { sleep } else { Sleep::No };
+        if let Err(e) = self.enter(sleep) {
+            tracing::error!(error = %e, "io_uring_enter failed; trying again");
+        }
+        (self.urgent, self.skipped) = (false, 0);
+        while let Some(entry) = { self.ring.completion().next() } {
+            self.completed(&entry, &mut world);
+        }
+    }
+
+    fn drain_backlog(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_push(&entry) && !(self.ring.submit().is_ok() && self.try_push(&entry)) {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn enter(&mut self, sleep: Sleep) -> io::Result<()> {
+        const GETEVENTS: u32 = 1;
+        let submitter = self.ring.submitter();
+        let entered = match sleep {
+            Sleep::No => {
+                let waiting = { self.ring.submission().len() } as u32;
+                // SAFETY: no argument is passed; GETEVENTS runs the deferred work of the kernel.
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(waiting, 0, GETEVENTS, None) }
+            }
+            Sleep::For(time) => {
+                let time = Timespec::new().sec(time.0 / 1_000_000_000).nsec((time.0 % 1_000_000_000) as u32);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+            Sleep::Forever => submitter.submit_and_wait(1),
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(e) => match e.raw_os_error() {
+                // The time has come; a signal came; completions must be reaped first.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(e),
+            },
+        }
+    }
+
+    fn completed(&mut self, entry: &cqueue::Entry, world: &mut World<'_>) {
+        let (answer, index) = (entry.result(), entry.user_data() as u32);
+        if !cqueue::more(entry.flags()) {
+            self.in_flight -= 1;
+        }
+        match Kind::of(entry.user_data()) {
+            Kind::File => self.file_moved(index, answer, world),
+            Kind::Recv => self.moved(index, Way::In, answer, world),
+            Kind::Send => self.moved(index, Way::Out, answer, world),
+            Kind::Accept => self.accepted(ListenerId(index), answer, cqueue::more(entry.flags()), world),
+            Kind::Bell => self.rang(index, answer, world.events),
+            Kind::Resume => self.resume_accepting(world.sockets),
+            Kind::Cancel => {}
+        }
+    }
+
+    fn file_moved(&mut self, slot: u32, answer: i32, world: &mut World<'_>) {
+        let op = &mut self.ops[slot as usize];
+        match op.step(answer) {
+            Step::Again => self.submit_op(slot, world.region),
+            Step::Over(result) => {
+                world.region.returned(op.buffer, lent(op.action));
+                let done = IoDone { id: op.id, result };
+                world.finished.push(Finished { device: op.device, done });
+                self.free.push(slot);
+            }
+        }
+    }
+
+    fn moved(&mut self, index: u32, way: Way, answer: i32, world: &mut World<'_>) {
+        if world.sockets.moved(index, way, answer, world.region, world.events) {
+            self.transfer(index, way, world.sockets);
+        }
+    }
+
+    fn accepted(&mut self, id: ListenerId, answer: i32, more: bool, world: &mut World<'_>) {
+        if answer >= 0 {
+            // SAFETY: a fresh descriptor that the kernel made for this completion alone.
+            let socket = unsafe { OwnedFd::from_raw_fd(answer) };
+            world.events.extend(world.sockets.accepted(id, socket));
+        } else if answer != -libc::ECANCELED {
+            let error = io::Error::from_raw_os_error(-answer);
+            tracing::warn!(%error, "a client could not be accepted; trying again in a moment");
+        }
+        if more || self.stopping || answer == -libc::ECANCELED {
+            return;
+        }
+        if answer >= 0 { self.listening(id, world.sockets) } else { self.pause(id) }
+    }
+
+    /// Leaves a listener alone for a moment.
+    fn pause(&mut self, id: ListenerId) {
+        if self.paused.is_empty() {
+            let timeout = opcode::Timeout::new(&raw const ACCEPT_PAUSE).build();
+            self.push(timeout.user_data(Kind::Resume.tag(0)));
+        }
+        self.paused.push(id);
+    }
+
+    fn resume_accepting(&mut self, sockets: &Sockets) {
+        for id in std::mem::take(&mut self.paused) {
+            self.listening(id, sockets);
+        }
+    }
+
+    /// Cancels everything; from now on nothing is armed again by itself.
+    pub(super) fn cancel_all(&mut self) {
+        self.stopping = true;
+        let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+        self.push(all.user_data(Kind::Cancel.tag(0)));
+    }
+
+    /// Never frees what the kernel may still write to.
+    pub(super) fn leak(&mut self, region: &Region) {
+        std::mem::forget(std::mem::take(&mut self.bells));
+        std::mem::forget(region.clone());
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    fn rang(&mut self, index: u32, answer: i32, events: &mut Vec<Event>) {
+        let Some(&bell) = Bell::ALL.get(index as usize) else { return };
+        if answer > 0 {
+            events.push(bell.event());
+        }
+        if !self.stopping && answer != -libc::ECANCELED {
+            self.watch(bell);
+        }
+    }
+}
+
+/// The ring with the best set-up this kernel knows.
+fn build(depth: u32) -> io::Result<IoUring> {
+    type Builder = io_uring::Builder;
+    // Deep, so that completions are not refused while many commands are in flight.
+    let base = || {
+        let mut builder: Builder = IoUring::builder();
+        builder.dontfork().setup_clamp().setup_cqsize(depth * 8);
+        builder
+    };
+    let best: [fn(&mut Builder) -> &mut Builder; 3] = [
+        |b| b.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+        |b| b.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+        |b| b,
+    ];
+    let mut last = io::Error::from(io::ErrorKind::Unsupported);
+    for (grade, choose) in (0..).zip(best) {
+        match choose(&mut base()).build(depth) {
+            Ok(ring) if !ring.params().is_feature_ext_arg() => {
+                return Err(io::Error::other("this kernel's io_uring is too old (5.11 is needed)"));
+            }
+            Ok(ring) => {
+                tracing::info!(depth, grade, "running on io_uring");
+                return Ok(ring);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => last = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last)
+}
+
+/// Registers the buffer memory; whether it worked.
+fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
+    let (start, len) = region.whole();
+    let whole = libc::iovec { iov_base: start.cast(), iov_len: len };
+    // SAFETY: the region outlives the ring: `Reactor` holds it and drops it last, or leaks it.
+    match unsafe { submitter.register_buffers(&[whole]) } {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::info!(%error, "the buffer memory is not registered (raise `ulimit -l`); going on without");
+            false
+        }
+    }
+}
+
+/// The flag that makes a write durable at its completion.
+fn dsync(durable: bool) -> i32 {
+    if durable { libc::RWF_DSYNC } else { 0 }
+}

@@ -1,0 +1,168 @@
+//! The devices of a pool by id, and blocking access to them: what happens before and after
+//! serving.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use memmap2::MmapMut;
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
+
+use crate::{Device, DeviceError};
+
+/// Bytes moved at a time where memory must be aligned for the device.
+const BOUNCE: usize = 1 << 20;
+
+/// A pool's open devices.
+#[derive(Debug, Default)]
+pub struct Devices {
+    table: Vec<Option<Device>>,
+    /// Page-aligned memory for direct transfers, made when first needed.
+    bounce: Option<MmapMut>,
+}
+
+impl Devices {
+    /// No devices.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a device under an id that is free.
+    ///
+    /// # Errors
+    /// [`DeviceError::SameDevice`] if it is there already, under whatever name.
+    ///
+    /// # Panics
+    /// If the id is taken.
+    pub fn insert(&mut self, id: DeviceId, device: Device) -> Result<(), DeviceError> {
+        if let Some((_, other)) = self.iter().find(|(_, other)| other.identity() == device.identity()) {
+            return Err(DeviceError::SameDevice { first: other.path.clone(), second: device.path });
+        }
+        if self.table.len() <= id.index() {
+            self.table.resize_with(id.index() + 1, || None);
+        }
+        let place = &mut self.table[id.index()];
+        assert!(place.is_none(), "device id {id} is taken");
+        *place = Some(device);
+        Ok(())
+    }
+
+    /// The device with this id.
+    pub fn get(&self, id: DeviceId) -> Option<&Device> {
+        self.table.get(id.index())?.as_ref()
+    }
+
+    /// All devices, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
+        let numbered = self.table.iter().zip(0u8..=u8::MAX);
+        numbered.filter_map(|(device, id)| Some((DeviceId(id), device.as_ref()?)))
+    }
+
+    pub(crate) fn get_mut(&mut self, id: DeviceId) -> Option<&mut Device> {
+        self.table.get_mut(id.index())?.as_mut()
+    }
+
+    fn parts(&mut self, id: DeviceId) -> Result<(&mut Device, &mut [u8]), IoError> {
+        let device = self.table.get_mut(id.index()).and_then(Option::as_mut).ok_or(IoError::Lost)?;
+        let bounce = match &mut self.bounce {
+            Some(bounce) => bounce,
+            none => none.insert(MmapMut::map_anon(BOUNCE).map_err(os)?),
+        };
+        Ok((device, bounce))
+    }
+}
+
+impl Store for Devices {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        let (device, bounce) = self.parts(device)?;
+        if !device.direct {
+            return device.read_now(at, bytes);
+        }
+        let mut at = at;
+        for piece in bytes.chunks_mut(BOUNCE) {
+            device.read_now(at, &mut bounce[..piece.len()])?;
+            piece.copy_from_slice(&bounce[..piece.len()]);
+            at = at + Bytes(piece.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        let (device, bounce) = self.parts(device)?;
+        if !device.direct {
+            return device.write_now(at, bytes, false);
+        }
+        let mut at = at;
+        for piece in bytes.chunks(BOUNCE) {
+            bounce[..piece.len()].copy_from_slice(piece);
+            device.write_now(at, &bounce[..piece.len()], false)?;
+            at = at + Bytes(piece.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
+        self.get_mut(device).ok_or(IoError::Lost)?.flush_now()
+    }
+}
+
+/// Blocking commands. Memory is aligned by the caller where the device is direct.
+impl Device {
+    /// Whether a range lies within the device.
+    pub(crate) fn holds(&self, at: DeviceOffset, len: Bytes) -> bool {
+        at.0.checked_add(len.0).is_some_and(|end| end <= self.facts.size.0)
+    }
+
+    pub(crate) fn read_now(&self, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        if !self.holds(at, Bytes(bytes.len() as u64)) {
+            return Err(IoError::Short);
+        }
+        read_all(&self.file, at, bytes)?;
+        if let Some(forget) = &self.forget {
+            forget.overlay(at, bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_now(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) -> Result<(), IoError> {
+        if !self.holds(at, Bytes(bytes.len() as u64)) {
+            return Err(IoError::Short);
+        }
+        match &mut self.forget {
+            Some(forget) if !fua => return forget.keep(&self.file, at, bytes),
+            Some(forget) => forget.drop_range(at, Bytes(bytes.len() as u64)),
+            None => {}
+        }
+        self.file.write_all_at(bytes, at.0).map_err(os)?;
+        if fua { self.sync() } else { Ok(()) }
+    }
+
+    pub(crate) fn flush_now(&mut self) -> Result<(), IoError> {
+        if let Some(forget) = &mut self.forget {
+            forget.write_out(&self.file)?;
+        }
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), IoError> {
+        if self.flush_is_free() { Ok(()) } else { self.file.sync_data().map_err(os) }
+    }
+
+    /// Whether completed writes are as durable as they will ever be. For a file they are not even
+    /// without a volatile cache: the file system may owe its own records.
+    pub(crate) fn flush_is_free(&self) -> bool {
+        self.facts.memory_backed || (self.facts.is_block && self.direct && !self.facts.volatile_cache)
+    }
+}
+
+fn read_all(file: &File, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+    file.read_exact_at(bytes, at.0).map_err(os)
+}
+
+/// The engine's word for a system error.
+pub(crate) fn os(e: io::Error) -> IoError {
+    match e.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => IoError::Short,
+        _ => IoError::Os(e.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
