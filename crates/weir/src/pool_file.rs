@@ -56,7 +56,7 @@ pub struct DeviceEntry {
     pub path: PathBuf,
     /// The size at which a file that does not exist is created; a multiple of 4 KiB.
     pub size: Option<Bytes>,
-    /// The modelled drive whose timing it is served with, one of the paces.
+    /// The modelled drive whose timing it is served with, one of [`weir_timing::NAMES`].
     pub pace: Option<&'static str>,
     /// What kind of device it is, where the user says so.
     pub class: Option<DeviceClass>,
@@ -83,7 +83,6 @@ pub const POLICIES: &[&str] = &["hierarchy", "stripe", "sequential"];
 const POOL_KEYS: &[&str] = &["name", "extent", "policy"];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "fault"];
-const PACES: &[&str] = &["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nvm"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
 
 /// What is wrong with a pool file, where, and what would be right.
@@ -157,7 +156,7 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
         name,
         path,
         size: keys.optional("size", size)?.map(|size| Bytes(size.0 / BLOCK * BLOCK)),
-        pace: keys.optional("pace", |text| one_of(text, PACES))?,
+        pace: keys.optional("pace", |text| one_of(text, &weir_timing::NAMES))?,
         class: keys.optional("class", class)?,
         metadata: keys.flag("metadata")?,
         durable: keys.flag("durable")?.unwrap_or(true),

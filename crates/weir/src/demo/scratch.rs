@@ -1,0 +1,72 @@
+//! The demo's folder: in memory where there is room, and gone afterwards.
+
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+use weir_model::Bytes;
+
+/// A folder of the demo's own, removed with everything in it when dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    folder: PathBuf,
+    in_memory: bool,
+}
+
+impl Scratch {
+    /// A new folder with room for `needed`: in `wanted` if given, else in the first memory-backed
+    /// place that has it, else among the temporary files.
+    pub(super) fn new(wanted: Option<&Path>, needed: Bytes) -> Result<Self, Failure> {
+        let (parent, in_memory) = match wanted {
+            Some(folder) => (folder.to_owned(), is_memory(folder)),
+            None => choose(needed),
+        };
+        let room = room(&parent).map_err(|error| Failure::os("use", &parent, &error))?;
+        if room < needed {
+            return Err(Failure::environment(
+                format!("{} has {room} of room, and the demo needs {needed}", parent.display()),
+                "free some space there, or name another folder with --scratch DIR",
+            ));
+        }
+        let folder = parent.join(format!("weir-demo-{}", std::process::id()));
+        std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
+        Ok(Self { folder, in_memory })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether the files lie in memory, so that fast models can be paced truly.
+    pub(super) fn in_memory(&self) -> bool {
+        self.in_memory
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(folder = %self.folder.display(), %error, "the demo's folder could not be removed");
+        }
+    }
+}
+
+fn choose(needed: Bytes) -> (PathBuf, bool) {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let places = runtime.into_iter().chain(["/dev/shm".into(), "/run/shm".into()]);
+    for place in places {
+        let writable = rustix::fs::access(&place, rustix::fs::Access::WRITE_OK).is_ok();
+        if writable && is_memory(&place) && room(&place).is_ok_and(|room| room >= needed) {
+            return (place, true);
+        }
+    }
+    (std::env::temp_dir(), false)
+}
+
+fn room(folder: &Path) -> std::io::Result<Bytes> {
+    let found = rustix::fs::statvfs(folder)?;
+    Ok(Bytes(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+fn is_memory(folder: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    rustix::fs::statfs(folder).is_ok_and(|found| found.f_type == TMPFS)
+}
