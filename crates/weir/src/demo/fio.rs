@@ -1,8 +1,9 @@
 //! The demo's client: fio, over NBD, as anybody would run it.
 
 use crate::failure::Failure;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use weir_model::{Bytes, Nanos};
@@ -49,6 +50,20 @@ pub(super) struct Measured {
     pub(super) sequential_per_second: f64,
 }
 
+impl Measured {
+    /// As in the demo's JSON document.
+    pub(super) fn to_json(self) -> Value {
+        json!({
+            "requests_per_second": self.requests_per_second,
+            "read_mean_ns": self.read_mean.get(),
+            "read_p90_ns": self.read_p90.get(),
+            "read_p99_ns": self.read_p99.get(),
+            "write_mean_ns": self.write_mean.get(),
+            "sequential_bytes_per_second": self.sequential_per_second,
+        })
+    }
+}
+
 /// Refuses to begin without fio and its NBD engine.
 pub(super) fn check_installed() -> Result<(), Failure> {
     let help = "install it (Debian: apt-get install fio), or run scripts/demo, which does";
@@ -73,6 +88,8 @@ impl Fio {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
+            // Ctrl-C is for the demo, which then ends fio itself.
+            .process_group(0)
             .spawn()
             .map_err(|error| Failure::environment(format!("fio does not start: {error}"), ""))?;
         Ok(Self { child, output })

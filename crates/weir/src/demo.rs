@@ -1,0 +1,210 @@
+//! `weir demo`: what a pool does, on this machine, in about a minute.
+//!
+//! Three small files stand for three drives, each served with the timing of a modelled one. One
+//! pool is made of them, then one of each alone; fio runs the same workload on all four.
+
+mod fio;
+mod picture;
+mod scratch;
+mod server;
+
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::output::table;
+use crate::pool;
+use crate::status::Status;
+use fio::{Fio, Measured, Work};
+use picture::Picture;
+use scratch::Scratch;
+use serde_json::{Value, json};
+use server::Server;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_model::Bytes;
+
+/// What the workload writes and reads.
+const SPAN: Bytes = Bytes::mib(768);
+/// What the files take at most at one time: the data, and what the pool keeps beside it.
+const ROOM: Bytes = Bytes::mib(1280);
+const VOLUME: &str = "demo";
+
+/// A drive of the demo.
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    name: &'static str,
+    pace: &'static str,
+    /// In the pool of three. Alone, each has room for everything.
+    size: Bytes,
+}
+
+const DRIVES: [Drive; 3] = [
+    Drive { name: "nvme", pace: "ssd-nvme", size: Bytes::mib(256) },
+    Drive { name: "sata", pace: "ssd-sata", size: Bytes::mib(384) },
+    Drive { name: "disk", pace: "hdd-7200", size: Bytes::mib(1024) },
+];
+const ALONE: Bytes = Bytes::mib(1024);
+
+/// What the demo found.
+#[derive(Debug)]
+pub struct Report {
+    pool: Measured,
+    alone: Vec<(Drive, Measured)>,
+    warnings: Vec<String>,
+}
+
+/// Runs the demo and cleans up after it, also when it is interrupted.
+///
+/// # Errors
+/// If something it needs is missing, or it was interrupted.
+pub fn run(args: &DemoArgs) -> Result<Report, Failure> {
+    fio::check_installed()?;
+    let demo = Demo {
+        scratch: Scratch::new(args.scratch.as_deref(), ROOM)?,
+        interrupted: interruption()?,
+    };
+    eprintln!(
+        "Three drives of different speed, modelled, in {}{}.",
+        demo.scratch.folder().display(),
+        if demo.scratch.in_memory() { "" } else { " (not in memory: the fast ones may come out too slow)" }
+    );
+    let (pool, mut warnings) = demo.measure("the pool of all three", &DRIVES, args.seconds)?;
+    let mut alone = Vec::new();
+    for drive in DRIVES {
+        let seconds = (args.seconds / 5).max(2);
+        let title = format!("{} alone", drive.name);
+        let (measured, late) = demo.measure(&title, &[Drive { size: ALONE, ..drive }], seconds)?;
+        warnings.extend(late.into_iter().map(|warning| format!("{title}: {warning}")));
+        alone.push((drive, measured));
+    }
+    Ok(Report { pool, alone, warnings })
+}
+
+/// Set once the user wants an end.
+fn interruption() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Failure::environment(format!("cannot catch Ctrl-C: {error}"), ""))?;
+    }
+    Ok(flag)
+}
+
+#[derive(Debug)]
+struct Demo {
+    scratch: Scratch,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Demo {
+    /// Makes a pool of these drives, fills a volume and runs the workload; returns what fio
+    /// measured and what must be said about it. Leaves nothing behind.
+    fn measure(&self, title: &str, drives: &[Drive], seconds: u64) -> Result<(Measured, Vec<String>), Failure> {
+        let folder = self.scratch.folder().join(if drives.len() == 1 { drives[0].name } else { "pool" });
+        std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
+        let pool_file = write_pool_file(&folder, drives)?;
+        pool::create(&pool_file, false)?;
+        pool::create_volume(&pool_file, VOLUME, SPAN)?;
+        let server = Server::start(&folder, &pool_file)?;
+        let mut picture = Picture::new();
+        self.work(&format!("{title}: writing {SPAN} once"), &folder, Work::Fill, &mut picture, &pool_file)?;
+        let heading = format!("{title}: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for {seconds} s");
+        let measured = self.work(&heading, &folder, Work::Mixed { seconds }, &mut picture, &pool_file)?;
+        let warnings = pool::status(&pool_file)?.warnings();
+        drop(server);
+        std::fs::remove_dir_all(&folder).map_err(|error| Failure::os("remove", &folder, &error))?;
+        Ok((measured, warnings))
+    }
+
+    /// Runs fio to its end, showing what the devices do meanwhile.
+    fn work(
+        &self,
+        heading: &str,
+        folder: &Path,
+        work: Work,
+        picture: &mut Picture,
+        pool_file: &Path,
+    ) -> Result<Measured, Failure> {
+        picture.begin();
+        let mut fio = Fio::start(folder, &Server::uri(VOLUME), SPAN, work)?;
+        let mut shown = Instant::now();
+        picture.show(heading, self.look(pool_file)?);
+        while fio.is_running() {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Failure::environment("interrupted; the demo's files are removed", ""));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            if shown.elapsed() >= picture.pause() {
+                shown = Instant::now();
+                picture.show(heading, self.look(pool_file)?);
+            }
+        }
+        fio.finish()
+    }
+
+    fn look(&self, pool_file: &Path) -> Result<Status, Failure> {
+        pool::status(pool_file)
+    }
+}
+
+fn write_pool_file(folder: &Path, drives: &[Drive]) -> Result<PathBuf, Failure> {
+    let mut text = "[pool]\nname = \"demo\"\npolicy = \"hierarchy\"\n".to_owned();
+    for Drive { name, pace, size } in drives {
+        let mib = size.get() >> 20;
+        text += &format!("\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{mib}MiB\"\npace = \"{pace}\"\n");
+    }
+    let path = folder.join("pool.toml");
+    std::fs::write(&path, text).map_err(|error| Failure::os("write", &path, &error))?;
+    Ok(path)
+}
+
+impl Report {
+    /// The document printed with `--json`.
+    pub fn to_json(&self) -> Value {
+        let alone: Vec<Value> = self.alone.iter().map(|(drive, measured)| {
+            json!({ "device": drive.name, "pace": drive.pace, "measured": measured.to_json() })
+        }).collect();
+        json!({ "pool": self.pool.to_json(), "alone": alone, "warnings": self.warnings })
+    }
+
+    /// For people.
+    pub fn human(&self) -> String {
+        let row = |name: String, size: Bytes, measured: &Measured| {
+            [
+                name,
+                size.to_string(),
+                format!("{:.0}", measured.requests_per_second),
+                measured.read_mean.to_string(),
+                measured.read_p90.to_string(),
+                measured.read_p99.to_string(),
+                measured.write_mean.to_string(),
+                format!("{}/s", Bytes(measured.sequential_per_second as u64)),
+            ]
+        };
+        let size = Bytes(DRIVES.iter().map(|drive| drive.size.get()).sum());
+        let pool = row("the pool".into(), size, &self.pool);
+        let alone = self.alone.iter().map(|(drive, measured)| {
+            row(format!("{} alone ({})", drive.name, drive.pace), ALONE, measured)
+        });
+        let mut text = format!(
+            "\nThe same workload on {SPAN} of data, as fio saw it at depth {}:\n\n{}\n",
+            fio::DEPTH,
+            table(
+                ["", "SIZE", "4K/S", "READ MEAN", "9 OF 10", "99 OF 100", "WRITE MEAN", "SEQUENTIAL"],
+                std::iter::once(pool).chain(alone),
+            )
+        );
+        text += &format!(
+            "The sequential reader wants {}/s and no more. Of the pool's {size}, {} is on the fastest device: the policy\n\
+             \"hierarchy\" fills it first, and this workload's busiest blocks were written first.\n",
+            fio::SEQUENTIAL,
+            DRIVES[0].size
+        );
+        for warning in &self.warnings {
+            text += &format!("\nwarning: {warning}\n");
+        }
+        text
+    }
+}

@@ -1,0 +1,80 @@
+//! A `weir serve` of the demo's own, as a process of its own.
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it may take to answer, and to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts serving the pool and waits until it answers.
+    pub(super) fn start(folder: &Path, pool_file: &Path) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::environment(format!("cannot find weir itself: {error}"), ""))?;
+        let (socket, log) = (folder.join("nbd.sock"), folder.join("server.log"));
+        let stderr = File::create(&log).map_err(|error| Failure::os("create", &log, &error))?;
+        let child = Command::new(program)
+            .arg("--pool")
+            .arg(pool_file)
+            .args(["serve", "--nbd", "unix:nbd.sock"])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            // Ctrl-C is for the demo, which then ends the server itself.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::environment(format!("the demo's server does not start: {error}"), ""))?;
+        let mut server = Self { child, socket, log };
+        server.await_answer()?;
+        Ok(server)
+    }
+
+    fn await_answer(&mut self) -> Result<(), Failure> {
+        let started = Instant::now();
+        while UnixStream::connect(&self.socket).is_err() {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || started.elapsed() > PATIENCE {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(Failure::environment(format!("the demo's server does not answer:\n{}", said.trim()), ""));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// The volume's NBD URI, for a client in the same folder.
+    pub(super) fn uri(volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket=nbd.sock")
+    }
+}
+
+impl Drop for Server {
+    /// Lets it stop by itself, and insists when that takes too long.
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let asked = Instant::now();
+        while let Ok(None) = self.child.try_wait() {
+            if asked.elapsed() > PATIENCE {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
