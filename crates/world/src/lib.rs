@@ -1,1 +1,25 @@
-//! placeholder
+//! The simulated world: virtual time, storage that loses what was not flushed, faults.
+//!
+//! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device
+//! remembers, [`pace`] how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what
+//! reads may answer, whatever stands between a client and the devices.
+//!
+//! Pure: everything that happens follows from a [`Seed`]; two runs of the same seed end with the
+//! same [digest](World::digest).
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod fault;
+pub mod oracle;
+pub mod pace;
+pub mod rng;
+pub mod storage;
+pub mod world;
+
+pub use device::{Device, Disk, Stop};
+pub use fault::{Fault, Faulty, Kinds};
+pub use oracle::{Answer, Change, Difference, Found, Oracle, Place, Ticket};
+pub use pace::{Pace, RandomTiming, UnknownModel};
+pub use rng::{Rng, Seed};
+pub use storage::Storage;
+pub use world::{DeviceSpec, World};

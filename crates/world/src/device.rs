@@ -1,0 +1,171 @@
+//! A simulated device: the port the engine's commands go through, and a disk that implements it.
+
+use crate::{Rng, Storage, storage::Mark};
+use std::collections::BTreeMap;
+use weir_model::{
+    BLOCK, Buffer, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+};
+use weir_timing::Timing;
+
+/// A device of the simulated world, or a fault wrapped around one. Keeps the contract of
+/// [`weir_model::io`]: any order, every command answered once (unless [stopped](Self::stop)).
+pub trait Device {
+    /// Begins a command. The device owns `io.buffer` until it answers.
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory);
+
+    /// When the next answer is due; `None` if nothing will be answered without a new command.
+    fn next(&self) -> Option<Nanos>;
+
+    /// An answer due at `now` or earlier, if there is one; call until there is none.
+    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone>;
+
+    /// Everything under way ends without an answer. Time keeps running.
+    fn stop(&mut self, how: Stop);
+
+    /// The bytes beneath, for looking and for faults.
+    fn storage(&mut self) -> &mut Storage;
+}
+
+/// Why commands under way are never answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stop {
+    /// The power failed: what was not durable survives in any subset of sectors.
+    PowerCut,
+    /// Whoever used the device was killed: what had completed is still there, and of the writes
+    /// under way any subset is carried out.
+    Kill,
+}
+
+/// Storage with a pace: the plain device, without faults.
+///
+/// A read or write takes effect partly when submitted, partly when answered (a seeded choice for
+/// each), so that commands overlapping in time mix in every way the port allows.
+pub struct Disk {
+    storage: Storage,
+    timing: Box<dyn Timing>,
+    rng: Rng,
+    /// By the name the timing knows the command by, so that what it still gives out after a
+    /// [stop](Device::stop) is not taken for a later command of the same id.
+    under_way: BTreeMap<IoId, UnderWay>,
+    submitted: u64,
+}
+
+struct UnderWay {
+    io: Io,
+    /// How many of the buffer's bytes took effect at submission.
+    early: u32,
+    /// A write's remaining bytes as they were submitted.
+    late: Box<[u8]>,
+    /// What a flush covers.
+    mark: Mark,
+    result: Result<(), IoError>,
+}
+
+impl UnderWay {
+    fn late_at(&self) -> DeviceOffset {
+        DeviceOffset(self.io.at.0 + u64::from(self.early))
+    }
+
+    fn late_buffer(&self) -> Buffer {
+        self.io.buffer.part(self.early, self.io.buffer.len - self.early)
+    }
+}
+
+impl Disk {
+    /// A disk that takes its time by `timing` and draws its choices from `rng`.
+    #[must_use]
+    pub fn new(storage: Storage, timing: Box<dyn Timing>, rng: Rng) -> Self {
+        Self { storage, timing, rng, under_way: BTreeMap::new(), submitted: 0 }
+    }
+
+    /// How much of a command takes effect at submission.
+    fn early(&mut self, io: &Io) -> u32 {
+        let sectors = u64::from(io.buffer.len) / SECTOR;
+        match self.rng.below(8) {
+            0..3 => 0,
+            3..6 => io.buffer.len,
+            _ => (self.rng.below(sectors + 1) * SECTOR) as u32,
+        }
+    }
+
+    fn begin(&mut self, io: &Io, early: u32, memory: &mut HeapMemory) -> Box<[u8]> {
+        let first = io.buffer.part(0, early);
+        match io.kind {
+            IoKind::Read => self.storage.read(io.at, memory.bytes_mut(first)),
+            IoKind::Write { fua } => {
+                if early > 0 {
+                    self.storage.write(io.at, memory.bytes(first), fua);
+                }
+                return memory.bytes(io.buffer)[early as usize..].into();
+            }
+            IoKind::Flush => {}
+        }
+        Box::default()
+    }
+
+    fn finish(&mut self, command: &UnderWay, memory: &mut HeapMemory) {
+        match command.io.kind {
+            IoKind::Read => self.storage.read(command.late_at(), memory.bytes_mut(command.late_buffer())),
+            IoKind::Write { fua } => {
+                assert!(
+                    memory.bytes(command.late_buffer()) == &*command.late,
+                    "buffer of {:?} changed while the device owned it",
+                    command.io
+                );
+                self.storage.write(command.late_at(), &command.late, fua);
+            }
+            IoKind::Flush => self.storage.flush(command.mark),
+        }
+    }
+}
+
+impl Device for Disk {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+        let result = self.storage.check(io.at, io.len());
+        let mut command = UnderWay { io, early: 0, late: Box::default(), mark: self.storage.mark(), result };
+        if result.is_ok() {
+            command.early = self.early(&io);
+            command.late = self.begin(&io, command.early, memory);
+        }
+        self.submitted += 1;
+        let number = IoId(self.submitted);
+        self.timing.submit(now, number, io.kind, io.at, io.len());
+        self.under_way.insert(number, command);
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.timing.next()
+    }
+
+    /// # Panics
+    /// If the buffer of a write changed while the device owned it: a mistake of its owner.
+    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+        let command =
+            std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.under_way.remove(&number))?;
+        if command.result.is_ok() {
+            self.finish(&command, memory);
+        }
+        Some(IoDone { id: command.io.id, result: command.result })
+    }
+
+    fn stop(&mut self, how: Stop) {
+        let under_way = std::mem::take(&mut self.under_way).into_values();
+        let writes = under_way.filter(|c| !c.late.is_empty()).map(|c| (c.late_at(), c.late));
+        match how {
+            Stop::PowerCut => self.storage.power_cut(writes.collect(), &mut self.rng),
+            Stop::Kill => {
+                for (at, bytes) in writes {
+                    for (index, block) in bytes.chunks(BLOCK as usize).enumerate() {
+                        if self.rng.chance(0.5) {
+                            self.storage.write(DeviceOffset(at.0 + index as u64 * BLOCK), block, false);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn storage(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+}

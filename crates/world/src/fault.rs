@@ -1,0 +1,207 @@
+//! Faults, each a wrapper around any device; stack several by wrapping again.
+//!
+//! A fault is plain data ([`Fault`]). Wrapped around a device ([`Faulty`]) it may answer commands
+//! itself, hold back answers, or change them. One that never strikes is not noticed: it passes
+//! the same conformance tests as the bare device.
+
+use crate::{Device, Rng, Stop, Storage};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weir_model::{BLOCK, Bytes, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Nanos};
+
+/// The operating system's number for an input/output error.
+pub const EIO: i32 = 5;
+/// The operating system's number for a full device.
+pub const ENOSPC: i32 = 28;
+
+/// How long a command takes that a fault answers by itself.
+const PROMPT: Nanos = Nanos::micros(100);
+
+/// One thing that is wrong with a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Commands of some kinds to a range fail with [`EIO`]. A flush touches every range. A failed
+    /// flush gives up the writes it should have made durable.
+    Errors {
+        /// The kinds that fail.
+        kinds: Kinds,
+        /// The bytes of the device that fail.
+        range: Range<DeviceOffset>,
+        /// How probable it is that a command fails, 0 to 1.
+        chance: f64,
+        /// How many commands fail before the fault is over; `u64::MAX` for good.
+        times: u64,
+    },
+    /// The device can take so many bytes that were never written before, then it answers
+    /// [`ENOSPC`] to such writes: a sparse file on a file system that fills up.
+    Full {
+        /// Room for new bytes, in whole 4 KiB pages.
+        room: Bytes,
+    },
+    /// Commands take longer.
+    Slow {
+        /// How many times as long.
+        factor: u64,
+        /// When, by the time of the command's submission.
+        during: Range<Nanos>,
+    },
+    /// Answers due in this time come at its end; with an end of [`Nanos::MAX`], never.
+    Hang {
+        /// When.
+        during: Range<Nanos>,
+    },
+    /// From then on every command is answered with [`IoError::Lost`].
+    Vanish {
+        /// When.
+        at: Nanos,
+    },
+}
+
+/// Which commands a fault strikes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds {
+    /// Reads.
+    pub reads: bool,
+    /// Writes.
+    pub writes: bool,
+    /// Flushes.
+    pub flushes: bool,
+}
+
+impl Kinds {
+    const fn contain(self, kind: IoKind) -> bool {
+        match kind {
+            IoKind::Read => self.reads,
+            IoKind::Write { .. } => self.writes,
+            IoKind::Flush => self.flushes,
+        }
+    }
+}
+
+/// A device with one fault.
+pub struct Faulty<D> {
+    device: D,
+    fault: Fault,
+    rng: Rng,
+    /// When each command inside the device was submitted.
+    started: BTreeMap<IoId, Nanos>,
+    /// Answers not given yet, by when they are due.
+    held: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
+    /// Pages written, while there is room to count.
+    pages: FxHashSet<u64>,
+}
+
+impl<D: Device> Faulty<D> {
+    /// The device, and what is wrong with it. `rng` decides where the fault has a chance.
+    pub fn new(device: D, fault: Fault, rng: Rng) -> Self {
+        Self {
+            device,
+            fault,
+            rng,
+            started: BTreeMap::new(),
+            held: BTreeMap::new(),
+            pages: FxHashSet::default(),
+        }
+    }
+
+    /// The error with which the fault answers a command instead of the device.
+    fn refuse(&mut self, now: Nanos, io: &Io) -> Option<IoError> {
+        match &mut self.fault {
+            Fault::Errors { kinds, range, chance, times } => {
+                let everywhere = io.kind == IoKind::Flush;
+                let touched = io.at < range.end && range.start < io.at + io.len();
+                let strikes = *times > 0
+                    && kinds.contain(io.kind)
+                    && (everywhere || touched)
+                    && self.rng.chance(*chance);
+                if strikes {
+                    *times = if *times == u64::MAX { u64::MAX } else { *times - 1 };
+                }
+                strikes.then_some(IoError::Os(EIO))
+            }
+            Fault::Full { room } if matches!(io.kind, IoKind::Write { .. }) => {
+                let touched = io.at.0 / BLOCK..(io.at.0 + io.len().0).div_ceil(BLOCK);
+                let new = touched.clone().filter(|page| !self.pages.contains(page)).count() as u64;
+                if (self.pages.len() as u64 + new) * BLOCK > room.0 {
+                    return Some(IoError::Os(ENOSPC));
+                }
+                self.pages.extend(touched);
+                None
+            }
+            Fault::Vanish { at } => (now >= *at).then_some(IoError::Lost),
+            Fault::Full { .. } | Fault::Slow { .. } | Fault::Hang { .. } => None,
+        }
+    }
+
+    /// When the device's answer, given at `now`, gets through, and what has become of it.
+    fn delay(&self, now: Nanos, done: IoDone) -> (Nanos, Result<(), IoError>) {
+        let started = self.started.get(&done.id).copied().unwrap_or(now);
+        match &self.fault {
+            Fault::Slow { factor, during } if during.contains(&started) => {
+                (started + Nanos(now.since(started).0.saturating_mul(*factor)), done.result)
+            }
+            Fault::Hang { during } if during.contains(&now) => (during.end, done.result),
+            Fault::Vanish { at } if now >= *at => (now, Err(IoError::Lost)),
+            _ => (now, done.result),
+        }
+    }
+}
+
+impl<D: Device> Device for Faulty<D> {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+        let Some(error) = self.refuse(now, &io) else {
+            self.started.insert(io.id, now);
+            return self.device.submit(now, io, memory);
+        };
+        if io.kind == IoKind::Flush {
+            self.device.storage().forsake();
+        }
+        self.held.insert((now + PROMPT, io.id), Err(error));
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        let held = self.held.first_key_value().map(|(key, _)| key.0).filter(|at| *at < Nanos::MAX);
+        held.into_iter().chain(self.device.next()).min()
+    }
+
+    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+        while let Some(due) = self.device.next().filter(|due| *due <= now) {
+            let Some(done) = self.device.pop(due, memory) else { break };
+            let (release, result) = self.delay(due, done);
+            self.started.remove(&done.id);
+            self.held.insert((release, done.id), result);
+        }
+        let first = self.held.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let ((_, id), result) = first.remove_entry();
+        Some(IoDone { id, result })
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.started.clear();
+        self.held.clear();
+        self.device.stop(how);
+    }
+
+    fn storage(&mut self) -> &mut Storage {
+        self.device.storage()
+    }
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+        (**self).submit(now, io, memory);
+    }
+    fn next(&self) -> Option<Nanos> {
+        (**self).next()
+    }
+    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+        (**self).pop(now, memory)
+    }
+    fn stop(&mut self, how: Stop) {
+        (**self).stop(how);
+    }
+    fn storage(&mut self) -> &mut Storage {
+        (**self).storage()
+    }
+}

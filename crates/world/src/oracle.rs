@@ -1,0 +1,447 @@
+//! What a read may answer: the naive twin of everything between a client and the devices.
+//!
+//! The oracle knows nothing of pools, maps or engines. For every 512-byte sector it keeps the
+//! writes that may be the sector's content, and drops one as soon as the rules exclude it:
+//!
+//! - A write that was acknowledged before another was submitted, which was acknowledged in turn,
+//!   is overwritten. Of writes that overlap in time either may have come last.
+//! - What a read has shown stays: a write acknowledged before that read was submitted, and not
+//!   shown by it, is over. So a sector never changes without a write, nor does it go back.
+//! - A crash may undo a write unless it was acknowledged with FUA, or before a flush was submitted
+//!   which was acknowledged. It brings back anything written since the last such write.
+//! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
+//! - A write that failed may have taken effect or not.
+//!
+//! Contents are stamps: 512 bytes that only one request can have written to one place, so that
+//! stale, misplaced or torn bytes are recognised as what they are.
+//!
+//! A device fits the same rules (take it for a volume), which is how the simulated devices are
+//! tested themselves.
+
+use crate::Stop;
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
+
+mod stamp;
+
+pub use stamp::Found;
+
+/// A request the oracle was told of. Later ones are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("the beginning") } else { write!(f, "request {}", self.0) }
+    }
+}
+
+/// Which volume, by its position in the oracle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The volume.
+    pub volume: usize,
+    /// Where in it; a multiple of 512.
+    pub offset: VolumeOffset,
+    /// How much; a multiple of 512.
+    pub len: Bytes,
+}
+
+impl Place {
+    fn sectors(self) -> Range<usize> {
+        let first = self.offset.0 / SECTOR;
+        first as usize..(first + self.len.0 / SECTOR) as usize
+    }
+
+    fn whole_blocks(self) -> Self {
+        let start = self.offset.0.next_multiple_of(BLOCK);
+        let end = (self.offset.0 + self.len.0) / BLOCK * BLOCK;
+        Self { offset: VolumeOffset(start), len: Bytes(end.saturating_sub(start)), ..self }
+    }
+}
+
+/// How a place is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Stamps are written: see [`Oracle::fill`].
+    Write,
+    /// Zeros.
+    Zero,
+    /// Whole blocks become zeros by the next flush.
+    Trim,
+}
+
+/// What came back for a read.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// Nothing but zeros.
+    Zeros,
+}
+
+/// A read answered what no order of the requests explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The read.
+    pub read: Ticket,
+    /// The volume.
+    pub volume: usize,
+    /// The sector's address.
+    pub offset: VolumeOffset,
+    /// What was read.
+    pub found: Found,
+    /// What would have been right: each candidate in words.
+    pub admissible: Vec<String>,
+    /// What is known of what was found: why it is not right.
+    pub known: Vec<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read, volume, offset, found, admissible, known } = self;
+        write!(
+            f,
+            "{read} of volume {volume} found at {offset} {found}; admissible: {}",
+            admissible.join(", ")
+        )?;
+        if !known.is_empty() {
+            write!(f, "; also known: {}", known.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Difference {}
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    /// Counts submissions and answers, so that any two can be told which came first.
+    moment: u64,
+    volumes: Vec<Vec<Sector>>,
+    changes: BTreeMap<Ticket, OpenChange>,
+    reads: BTreeMap<Ticket, Place>,
+    flushes: BTreeSet<(Ticket, usize)>,
+    /// Acknowledged changes that no acknowledged flush has covered.
+    unflushed: Vec<Unflushed>,
+}
+
+type Sector = SmallVec<[Candidate; 1]>;
+
+#[derive(Debug)]
+struct OpenChange {
+    place: Place,
+    fua: bool,
+    trim: bool,
+}
+
+#[derive(Debug)]
+struct Unflushed {
+    ticket: Ticket,
+    acked: u64,
+    place: Place,
+    trim: bool,
+}
+
+/// One write that may be a sector's content.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    /// Also the moment of its submission.
+    ticket: Ticket,
+    /// When it was answered; `NEVER` while it is under way.
+    acked: u64,
+    /// Reads submitted later than this do not see it.
+    over: u64,
+    zero: bool,
+    /// A trim that no flush has covered: it may take effect at any time.
+    pending_trim: bool,
+    /// No crash undoes it.
+    durable: bool,
+    /// No crash brings it back.
+    buried: bool,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Candidate {
+    const BLANK: Self = Self {
+        ticket: Ticket(0),
+        acked: 0,
+        over: NEVER,
+        zero: true,
+        pending_trim: false,
+        durable: true,
+        buried: false,
+    };
+
+    fn is(&self, found: &Found) -> bool {
+        match *found {
+            Found::Zeros => self.zero,
+            Found::Written(by) => !self.zero && self.ticket == by,
+            Found::Misplaced { .. } | Found::Torn => false,
+        }
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.zero { "zeros" } else { "data" };
+        write!(f, "{what} of {}", self.ticket)?;
+        if self.acked == NEVER {
+            f.write_str(" under way")?;
+        } else {
+            write!(f, " answered at {}", self.acked)?;
+        }
+        if self.over != NEVER {
+            write!(f, " over at {}", self.over)?;
+        }
+        for (flag, word) in
+            [(self.durable, " durable"), (self.pending_trim, " trim"), (self.buried, " never back")]
+        {
+            f.write_str(if flag { word } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Oracle {
+    /// Volumes of these sizes, all zeros.
+    #[must_use]
+    pub fn new(sizes: &[Bytes]) -> Self {
+        let blank = |size: &Bytes| vec![smallvec![Candidate::BLANK]; (size.0 / SECTOR) as usize];
+        Self { volumes: sizes.iter().map(blank).collect(), ..Self::default() }
+    }
+
+    fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        Ticket(self.next_moment())
+    }
+
+    /// A change is submitted. The place must lie within its volume.
+    pub fn change(&mut self, place: Place, change: Change, fua: bool) -> Ticket {
+        let ticket = self.next_ticket();
+        let trim = change == Change::Trim;
+        let place = if trim { place.whole_blocks() } else { place };
+        let oldest_read = self.oldest_read();
+        for sector in &mut self.volumes[place.volume][place.sectors()] {
+            prune(sector, oldest_read);
+            sector.push(Candidate {
+                ticket,
+                acked: NEVER,
+                over: NEVER,
+                zero: change != Change::Write,
+                pending_trim: trim,
+                durable: false,
+                buried: false,
+            });
+        }
+        self.changes.insert(ticket, OpenChange { place, fua, trim });
+        ticket
+    }
+
+    /// The bytes a write has to carry: its stamps.
+    pub fn fill(&self, ticket: Ticket, place: Place, bytes: &mut [u8]) {
+        for (index, sector) in place.sectors().zip(bytes.chunks_exact_mut(SECTOR as usize)) {
+            stamp::fill(ticket, place.volume, index, sector);
+        }
+    }
+
+    /// A change is acknowledged. Unknown tickets (from before a crash) are ignored.
+    pub fn changed(&mut self, ticket: Ticket) {
+        let Some(OpenChange { place, fua, trim }) = self.changes.remove(&ticket) else { return };
+        let now = self.next_moment();
+        for sector in &mut self.volumes[place.volume][place.sectors()] {
+            acknowledge(sector, ticket, now);
+            if !trim || fua {
+                overwrite(sector, ticket, now);
+            }
+            if fua {
+                harden(sector, ticket);
+            }
+        }
+        if !fua {
+            self.unflushed.push(Unflushed { ticket, acked: now, place, trim });
+        }
+    }
+
+    /// A change failed: each of its sectors may have been changed or not.
+    pub fn change_failed(&mut self, ticket: Ticket) {
+        let Some(OpenChange { place, .. }) = self.changes.remove(&ticket) else { return };
+        let now = self.next_moment();
+        for sector in &mut self.volumes[place.volume][place.sectors()] {
+            acknowledge(sector, ticket, now);
+        }
+    }
+
+    /// A read is submitted. The place must lie within its volume.
+    pub fn read(&mut self, place: Place) -> Ticket {
+        let ticket = self.next_ticket();
+        self.reads.insert(ticket, place);
+        ticket
+    }
+
+    /// A read failed: nothing is learnt.
+    pub fn read_failed(&mut self, ticket: Ticket) {
+        self.reads.remove(&ticket);
+    }
+
+    /// A read is answered. Unknown tickets (from before a crash) are ignored.
+    pub fn read_done(&mut self, ticket: Ticket, answer: Answer<'_>) -> Result<(), Box<Difference>> {
+        let Some(place) = self.reads.remove(&ticket) else { return Ok(()) };
+        let now = self.next_moment();
+        for (position, index) in place.sectors().enumerate() {
+            let found = match answer {
+                Answer::Zeros => Found::Zeros,
+                Answer::Bytes(bytes) => {
+                    let at = position * SECTOR as usize;
+                    stamp::identify(place.volume, index, &bytes[at..at + SECTOR as usize])
+                }
+            };
+            let sector = &mut self.volumes[place.volume][index];
+            if !sector.iter().any(|c| c.is(&found) && c.over > ticket.0) {
+                return Err(Box::new(difference(ticket, place.volume, index, found, sector)));
+            }
+            if sector.len() > 1 {
+                pin(sector, &found, ticket, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A flush of one volume is submitted.
+    pub fn flush(&mut self, volume: usize) -> Ticket {
+        let ticket = self.next_ticket();
+        self.flushes.insert((ticket, volume));
+        ticket
+    }
+
+    /// A flush is acknowledged: what was acknowledged before its submission is durable.
+    pub fn flushed(&mut self, ticket: Ticket) {
+        let Some(&(_, volume)) = self.flushes.range((ticket, 0)..=(ticket, usize::MAX)).next() else {
+            return;
+        };
+        self.flushes.remove(&(ticket, volume));
+        let now = self.next_moment();
+        let oldest_read = self.oldest_read();
+        let volumes = &mut self.volumes;
+        self.unflushed.retain(|change| {
+            let covered = change.place.volume == volume && change.acked < ticket.0;
+            if covered {
+                for sector in &mut volumes[volume][change.place.sectors()] {
+                    if change.trim {
+                        overwrite(sector, change.ticket, now);
+                    }
+                    harden(sector, change.ticket);
+                    prune(sector, oldest_read);
+                }
+            }
+            !covered
+        });
+    }
+
+    /// A flush failed: it promised nothing.
+    pub fn flush_failed(&mut self, ticket: Ticket) {
+        self.flushes.retain(|(open, _)| *open != ticket);
+    }
+
+    /// What was under way is never answered, and what was not durable may be gone or not, sector
+    /// by sector. After a power cut what is left is durable; after a kill it may still be lost to
+    /// a power cut, until it is written again.
+    pub fn crash(&mut self, how: Stop) {
+        let now = self.next_moment();
+        self.changes.clear();
+        self.reads.clear();
+        self.flushes.clear();
+        self.unflushed.clear();
+        for sector in self.volumes.iter_mut().flatten() {
+            if let [only] = sector.as_slice()
+                && only.durable
+            {
+                continue;
+            }
+            sector.retain(|c| !c.buried);
+            for candidate in sector.iter_mut() {
+                let Candidate { ticket, zero, durable, .. } = *candidate;
+                let durable = durable || how == Stop::PowerCut;
+                *candidate = Candidate { ticket, zero, durable, acked: now, ..Candidate::BLANK };
+            }
+        }
+    }
+
+    fn oldest_read(&self) -> u64 {
+        self.reads.first_key_value().map_or(NEVER, |(ticket, _)| ticket.0)
+    }
+
+    /// Whether anything that is not zeros may be within this place, now or after a crash. An
+    /// upper bound on what has to be stored.
+    #[must_use]
+    pub fn may_hold_data(&self, place: Place) -> bool {
+        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| !c.zero)
+    }
+}
+
+/// Drops what neither a read under way nor a crash can show.
+fn prune(sector: &mut Sector, oldest_read: u64) {
+    if sector.len() > 1 {
+        sector.retain(|c| !(c.buried && c.over < oldest_read));
+    }
+}
+
+fn acknowledge(sector: &mut Sector, ticket: Ticket, now: u64) {
+    if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
+        own.acked = now;
+    }
+}
+
+/// The change `ticket` has taken effect: what was over before it began does not come back.
+fn overwrite(sector: &mut Sector, ticket: Ticket, now: u64) {
+    for candidate in sector.iter_mut().filter(|c| c.acked < ticket.0) {
+        candidate.over = candidate.over.min(now);
+    }
+}
+
+/// The change `ticket` is durable: no crash brings back what was over before it began.
+fn harden(sector: &mut Sector, ticket: Ticket) {
+    if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
+        own.durable = true;
+        own.pending_trim = false;
+        for candidate in sector.iter_mut().filter(|c| c.acked < ticket.0) {
+            candidate.buried = true;
+        }
+    }
+}
+
+/// A read submitted at `ticket` has shown `found`: whatever else was done by then is over.
+fn pin(sector: &mut Sector, found: &Found, ticket: Ticket, now: u64) {
+    let durable = sector.iter().filter(|c| c.is(found)).all(|c| c.durable);
+    for candidate in sector.iter_mut() {
+        if !candidate.is(found) && !candidate.pending_trim && candidate.acked < ticket.0 {
+            candidate.over = candidate.over.min(now);
+            candidate.buried |= durable;
+        }
+    }
+}
+
+fn difference(read: Ticket, volume: usize, index: usize, found: Found, sector: &Sector) -> Difference {
+    let (right, other): (Vec<_>, Vec<_>) = sector.iter().partition(|c| c.over > read.0);
+    let words = |candidates: Vec<&Candidate>| candidates.into_iter().map(ToString::to_string).collect();
+    Difference {
+        read,
+        volume,
+        offset: VolumeOffset(index as u64 * SECTOR),
+        found,
+        admissible: words(right),
+        known: words(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

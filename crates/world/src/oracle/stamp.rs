@@ -1,0 +1,90 @@
+//! Sector contents that say who wrote them, and where to.
+
+use super::Ticket;
+use std::fmt;
+use weir_model::{Bytes, SECTOR};
+
+/// What a sector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// Zeros only.
+    Zeros,
+    /// What this request wrote to this very place.
+    Written(Ticket),
+    /// What a request wrote to another place.
+    Misplaced {
+        /// The request.
+        by: Ticket,
+        /// The volume it was written to.
+        volume: usize,
+        /// The sector it was written to, counted from the volume's start.
+        sector: usize,
+    },
+    /// Nothing anyone wrote: several contents mixed, or foreign bytes.
+    Torn,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zeros => f.write_str("zeros"),
+            Self::Written(by) => write!(f, "data of {by}"),
+            Self::Misplaced { by, volume, sector } => {
+                let at = Bytes(*sector as u64 * SECTOR);
+                write!(f, "data that {by} wrote to volume {volume} at {:#x}", at.0)
+            }
+            Self::Torn => f.write_str("bytes nobody wrote as a sector"),
+        }
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
+/// Word 0 is the request, word 1 the place, the others follow from both.
+fn word(index: usize, by: u64, place: u64) -> u64 {
+    match index {
+        0 => by,
+        1 => place,
+        _ => (by ^ place.rotate_left(32)).wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
+}
+
+/// Volume and sector in one word, never zero.
+fn place_word(volume: usize, sector: usize) -> u64 {
+    ((volume as u64 + 1) << SECTOR_BITS) | sector as u64
+}
+
+const SECTOR_BITS: u32 = 40;
+
+pub(super) fn fill(by: Ticket, volume: usize, sector: usize, bytes: &mut [u8]) {
+    let place = place_word(volume, sector);
+    for (index, chunk) in bytes.chunks_exact_mut(WORD).enumerate() {
+        chunk.copy_from_slice(&word(index, by.0, place).to_le_bytes());
+    }
+}
+
+pub(super) fn identify(volume: usize, sector: usize, bytes: &[u8]) -> Found {
+    let read = |index: usize| {
+        let mut word = [0; WORD];
+        word.copy_from_slice(&bytes[index * WORD..(index + 1) * WORD]);
+        u64::from_le_bytes(word)
+    };
+    let (by, place) = (read(0), read(1));
+    let words = bytes.len() / WORD;
+    if by == 0 && (1..words).all(|index| read(index) == 0) {
+        return Found::Zeros;
+    }
+    if by == 0 || !(2..words).all(|index| read(index) == word(index, by, place)) {
+        return Found::Torn;
+    }
+    if place == place_word(volume, sector) {
+        return Found::Written(Ticket(by));
+    }
+    match (place >> SECTOR_BITS).checked_sub(1) {
+        Some(volume) => {
+            let sector = (place & ((1 << SECTOR_BITS) - 1)) as usize;
+            Found::Misplaced { by: Ticket(by), volume: volume as usize, sector }
+        }
+        None => Found::Torn,
+    }
+}

@@ -1,0 +1,140 @@
+//! Short histories and what the oracle says of them.
+
+use super::*;
+
+const WHOLE: Place = Place { volume: 0, offset: VolumeOffset(0), len: Bytes(BLOCK) };
+
+fn oracle() -> Oracle {
+    Oracle::new(&[Bytes(4 * BLOCK)])
+}
+
+fn write(oracle: &mut Oracle) -> Ticket {
+    let ticket = oracle.change(WHOLE, Change::Write, false);
+    oracle.changed(ticket);
+    ticket
+}
+
+fn flush(oracle: &mut Oracle) {
+    let ticket = oracle.flush(0);
+    oracle.flushed(ticket);
+}
+
+/// Whether a read now may show what `by` wrote.
+fn sees(oracle: &mut Oracle, by: Ticket) -> bool {
+    let read = oracle.read(WHOLE);
+    sees_at(oracle, read, by)
+}
+
+fn sees_at(oracle: &mut Oracle, read: Ticket, by: Ticket) -> bool {
+    let mut bytes = vec![0; BLOCK as usize];
+    oracle.fill(by, WHOLE, &mut bytes);
+    oracle.read_done(read, Answer::Bytes(&bytes)).is_ok()
+}
+
+fn sees_zeros(oracle: &mut Oracle) -> bool {
+    let read = oracle.read(WHOLE);
+    oracle.read_done(read, Answer::Zeros).is_ok()
+}
+
+#[test]
+fn what_was_overwritten_is_not_read_again() {
+    let mut oracle = oracle();
+    let old = write(&mut oracle);
+    let new = write(&mut oracle);
+    assert!(!sees_zeros(&mut oracle));
+    assert!(!sees(&mut oracle, old));
+    assert!(sees(&mut oracle, new));
+}
+
+#[test]
+fn of_two_concurrent_writes_either_may_be_last_until_one_is_read() {
+    let mut oracle = oracle();
+    let (a, b) = (oracle.change(WHOLE, Change::Write, false), oracle.change(WHOLE, Change::Write, false));
+    oracle.changed(b);
+    oracle.changed(a);
+    let early = oracle.read(WHOLE);
+    assert!(sees(&mut oracle, a));
+    assert!(!sees(&mut oracle, b));
+    assert!(sees_at(&mut oracle, early, b), "that read began before the other one had its answer");
+}
+
+#[test]
+fn a_read_beside_a_write_may_see_either() {
+    let mut oracle = oracle();
+    let old = write(&mut oracle);
+    let new = oracle.change(WHOLE, Change::Write, false);
+    let (first, second) = (oracle.read(WHOLE), oracle.read(WHOLE));
+    oracle.changed(new);
+    assert!(sees_at(&mut oracle, first, old));
+    assert!(sees_at(&mut oracle, second, new));
+}
+
+#[test]
+fn a_crash_takes_unflushed_writes_or_leaves_them_but_does_not_waver() {
+    let mut oracle = oracle();
+    let old = write(&mut oracle);
+    flush(&mut oracle);
+    let new = write(&mut oracle);
+    assert!(sees(&mut oracle, new));
+    oracle.crash(Stop::PowerCut);
+    assert!(!sees_zeros(&mut oracle), "the flush promised this write");
+    assert!(sees(&mut oracle, old));
+    assert!(!sees(&mut oracle, new), "once read it does not change without a write");
+    oracle.crash(Stop::PowerCut);
+    assert!(!sees(&mut oracle, new), "another crash changes nothing");
+}
+
+#[test]
+fn a_flush_covers_only_what_was_acknowledged_before_it() {
+    let mut oracle = oracle();
+    let late = oracle.change(WHOLE, Change::Write, false);
+    let ticket = oracle.flush(0);
+    oracle.changed(late);
+    oracle.flushed(ticket);
+    oracle.crash(Stop::PowerCut);
+    assert!(sees_zeros(&mut oracle));
+}
+
+#[test]
+fn fua_survives_and_a_failed_write_may_do_either() {
+    let mut oracle = oracle();
+    let ticket = oracle.change(WHOLE, Change::Write, true);
+    oracle.changed(ticket);
+    let failed = oracle.change(WHOLE, Change::Write, true);
+    oracle.change_failed(failed);
+    oracle.crash(Stop::PowerCut);
+    assert!(!sees_zeros(&mut oracle));
+    assert!(sees(&mut oracle, failed));
+    assert!(!sees(&mut oracle, ticket));
+}
+
+#[test]
+fn a_trim_takes_effect_by_the_next_flush() {
+    let mut oracle = oracle();
+    let data = write(&mut oracle);
+    let trim = oracle.change(WHOLE, Change::Trim, false);
+    oracle.changed(trim);
+    assert!(sees(&mut oracle, data));
+    assert!(sees(&mut oracle, data));
+    assert!(sees_zeros(&mut oracle));
+    flush(&mut oracle);
+    assert!(!sees(&mut oracle, data));
+    oracle.crash(Stop::PowerCut);
+    assert!(!sees(&mut oracle, data));
+    assert!(sees_zeros(&mut oracle));
+}
+
+#[test]
+fn misplaced_and_torn_sectors_are_recognised() {
+    let mut oracle = oracle();
+    let ticket = write(&mut oracle);
+    let mut bytes = vec![0; BLOCK as usize];
+    oracle.fill(ticket, Place { offset: VolumeOffset(BLOCK), ..WHOLE }, &mut bytes);
+    let read = oracle.read(WHOLE);
+    let found = oracle.read_done(read, Answer::Bytes(&bytes)).unwrap_err().found;
+    assert_eq!(found, Found::Misplaced { by: ticket, volume: 0, sector: 8 });
+    oracle.fill(ticket, WHOLE, &mut bytes);
+    bytes[300] ^= 1;
+    let read = oracle.read(WHOLE);
+    assert_eq!(oracle.read_done(read, Answer::Bytes(&bytes)).unwrap_err().found, Found::Torn);
+}

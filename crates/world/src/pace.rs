@@ -1,0 +1,64 @@
+//! When a simulated device answers: by a timing model, or at random.
+
+use crate::Rng;
+use std::collections::BTreeMap;
+use thiserror::Error;
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+use weir_timing::Timing;
+
+/// How fast a simulated device is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// Random times, usually up to this, so that answers come in any order: see [`RandomTiming`].
+    Random(Nanos),
+    /// The timing model of this name: see [`weir_timing::NAMES`].
+    Model(String),
+}
+
+/// There is no timing model of this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no timing model {0:?}; there are {names}", names = weir_timing::NAMES.join(", "))]
+pub struct UnknownModel(pub String);
+
+impl Pace {
+    /// The timing of an idle device of this capacity.
+    pub fn timing(&self, capacity: Bytes, rng: &mut Rng) -> Result<Box<dyn Timing>, UnknownModel> {
+        match self {
+            Self::Random(usual) => Ok(Box::new(RandomTiming::new(*usual, rng.fork()))),
+            Self::Model(name) => weir_timing::model(name, capacity).ok_or_else(|| UnknownModel(name.clone())),
+        }
+    }
+}
+
+/// A random time for each command, whatever else is under way: answers come in any order.
+#[derive(Debug)]
+pub struct RandomTiming {
+    rng: Rng,
+    usual: Nanos,
+    due: BTreeMap<(Nanos, u64), IoId>,
+    submitted: u64,
+}
+
+impl RandomTiming {
+    /// Most commands take up to `usual`, one in sixteen up to ten times that.
+    #[must_use]
+    pub fn new(usual: Nanos, rng: Rng) -> Self {
+        Self { rng, usual, due: BTreeMap::new(), submitted: 0 }
+    }
+}
+
+impl Timing for RandomTiming {
+    fn submit(&mut self, now: Nanos, id: IoId, _kind: IoKind, _at: DeviceOffset, _len: Bytes) {
+        let longest = if self.rng.below(16) == 0 { self.usual.0 * 10 } else { self.usual.0 };
+        self.submitted += 1;
+        self.due.insert((now + Nanos(1 + self.rng.below(longest)), self.submitted), id);
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.due.first_key_value().map(|(key, _)| key.0)
+    }
+
+    fn pop(&mut self, now: Nanos) -> Option<IoId> {
+        self.due.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove())
+    }
+}

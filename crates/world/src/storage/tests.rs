@@ -1,0 +1,133 @@
+//! The storage beside a naive twin: for every sector the list of values it may have after a cut.
+
+use super::*;
+use crate::{Rng, Seed};
+use proptest::prelude::*;
+
+const SECTORS: u64 = 24;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        at: u64,
+        sectors: u64,
+        fua: bool,
+    },
+    Flush,
+    /// A flush that was submitted, then so many writes complete, then it succeeds.
+    FailFlush,
+    Cut {
+        under_way: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..SECTORS, 1u64..12, any::<bool>(), any::<bool>())
+            .prop_map(|(at, sectors, a, b)| Step::Write { at, sectors: sectors.min(SECTORS - at), fua: a && b }),
+        2 => Just(Step::Flush),
+        1 => Just(Step::FailFlush),
+        1 => (0..SECTORS).prop_map(|under_way| Step::Cut { under_way }),
+    ]
+}
+
+fn read(storage: &Storage, sector: u64) -> u8 {
+    let mut bytes = [0; SECTOR as usize];
+    storage.read(DeviceOffset(sector * SECTOR), &mut bytes);
+    assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} torn within");
+    bytes[0]
+}
+
+/// One sector of the twin: the newest value, and all it may be after a cut.
+#[derive(Clone)]
+struct Twin {
+    live: u8,
+    durable: Vec<(u8, bool)>,
+}
+
+proptest! {
+    #[test]
+    fn a_cut_leaves_only_what_it_may(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
+        let mut storage = Storage::new(Bytes(SECTORS * SECTOR), true);
+        let mut rng = Rng::new(Seed(seed));
+        let mut twin = vec![Twin { live: 0, durable: vec![(0, true)] }; SECTORS as usize];
+        let mut value = 0;
+        for step in steps {
+            value += 1;
+            match step {
+                Step::Write { at, sectors, fua } => {
+                    let bytes = vec![value; (sectors * SECTOR) as usize];
+                    storage.check(DeviceOffset(at * SECTOR), Bytes(bytes.len() as u64)).unwrap();
+                    storage.write(DeviceOffset(at * SECTOR), &bytes, fua);
+                    for sector in &mut twin[at as usize..(at + sectors) as usize] {
+                        sector.live = value;
+                        if fua {
+                            sector.durable.clear();
+                        }
+                        sector.durable.push((value, true));
+                    }
+                }
+                Step::Flush => {
+                    storage.flush(storage.mark());
+                    for sector in &mut twin {
+                        // The newest write a failed flush did not give up replaces what is older.
+                        if let Some(newest) = sector.durable.iter().rposition(|d| d.1) {
+                            sector.durable.drain(..newest);
+                        }
+                    }
+                }
+                Step::FailFlush => {
+                    storage.forsake();
+                    for sector in &mut twin {
+                        sector.durable[1..].iter_mut().for_each(|d| d.1 = false);
+                    }
+                }
+                Step::Cut { under_way } => {
+                    let bytes = vec![value; SECTOR as usize].into_boxed_slice();
+                    storage.power_cut(vec![(DeviceOffset(under_way * SECTOR), bytes)], &mut rng);
+                    twin[under_way as usize].durable.push((value, true));
+                    for (number, sector) in twin.iter_mut().enumerate() {
+                        let found = read(&storage, number as u64);
+                        prop_assert!(sector.durable.iter().any(|d| d.0 == found), "sector {}", number);
+                        *sector = Twin { live: found, durable: vec![(found, true)] };
+                    }
+                }
+            }
+            for (number, sector) in twin.iter().enumerate() {
+                prop_assert_eq!(read(&storage, number as u64), sector.live);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_covers_what_had_completed_when_it_was_submitted() {
+    let mut storage = Storage::new(Bytes(4096), true);
+    let mut bytes = [0; 512];
+    storage.write(DeviceOffset(0), &[1; 512], false);
+    let mark = storage.mark();
+    storage.write(DeviceOffset(512), &[2; 512], false);
+    storage.flush(mark);
+    storage.read_durable(DeviceOffset(0), &mut bytes);
+    assert_eq!(bytes, [1; 512]);
+    storage.read_durable(DeviceOffset(512), &mut bytes);
+    assert_eq!(bytes, [0; 512]);
+}
+
+#[test]
+fn without_a_cache_every_write_is_durable() {
+    let mut storage = Storage::new(Bytes(4096), false);
+    storage.write(DeviceOffset(0), &[1; 512], false);
+    let mut bytes = [0; 512];
+    storage.read_durable(DeviceOffset(0), &mut bytes);
+    assert_eq!(bytes, [1; 512]);
+}
+
+#[test]
+fn what_does_not_lie_on_the_device_is_refused() {
+    let storage = Storage::new(Bytes(4096), true);
+    assert_eq!(storage.check(DeviceOffset(0), Bytes(4096)), Ok(()));
+    assert_eq!(storage.check(DeviceOffset(512), Bytes(4096)), Err(IoError::Short));
+    assert_eq!(storage.check(DeviceOffset(u64::MAX - 511), Bytes(512)), Err(IoError::Short));
+    assert_eq!(storage.check(DeviceOffset(1), Bytes(512)), Err(IoError::Os(22)));
+}

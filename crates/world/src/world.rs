@@ -1,0 +1,272 @@
+//! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
+
+use crate::rng::mix;
+use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, UnknownModel};
+use weir_model::{
+    Buffer, Bytes, DeviceId, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos,
+    Store,
+};
+
+/// The longest piece the blocking access moves at once.
+const PIECE: usize = 1 << 20;
+
+/// What a simulated device is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// How long it is.
+    pub size: Bytes,
+    /// How fast it is.
+    pub pace: Pace,
+    /// Whether writes stay volatile until flushed.
+    pub write_cache: bool,
+    /// What is wrong with it, innermost first.
+    pub faults: Vec<Fault>,
+}
+
+/// The simulated world. Everything in it follows from its seed and from what it is asked to do.
+///
+/// Events happen when [`advance`](Self::advance) is called, never by themselves:
+///
+/// ```
+/// use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Io, IoId, IoKind, Nanos};
+/// use weir_world::{DeviceSpec, Pace, Seed, World};
+///
+/// let pace = Pace::Random(Nanos::millis(1));
+/// let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, faults: Vec::new() };
+/// let mut world = World::new(Seed(1), Bytes::mib(1), &[disk])?;
+/// let flush = Io {
+///     id: IoId(7),
+///     device: DeviceId(0),
+///     kind: IoKind::Flush,
+///     at: DeviceOffset(0),
+///     buffer: Buffer::EMPTY,
+/// };
+/// world.start(flush);
+/// let mut done = Vec::new();
+/// while let Some(at) = world.next_event() {
+///     world.advance(at, &mut done);
+/// }
+/// assert_eq!(done[0].id, IoId(7));
+/// # Ok::<(), weir_world::UnknownModel>(())
+/// ```
+pub struct World {
+    seed: Seed,
+    now: Nanos,
+    rng: Rng,
+    memory_size: Bytes,
+    /// The pool's buffer memory.
+    pub memory: HeapMemory,
+    devices: Vec<Box<dyn Device>>,
+    /// Carries the blocking access.
+    scratch: HeapMemory,
+    store_commands: u64,
+    writes_until_cut: Option<u64>,
+    dark: bool,
+    digest: u64,
+}
+
+impl World {
+    /// A world with these devices, all zeros, and so much buffer memory, at time zero.
+    pub fn new(seed: Seed, memory: Bytes, devices: &[DeviceSpec]) -> Result<Self, UnknownModel> {
+        let mut rng = Rng::new(seed);
+        let devices = devices.iter().map(|spec| build(spec, &mut rng)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            seed,
+            now: Nanos(0),
+            rng,
+            memory_size: memory,
+            memory: HeapMemory::new(memory),
+            devices,
+            scratch: HeapMemory::new(Bytes(PIECE as u64)),
+            store_commands: 0,
+            writes_until_cut: None,
+            dark: false,
+            digest: seed.0,
+        })
+    }
+
+    /// The seed everything follows from.
+    #[must_use]
+    pub const fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// A generator for whoever acts in this world.
+    pub fn fork_rng(&mut self) -> Rng {
+        self.rng.fork()
+    }
+
+    /// The devices' number.
+    #[must_use]
+    pub fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// The bytes of a device; `None` if there is no such device.
+    pub fn storage(&mut self, device: DeviceId) -> Option<&mut Storage> {
+        self.devices.get_mut(device.index()).map(|device| device.storage())
+    }
+
+    /// Something goes wrong with a device from now on, besides what is wrong already.
+    /// Does nothing if there is no such device.
+    pub fn break_device(&mut self, device: DeviceId, fault: Fault) {
+        let rng = self.rng.fork();
+        if device.index() < self.devices.len() {
+            let whole = self.devices.remove(device.index());
+            self.devices.insert(device.index(), Box::new(Faulty::new(whole, fault, rng)));
+        }
+    }
+
+    /// Begins a device command. A command to a device that does not exist is never answered.
+    pub fn start(&mut self, io: Io) {
+        debug_assert!(io.device.index() < self.devices.len(), "{io:?} names no device");
+        self.note(mix(io.id.0) ^ mix(io.at.0 ^ u64::from(io.buffer.len)).rotate_left(u32::from(io.device.0)));
+        if let Some(device) = self.devices.get_mut(io.device.index()) {
+            device.submit(self.now, io, &mut self.memory);
+        }
+    }
+
+    /// When the next answer is due; `None` if nothing is under way that will be answered.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.devices.iter().filter_map(|device| device.next()).min()
+    }
+
+    /// Moves the clock to `to` (never back) and appends the answers due by then, in order.
+    pub fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
+        while let Some((due, index)) = self.next_device().filter(|next| next.0 <= to) {
+            self.now = self.now.max(due);
+            let Some(answer) = self.devices[index].pop(self.now, &mut self.memory) else { continue };
+            self.note(answer.id.0 ^ self.now.0.rotate_left(17) ^ u64::from(answer.result.is_err()));
+            done.push(answer);
+        }
+        self.now = self.now.max(to);
+    }
+
+    fn next_device(&self) -> Option<(Nanos, usize)> {
+        let due = self.devices.iter().map(|device| device.next()).zip(0..);
+        due.filter_map(|(at, index)| Some((at?, index))).min()
+    }
+
+    /// Everything stops: no command under way is answered, the buffer memory begins anew, and
+    /// the devices keep what [`Stop`] says. The devices can be used again at once.
+    pub fn stop(&mut self, how: Stop) {
+        for device in &mut self.devices {
+            device.stop(how);
+        }
+        self.memory = HeapMemory::new(self.memory_size);
+        self.dark = false;
+        self.note(0xdead);
+    }
+
+    /// The power fails while the `writes`-th blocking write from now on is under way (counted
+    /// from 1; `None`: not at all). Every blocking command from that one on is refused with
+    /// [`IoError::Lost`] until [`stop`](Self::stop) is called.
+    pub fn cut_at_store_write(&mut self, writes: Option<u64>) {
+        self.writes_until_cut = writes;
+    }
+
+    /// Whether the power failed during blocking access.
+    #[must_use]
+    pub const fn is_dark(&self) -> bool {
+        self.dark
+    }
+
+    /// A number that two worlds share only if the same happened in both.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Lets `word` enter the digest.
+    pub fn note(&mut self, word: u64) {
+        self.digest = mix(self.digest ^ word);
+    }
+
+    /// One blocking command through the scratch memory: the same way the engine's commands take,
+    /// so that faults strike both alike.
+    fn blocking(
+        &mut self,
+        device: DeviceId,
+        kind: IoKind,
+        at: DeviceOffset,
+        buffer: Buffer,
+    ) -> Result<(), IoError> {
+        if self.dark {
+            return Err(IoError::Lost);
+        }
+        let slot = self.devices.get_mut(device.index()).ok_or(IoError::Lost)?;
+        self.store_commands += 1;
+        let id = IoId(u64::MAX - self.store_commands);
+        slot.submit(self.now, Io { id, device, kind, at, buffer }, &mut self.scratch);
+        if matches!(kind, IoKind::Write { .. }) && self.last_write_before_cut() {
+            for device in &mut self.devices {
+                device.stop(Stop::PowerCut);
+            }
+            self.dark = true;
+            return Err(IoError::Lost);
+        }
+        let slot = &mut self.devices[device.index()];
+        // A device that hangs for good counts as lost: blocking callers have given it up.
+        while let Some(due) = slot.next() {
+            self.now = self.now.max(due);
+            match slot.pop(self.now, &mut self.scratch) {
+                Some(done) if done.id == id => return done.result,
+                _ => {}
+            }
+        }
+        Err(IoError::Lost)
+    }
+
+    fn last_write_before_cut(&mut self) -> bool {
+        let Some(left) = &mut self.writes_until_cut else { return false };
+        *left = left.saturating_sub(1);
+        let last = *left == 0;
+        if last {
+            self.writes_until_cut = None;
+        }
+        last
+    }
+}
+
+/// Blocking access, for creating and opening a pool. Only while the engine has nothing under
+/// way: answers to its commands would be lost.
+impl Store for World {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
+            let buffer = Buffer { at: 0, len: piece.len() as u32 };
+            self.blocking(device, IoKind::Read, at + Bytes((index * PIECE) as u64), buffer)?;
+            piece.copy_from_slice(self.scratch.bytes(buffer));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        for (index, piece) in bytes.chunks(PIECE).enumerate() {
+            let buffer = Buffer { at: 0, len: piece.len() as u32 };
+            self.scratch.bytes_mut(buffer).copy_from_slice(piece);
+            self.blocking(device, IoKind::Write { fua: false }, at + Bytes((index * PIECE) as u64), buffer)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
+        self.blocking(device, IoKind::Flush, DeviceOffset(0), Buffer::EMPTY)
+    }
+}
+
+fn build(spec: &DeviceSpec, rng: &mut Rng) -> Result<Box<dyn Device>, UnknownModel> {
+    let timing = spec.pace.timing(spec.size, rng)?;
+    let storage = Storage::new(spec.size, spec.write_cache);
+    let mut device: Box<dyn Device> = Box::new(Disk::new(storage, timing, rng.fork()));
+    for fault in &spec.faults {
+        device = Box::new(Faulty::new(device, fault.clone(), rng.fork()));
+    }
+    Ok(device)
+}

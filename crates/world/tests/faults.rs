@@ -1,0 +1,140 @@
+//! Each fault does what it says.
+
+use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store};
+use weir_world::fault::{EIO, ENOSPC};
+use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop, UnknownModel, World};
+
+const DISK: DeviceId = DeviceId(0);
+const NONE: Kinds = Kinds { reads: false, writes: false, flushes: false };
+const EVERYWHERE: std::ops::Range<DeviceOffset> = DeviceOffset(0)..DeviceOffset(u64::MAX);
+
+fn world(faults: Vec<Fault>) -> World {
+    let pace = Pace::Random(Nanos::millis(1));
+    let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, faults };
+    World::new(Seed(1), Bytes::mib(1), &[disk]).unwrap()
+}
+
+fn start(world: &mut World, id: u64, kind: IoKind) {
+    let buffer = match kind {
+        IoKind::Flush => weir_model::Buffer::EMPTY,
+        _ => world.memory.take(Bytes(4096)).unwrap(),
+    };
+    world.start(Io { id: IoId(id), device: DISK, kind, at: DeviceOffset(0), buffer });
+}
+
+fn finish(world: &mut World) -> Vec<IoDone> {
+    let mut done = Vec::new();
+    while let Some(at) = world.next_event() {
+        world.advance(at, &mut done);
+    }
+    done
+}
+
+#[test]
+fn errors_strike_their_kinds_and_range_so_often() {
+    let kinds = Kinds { writes: true, ..NONE };
+    let range = DeviceOffset(8192)..DeviceOffset(16384);
+    let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2 }]);
+    let page = [7; 4096];
+    assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Ok(()));
+    assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Err(IoError::Os(EIO)));
+    assert_eq!(world.read(DISK, DeviceOffset(8192), &mut [0; 4096]), Ok(()));
+    assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 8192]), Err(IoError::Os(EIO)));
+    assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Ok(()));
+}
+
+#[test]
+fn a_later_flush_does_not_mend_a_failed_one() {
+    let kinds = Kinds { flushes: true, ..NONE };
+    let mut lost = false;
+    for _ in 0..20 {
+        let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 1 };
+        let mut world = world(vec![fault]);
+        let mut page = [7; 4096];
+        world.write(DISK, DeviceOffset(0), &page).unwrap();
+        assert_eq!(world.flush(DISK), Err(IoError::Os(EIO)));
+        assert_eq!(world.flush(DISK), Ok(()));
+        world.read(DISK, DeviceOffset(0), &mut page).unwrap();
+        assert_eq!(page, [7; 4096], "still in the cache");
+        world.storage(DISK).unwrap().read_durable(DeviceOffset(0), &mut page);
+        lost |= page == [0; 4096];
+    }
+    assert!(lost);
+}
+
+#[test]
+fn a_full_device_takes_what_it_has_and_nothing_new() {
+    let mut world = world(vec![Fault::Full { room: Bytes(8192) }]);
+    assert_eq!(world.write(DISK, DeviceOffset(65536), &[1; 8192]), Ok(()));
+    assert_eq!(world.write(DISK, DeviceOffset(0), &[1; 4096]), Err(IoError::Os(ENOSPC)));
+    assert_eq!(world.write(DISK, DeviceOffset(65536), &[2; 4096]), Ok(()));
+}
+
+#[test]
+fn a_slow_device_takes_so_many_times_as_long() {
+    let times = [1, 100].map(|factor| {
+        let mut world = world(vec![Fault::Slow { factor, during: Nanos(0)..Nanos::MAX }]);
+        start(&mut world, 1, IoKind::Read);
+        finish(&mut world);
+        world.now()
+    });
+    assert_eq!(times[1], Nanos(times[0].0 * 100));
+}
+
+#[test]
+fn a_hanging_device_answers_late_or_never() {
+    let mut world = world(vec![Fault::Hang { during: Nanos(0)..Nanos::secs(5) }]);
+    start(&mut world, 1, IoKind::Read);
+    assert_eq!(finish(&mut world).len(), 1);
+    assert_eq!(world.now(), Nanos::secs(5));
+    world.break_device(DISK, Fault::Hang { during: Nanos(0)..Nanos::MAX });
+    start(&mut world, 2, IoKind::Read);
+    assert!(finish(&mut world).is_empty());
+    assert_eq!(world.flush(DISK), Err(IoError::Lost));
+}
+
+#[test]
+fn a_vanished_device_answers_everything_with_lost() {
+    let mut world = world(vec![]);
+    start(&mut world, 1, IoKind::Write { fua: false });
+    world.break_device(DISK, Fault::Vanish { at: Nanos(0) });
+    start(&mut world, 2, IoKind::Flush);
+    let done = finish(&mut world);
+    assert_eq!(done.len(), 2);
+    assert!(done.iter().all(|done| done.result == Err(IoError::Lost)));
+}
+
+#[test]
+fn the_power_fails_at_the_wanted_write() {
+    let mut world = world(vec![]);
+    let page = [7; 4096];
+    world.cut_at_store_write(Some(2));
+    assert_eq!(world.write(DISK, DeviceOffset(0), &page), Ok(()));
+    assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Err(IoError::Lost));
+    assert!(world.is_dark());
+    assert_eq!(world.read(DISK, DeviceOffset(0), &mut [0; 4096]), Err(IoError::Lost));
+    world.stop(Stop::PowerCut);
+    assert_eq!(world.read(DISK, DeviceOffset(0), &mut [0; 4096]), Ok(()));
+}
+
+#[test]
+fn what_is_under_way_when_the_power_fails_is_never_answered() {
+    let mut world = world(vec![]);
+    start(&mut world, 1, IoKind::Flush);
+    world.stop(Stop::PowerCut);
+    assert!(finish(&mut world).is_empty());
+    start(&mut world, 1, IoKind::Flush);
+    assert_eq!(finish(&mut world).len(), 1, "the same id again is another command");
+}
+
+#[test]
+fn an_unknown_model_is_named() {
+    let disk = DeviceSpec {
+        size: Bytes(4096),
+        pace: Pace::Model("tape".to_owned()),
+        write_cache: true,
+        faults: vec![],
+    };
+    let error = World::new(Seed(1), Bytes::mib(1), &[disk]).err();
+    assert_eq!(error, Some(UnknownModel("tape".to_owned())));
+}
