@@ -1,1 +1,52 @@
-//! placeholder
+//! Where every extent is: thin volumes, free space, journal, checkpoints, recovery.
+//!
+//! [`Map`] holds two things: the *durable* map (what recovery would find: volumes, map pages,
+//! records) and over it the changes not yet durable ([`overlay`]). A change goes
+//!
+//! 1. into effect: [`Map::written`], [`Map::cleared`] and their kin, seen by [`Map::find`] at once;
+//! 2. into a commit, once the data it refers to is durable: [`Map::next_frame`];
+//! 3. into the durable map, once the frame is: [`Map::commit_durable`], by the very function that
+//!    replays frames after a power cut;
+//! 4. into map pages on the disk: checkpoints.
+//!
+//! The format on disk is specified in `docs/format.md`. Pure: bytes come and go through
+//! [`weir_model::Store`] (creating, opening) or are handed to the engine to be written.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod catalogue;
+mod checkpoint;
+mod checksum;
+mod codec;
+pub mod commit;
+pub mod create;
+pub mod delta;
+mod error;
+pub mod journal;
+mod map;
+pub mod open;
+pub mod overlay;
+pub mod page;
+mod pages;
+mod records;
+pub mod root;
+mod space;
+pub mod superblock;
+pub mod table;
+mod value;
+
+pub use blocks::BlockSet;
+pub use catalogue::{Catalogue, Hardening, Intent, IntentKind, NAME_MAX, Volume};
+pub use checksum::crc32c;
+pub use commit::FrameWrite;
+pub use create::{NewDevice, NewPool, create};
+pub use error::MapError;
+pub use map::{Found, Map, MapMemory, MapRoom};
+pub use open::open;
+pub use overlay::{Epoch, Needs};
+pub use space::Space;
+pub use superblock::{PoolId, Superblock};
+pub use value::{Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word};
+
+/// Bytes of a metadata page.
+pub const PAGE: usize = 4096;

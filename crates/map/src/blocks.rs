@@ -1,0 +1,169 @@
+//! Sets of 4 KiB blocks within one extent.
+
+use smallvec::SmallVec;
+use weir_model::BlockRange;
+
+/// A set of blocks of an extent, one bit each. Sets of the same pool have the same width, so
+/// they compare equal exactly when they hold the same blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BlockSet {
+    /// Block 0 is bit 0 of word 0. Bits past the extent's end are zero.
+    words: SmallVec<[u64; 2]>,
+}
+
+impl BlockSet {
+    /// No block of an extent of `blocks`.
+    #[inline]
+    pub fn none(blocks: u16) -> Self {
+        Self { words: SmallVec::from_elem(0, usize::from(blocks).div_ceil(64)) }
+    }
+
+    /// Every block of an extent of `blocks`.
+    pub fn all(blocks: u16) -> Self {
+        let mut set = Self::none(blocks);
+        set.insert(BlockRange { first: 0, count: blocks });
+        set
+    }
+
+    /// Applies `f` to each word a range touches, with the mask of the range's bits in it.
+    #[inline]
+    fn for_words(range: BlockRange, mut f: impl FnMut(usize, u64)) {
+        let (mut at, end) = (u32::from(range.first), u32::from(range.end()));
+        while at < end {
+            let bit = at % 64;
+            let count = (64 - bit).min(end - at);
+            let mask = (u64::MAX >> (64 - count)) << bit;
+            f((at / 64) as usize, mask);
+            at += count;
+        }
+    }
+
+    /// Adds the blocks.
+    #[inline]
+    pub fn insert(&mut self, range: BlockRange) {
+        Self::for_words(range, |w, mask| self.words[w] |= mask);
+    }
+
+    /// Takes the blocks out.
+    #[inline]
+    pub fn remove(&mut self, range: BlockRange) {
+        Self::for_words(range, |w, mask| self.words[w] &= !mask);
+    }
+
+    /// Whether the block is in the set.
+    #[inline]
+    pub fn contains(&self, block: u16) -> bool {
+        self.words[usize::from(block / 64)] >> (block % 64) & 1 == 1
+    }
+
+    /// Whether every block of the range is in the set.
+    #[inline]
+    pub fn contains_all(&self, range: BlockRange) -> bool {
+        let mut all = true;
+        Self::for_words(range, |w, mask| all &= self.words[w] & mask == mask);
+        all
+    }
+
+    /// Whether some block of the range is in the set.
+    #[inline]
+    pub fn contains_any(&self, range: BlockRange) -> bool {
+        let mut any = false;
+        Self::for_words(range, |w, mask| any |= self.words[w] & mask != 0);
+        any
+    }
+
+    /// No block at all.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|w| *w == 0)
+    }
+
+    /// How many blocks.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.words.iter().map(|w| w.count_ones()).sum()
+    }
+
+    /// The blocks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        self.words.iter().enumerate().flat_map(|(w, &word)| {
+            std::iter::successors(Some(word), |bits| Some(bits & bits.wrapping_sub(1)))
+                .take_while(|bits| *bits != 0)
+                .map(move |bits| (w * 64) as u16 + bits.trailing_zeros() as u16)
+        })
+    }
+
+    /// The longest run from `first`, at most to `end`, of blocks that are all in the set or all not;
+    /// and which of the two. The range must not be empty.
+    pub fn run(&self, first: u16, end: u16) -> (BlockRange, bool) {
+        let inside = self.contains(first);
+        let past = (first + 1..end).find(|&b| self.contains(b) != inside).unwrap_or(end);
+        (BlockRange { first, count: past - first }, inside)
+    }
+
+    /// Bytes a bitmap of an extent of `blocks` takes on disk.
+    pub const fn encoded_len(blocks: u16) -> usize {
+        (blocks / 8) as usize
+    }
+
+    /// Appends the bitmap, block 0 in bit 0 of the first byte.
+    pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
+        let bytes = self.words.iter().flat_map(|w| w.to_le_bytes());
+        out.extend(bytes.take(Self::encoded_len(blocks)));
+    }
+
+    /// Reads a bitmap of exactly [`Self::encoded_len`] bytes.
+    pub fn decode(blocks: u16, bytes: &[u8]) -> Self {
+        let mut set = Self::none(blocks);
+        for (i, byte) in bytes.iter().enumerate().take(Self::encoded_len(blocks)) {
+            set.words[i / 8] |= u64::from(*byte) << (8 * (i % 8));
+        }
+        set
+    }
+
+    /// The first 32 blocks as a word, for extents that have no more.
+    #[inline]
+    pub(crate) fn low_u32(&self) -> u32 {
+        self.words[0] as u32
+    }
+
+    /// A set of the blocks of `low`, for extents of at most 32 blocks.
+    #[inline]
+    pub(crate) fn from_low_u32(low: u32) -> Self {
+        Self { words: SmallVec::from_elem(u64::from(low), 1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Beside a naive twin: one flag per block.
+        #[test]
+        fn agrees_with_one_flag_per_block(
+            log in 4u32..=10,
+            steps in prop::collection::vec((any::<bool>(), 0u16..1024, 0u16..1024), 0..40),
+        ) {
+            let blocks = 1u16 << log;
+            let mut set = BlockSet::none(blocks);
+            let mut twin = vec![false; usize::from(blocks)];
+            for (insert, a, b) in steps {
+                let (first, end) = (a % blocks, (a % blocks + b % blocks + 1).min(blocks));
+                let range = BlockRange { first, count: end - first };
+                if insert { set.insert(range) } else { set.remove(range) }
+                twin[usize::from(first)..usize::from(end)].fill(insert);
+                let (run, inside) = set.run(first, blocks);
+                prop_assert!(inside == insert && run.end() >= end);
+            }
+            let expected: Vec<u16> = (0..blocks).filter(|b| twin[usize::from(*b)]).collect();
+            prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(set.count() as usize, expected.len());
+            let mut bytes = Vec::new();
+            set.encode(blocks, &mut bytes);
+            prop_assert_eq!(bytes.len(), BlockSet::encoded_len(blocks));
+            prop_assert_eq!(BlockSet::decode(blocks, &bytes), set);
+        }
+    }
+}

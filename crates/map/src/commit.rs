@@ -1,0 +1,267 @@
+//! Commits: batches of changes made durable by journal frames, and the checkpoints that let the
+//! journal's space be used again.
+
+use crate::delta::Delta;
+use crate::journal::{FRAME_MAX, FrameBuilder};
+use crate::map::Map;
+use crate::overlay::Epoch;
+use crate::page::PageNumber;
+use crate::pages::WORDS;
+use crate::root::Root;
+use crate::superblock::{JOURNAL_AT, ROOT_AT};
+use crate::value::{RecordId, Value, Whole, Word};
+use crate::{MapError, PAGE, Volume};
+use smallvec::SmallVec;
+use weir_model::{DeviceId, DeviceOffset, ExtentKey};
+
+/// Where a sealed frame, page or root goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameWrite {
+    /// The device.
+    pub device: DeviceId,
+    /// Where on it.
+    pub at: DeviceOffset,
+}
+
+/// A commit under way: what its frames say, to be applied when they are durable.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    builder: FrameBuilder,
+    /// Candidates not yet looked at.
+    left: usize,
+    deltas: Vec<Delta>,
+    extents: Vec<(ExtentKey, Option<RecordId>)>,
+}
+
+impl Commit {
+    pub(crate) fn new(ring: u64) -> Self {
+        let frame_max = (FRAME_MAX as u64).min(ring / 8).max(PAGE as u64) as usize;
+        Self { builder: FrameBuilder::new(frame_max), left: 0, deltas: Vec::new(), extents: Vec::new() }
+    }
+}
+
+impl Map {
+    /// Whether there is anything a commit could make durable, now or once devices are flushed.
+    pub fn has_uncommitted(&self) -> bool {
+        !self.admin.is_empty() || self.overlay.candidates() > 0
+    }
+
+    /// Begins a commit: [`Self::next_frame`] then gives its frames. One at a time.
+    pub fn begin_commit(&mut self) {
+        assert!(self.commit.deltas.is_empty(), "one commit at a time");
+        self.commit.left = self.overlay.candidates();
+    }
+
+    /// Whether the journal can take a frame; if not, a checkpoint must become durable first.
+    pub fn has_journal_room(&self) -> bool {
+        self.journal.has_room(self.commit.builder.capacity() as u64)
+    }
+
+    /// Seals the next frame of the commit into `out` (whole pages), saying where it goes; `None` when
+    /// the commit has no more. Contains the oldest versions of every extent whose data is known to
+    /// be durable: `flushed` tells the last epoch of a device that is. The caller checks
+    /// [`Self::has_journal_room`] before each call.
+    pub fn next_frame(
+        &mut self,
+        flushed: impl Fn(DeviceId) -> Option<Epoch>,
+        out: &mut Vec<u8>,
+    ) -> Option<FrameWrite> {
+        while let Some(delta) = self.admin.front() {
+            if !self.commit.builder.add(std::slice::from_ref(delta), self.blocks) {
+                break;
+            }
+            self.commit.deltas.extend(self.admin.pop_front());
+        }
+        while self.commit.left > 0 {
+            let Some((key, pending)) = self.overlay.next_candidate() else { break };
+            self.commit.left -= 1;
+            let ready = pending.ready(&flushed);
+            let Some(value) = ready.checked_sub(1).map(|last| pending.versions[last].value.clone()) else {
+                self.overlay.requeue(key, false);
+                continue;
+            };
+            let more = ready < pending.versions.len();
+            let (deltas, record) = self.deltas_for(key, value);
+            if !self.commit.builder.add(&deltas, self.blocks) {
+                self.unreserve(key, record);
+                self.overlay.requeue(key, true);
+                self.commit.left += 1;
+                break;
+            }
+            if let Some(pending) = self.overlay.get_mut(key) {
+                pending.committing = ready as u32;
+            }
+            if more {
+                self.overlay.requeue(key, false);
+            }
+            self.commit.extents.push((key, record));
+            self.commit.deltas.extend(deltas);
+        }
+        if self.commit.builder.is_empty() {
+            return None;
+        }
+        let offset = self.journal.append(&mut self.commit.builder, out);
+        Some(FrameWrite { device: self.metadata, at: DeviceOffset(JOURNAL_AT.0 + offset) })
+    }
+
+    /// The deltas that turn an extent's durable value into this one, and the record then used.
+    fn deltas_for(&mut self, key: ExtentKey, value: Value) -> (SmallVec<[Delta; 2]>, Option<RecordId>) {
+        let durable = self.volume(key.volume).map_or(0, |v| self.pages.word(v.tree, key.index));
+        let held = match Word::decode(durable) {
+            Some(Word::Record(id)) => Some(id),
+            _ => None,
+        };
+        let mut deltas = SmallVec::new();
+        let (word, record) = match value {
+            Value::Empty => (Word::Empty, None),
+            Value::Direct(whole) => (Word::Direct(whole), None),
+            Value::Record(record) => {
+                let id = held.unwrap_or_else(|| self.records.reserve());
+                deltas.push(Delta::Record { id, record });
+                (Word::Record(id), Some(id))
+            }
+        };
+        if word.encode() != durable {
+            deltas.push(Delta::Entry { key, word });
+        }
+        if let (Some(id), None) = (held, record) {
+            deltas.push(Delta::DropRecord { id });
+        }
+        (deltas, record)
+    }
+
+    /// A record id reserved for deltas that found no room in the frame is free again.
+    fn unreserve(&mut self, key: ExtentKey, record: Option<RecordId>) {
+        let held = self.overlay.get(key).and_then(|p| p.record);
+        if let Some(id) = record.filter(|id| Some(*id) != held) {
+            self.records.unreserve(id);
+        }
+    }
+
+    /// Every frame of the commit is durable: applies it to the durable map. Space it released goes
+    /// to `released`; hand it to [`Self::reuse`] once nothing submitted against it is outstanding.
+    pub fn commit_durable(&mut self, released: &mut Vec<Whole>) {
+        self.journal.all_durable();
+        let mut deltas = std::mem::take(&mut self.commit.deltas);
+        for delta in deltas.drain(..) {
+            self.apply(delta);
+        }
+        self.commit.deltas = deltas;
+        let mut extents = std::mem::take(&mut self.commit.extents);
+        for (key, record) in extents.drain(..) {
+            self.overlay.committed(key, record, released);
+        }
+        self.commit.extents = extents;
+        if !self.leaves_to_come.is_empty() {
+            let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
+            self.leaves_to_come.retain(|(volume, leaf)| {
+                let index = weir_model::ExtentIndex(leaf * WORDS as u64);
+                volumes.get(volume).is_some_and(|v| !pages.has_leaf(v.tree, index))
+            });
+        }
+    }
+
+    /// Makes a delta part of the durable map: after its frame became durable, and in replay.
+    pub(crate) fn apply(&mut self, delta: Delta) {
+        match delta {
+            Delta::Entry { key, word } => {
+                if let Some(volume) = self.catalogue.volumes.get_mut(&key.volume) {
+                    let mut dropped = std::mem::take(&mut self.store.dropped);
+                    self.pages.set(&mut volume.tree, key.index, word.encode(), &mut self.store, &mut dropped);
+                    self.store.dropped = dropped;
+                }
+            }
+            Delta::Record { id, record } => self.records.set(id, record, &mut self.store),
+            Delta::DropRecord { id } => self.records.drop_record(id, &mut self.store),
+            Delta::RecordCount { id, count } => {
+                if let Some(mut record) = self.records.get(id) {
+                    record.references = count;
+                    self.records.set(id, record, &mut self.store);
+                }
+            }
+            Delta::Volume { id, name, size, hardening, copies } => {
+                let tree = crate::pages::Tree::new(self.extent.count(size));
+                self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
+                self.catalogue.next_volume = self.catalogue.next_volume.max(id.0 + 1);
+            }
+            Delta::DropVolume { id } => {
+                self.catalogue.volumes.remove(&id);
+            }
+            Delta::Intent { id, intent } => {
+                self.catalogue.intents.insert(id, intent);
+            }
+            Delta::EndIntent { id } => {
+                self.catalogue.intents.remove(&id);
+            }
+        }
+    }
+
+    /// Whether enough has gone into the journal since the last checkpoint for another one.
+    pub fn wants_checkpoint(&self) -> bool {
+        !self.store.is_under_way() && self.journal.since_root() * 4 > self.journal.ring()
+    }
+
+    /// Whether a checkpoint would write anything.
+    pub fn has_unwritten(&self) -> bool {
+        self.journal.since_root() > 0 || self.store.dirty() > 0
+    }
+
+    /// Begins a checkpoint of the durable map. No commit may be under way.
+    ///
+    /// # Errors
+    /// If the metadata area cannot hold another version of what changed.
+    pub fn begin_checkpoint(&mut self) -> Result<(), MapError> {
+        assert!(self.commit.deltas.is_empty(), "a checkpoint begins between commits");
+        self.checkpoint_head = self.journal.head();
+        let journal = self.journal.position();
+        if self.store.begin(journal, &mut self.pages, &self.records, &self.catalogue) {
+            Ok(())
+        } else {
+            Err(MapError::MetadataFull { pages: self.store.room().0.into() })
+        }
+    }
+
+    /// Puts the next pages of the checkpoint into `out` (a multiple of 4096 bytes, at most `most`), as
+    /// many as lie side by side, and says where they go; `None` when all have been given.
+    pub fn next_pages(&mut self, most: usize, out: &mut Vec<u8>) -> Option<FrameWrite> {
+        out.clear();
+        let (first, page) = self.next_page()?;
+        out.extend_from_slice(&page[..]);
+        let mut next = first.0 + 1;
+        while out.len() + PAGE <= most {
+            match self.next_page() {
+                Some((number, page)) if number.0 == next => out.extend_from_slice(&page[..]),
+                Some(sealed) => {
+                    self.store.put_back(sealed);
+                    break;
+                }
+                None => break,
+            }
+            next += 1;
+        }
+        Some(FrameWrite { device: self.metadata, at: self.page_address(first) })
+    }
+
+    fn next_page(&mut self) -> Option<crate::checkpoint::Sealed> {
+        self.store.next_page(&self.pages, &self.records)
+    }
+
+    pub(crate) fn page_address(&self, number: PageNumber) -> DeviceOffset {
+        let base = self.devices[self.metadata.index()].pages_at();
+        DeviceOffset(base.0 + number.0 * PAGE as u64)
+    }
+
+    /// The root to write once every page of the checkpoint is durable.
+    pub fn finished_root(&self) -> Option<(Root, Box<[u8; PAGE]>, FrameWrite)> {
+        let root = self.store.finished_root()?;
+        let page = root.encode(self.pool);
+        let at = ROOT_AT[root.slot()];
+        Some((root, page, FrameWrite { device: self.metadata, at }))
+    }
+
+    /// The checkpoint's root is durable.
+    pub fn checkpoint_durable(&mut self, root: Root) {
+        self.store.root_durable(root);
+        self.journal.root_durable(self.checkpoint_head);
+    }
+}

@@ -1,0 +1,310 @@
+//! The journal: a ring of frames, each a batch of deltas that becomes durable as a whole.
+//! See `docs/format.md` for the bytes and what a power cut does to them.
+
+use crate::checksum::crc32c_without;
+use crate::codec::Reader;
+use crate::delta::Delta;
+use crate::root::JournalPosition;
+use crate::{PAGE, PoolId};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Longest frame, in bytes.
+pub const FRAME_MAX: usize = 256 << 10;
+const MAGIC: [u8; 4] = *b"wJF1";
+const CRC_AT: usize = 4;
+const HEADER: usize = size_of::<Header>();
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 4],
+    crc: U32,
+    pool: [u8; 16],
+    journal: U64,
+    sequence: U64,
+    durable: U64,
+    length: U32,
+    chain: U32,
+    incarnation: U32,
+    deltas: U32,
+}
+
+const _: () = assert!(HEADER == 64 && FRAME_MAX.is_multiple_of(PAGE));
+
+/// A frame read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its journal.
+    pub journal: u64,
+    /// Its sequence.
+    pub sequence: u64,
+    /// Highest sequence known durable when it was written.
+    pub durable: u64,
+    /// CRC of its predecessor.
+    pub chain: u32,
+    /// Its own CRC.
+    pub crc: u32,
+    /// Bytes in the ring: a multiple of 4096.
+    pub stored: u64,
+    /// What it says.
+    pub deltas: Vec<Delta>,
+}
+
+impl Frame {
+    /// Reads the frame at the start of `bytes`; `None` unless it is whole and of this pool.
+    pub fn decode(bytes: &[u8], pool: PoolId, blocks: u16) -> Option<Self> {
+        let (header, _) = Header::ref_from_prefix(bytes).ok()?;
+        let length = header.length.get() as usize;
+        if header.magic != MAGIC || header.pool != pool.0 || !(HEADER..=FRAME_MAX).contains(&length) {
+            return None;
+        }
+        let whole = bytes.get(..length)?;
+        if header.crc.get() != crc32c_without(whole, CRC_AT) {
+            return None;
+        }
+        let mut r = Reader::new(&whole[HEADER..]);
+        let deltas =
+            (0..header.deltas.get()).map(|_| Delta::decode(blocks, &mut r)).collect::<Option<_>>()?;
+        r.is_empty().then(|| Self {
+            journal: header.journal.get(),
+            sequence: header.sequence.get(),
+            durable: header.durable.get(),
+            chain: header.chain.get(),
+            crc: header.crc.get(),
+            stored: (length as u64).next_multiple_of(PAGE as u64),
+            deltas,
+        })
+    }
+}
+
+/// Builds one frame.
+#[derive(Debug)]
+pub(crate) struct FrameBuilder {
+    /// Longest frame to build, in bytes.
+    most: usize,
+    bytes: Vec<u8>,
+    deltas: u32,
+    scratch: Vec<u8>,
+}
+
+impl FrameBuilder {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, bytes: vec![0; HEADER], deltas: 0, scratch: Vec::new() }
+    }
+
+    /// Longest frame it builds, in bytes: a multiple of 4096.
+    pub(crate) fn capacity(&self) -> usize {
+        self.most
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deltas == 0
+    }
+
+    /// Adds deltas that belong together; `false`, adding none, if the frame has no room for them.
+    #[must_use]
+    pub(crate) fn add(&mut self, deltas: &[Delta], blocks: u16) -> bool {
+        self.scratch.clear();
+        for delta in deltas {
+            delta.encode(blocks, &mut self.scratch);
+        }
+        if self.bytes.len() + self.scratch.len() > self.most {
+            return false;
+        }
+        self.bytes.extend_from_slice(&self.scratch);
+        self.deltas += deltas.len() as u32;
+        true
+    }
+
+    pub(crate) fn stored_len(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(PAGE as u64)
+    }
+
+    /// The finished bytes, whole pages; the builder is empty again.
+    fn seal(
+        &mut self,
+        pool: PoolId,
+        at: JournalPosition,
+        durable: u64,
+        incarnation: u32,
+        out: &mut Vec<u8>,
+    ) -> u32 {
+        let header = Header {
+            magic: MAGIC,
+            crc: 0.into(),
+            pool: pool.0,
+            journal: at.journal.into(),
+            sequence: at.sequence.into(),
+            durable: durable.into(),
+            length: (self.bytes.len() as u32).into(),
+            chain: at.chain.into(),
+            incarnation: incarnation.into(),
+            deltas: self.deltas.into(),
+        };
+        self.bytes[..HEADER].copy_from_slice(header.as_bytes());
+        let crc = crc32c_without(&self.bytes, CRC_AT);
+        self.bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        out.clear();
+        out.extend_from_slice(&self.bytes);
+        out.resize(self.stored_len() as usize, 0);
+        self.bytes.truncate(HEADER);
+        self.deltas = 0;
+        crc
+    }
+}
+
+/// Where the next frame goes and what may be overwritten.
+///
+/// Positions in the ring are kept as ever-growing offsets; modulo the ring's length they are the
+/// bytes' places.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    pool: PoolId,
+    ring: u64,
+    incarnation: u32,
+    id: u64,
+    head: u64,
+    sequence: u64,
+    chain: u32,
+    durable: u64,
+    /// Everything from here on is needed by the older root.
+    keep_from: u64,
+    /// … by the newer root.
+    newest_from: u64,
+}
+
+impl Journal {
+    /// A new journal, empty, in a ring of this many bytes.
+    pub(crate) fn new(pool: PoolId, ring: u64, id: u64, incarnation: u32, sequence: u64) -> Self {
+        Self {
+            pool,
+            ring,
+            incarnation,
+            id,
+            head: 0,
+            sequence,
+            chain: 0,
+            durable: sequence - 1,
+            keep_from: 0,
+            newest_from: 0,
+        }
+    }
+
+    /// Where the next frame goes.
+    pub(crate) fn position(&self) -> JournalPosition {
+        JournalPosition {
+            journal: self.id,
+            offset: self.head % self.ring,
+            sequence: self.sequence,
+            chain: self.chain,
+        }
+    }
+
+    /// The head to go with [`Self::position`], for [`Self::root_durable`].
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Bytes of padding before a frame of this length, so that it does not cross the ring's end.
+    fn padding(&self, len: u64) -> u64 {
+        let left = self.ring - self.head % self.ring;
+        if len > left { left } else { 0 }
+    }
+
+    /// Whether a frame of this length may be written without overwriting what a root needs.
+    pub(crate) fn has_room(&self, len: u64) -> bool {
+        self.head + self.padding(len) + len - self.keep_from <= self.ring
+    }
+
+    /// Bytes since the newest root's position: what replay would read.
+    pub(crate) fn since_root(&self) -> u64 {
+        self.head - self.newest_from
+    }
+
+    /// Bytes of the ring.
+    pub(crate) fn ring(&self) -> u64 {
+        self.ring
+    }
+
+    /// Seals the frame into `out` and moves on; gives the offset in the ring to write it to.
+    /// The caller has checked [`Self::has_room`].
+    pub(crate) fn append(&mut self, frame: &mut FrameBuilder, out: &mut Vec<u8>) -> u64 {
+        self.head += self.padding(frame.stored_len());
+        let at = self.position();
+        self.chain = frame.seal(self.pool, at, self.durable, self.incarnation, out);
+        self.head += out.len() as u64;
+        self.sequence += 1;
+        at.offset
+    }
+
+    /// Every frame appended so far is durable.
+    pub(crate) fn all_durable(&mut self) {
+        self.durable = self.sequence - 1;
+    }
+
+    /// The root taken at `head` is durable: what only the root before the previous one needed may be
+    /// overwritten.
+    pub(crate) fn root_durable(&mut self, head: u64) {
+        self.keep_from = self.newest_from;
+        self.newest_from = head;
+    }
+}
+
+/// Why replay ended before the ring did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// At the tail: the next frame was never written, or not wholly.
+    Tail,
+    /// The next frame is bad although a later one calls it durable.
+    Damaged {
+        /// Sequence of the bad frame.
+        sequence: u64,
+        /// Where in the ring it should be.
+        offset: u64,
+    },
+}
+
+/// Replays the frames of `ring` from `from`, giving each to `apply`; says where and why it ended.
+pub(crate) fn replay(
+    ring: &[u8],
+    from: JournalPosition,
+    pool: PoolId,
+    blocks: u16,
+    mut apply: impl FnMut(Frame),
+) -> (JournalPosition, End) {
+    let mut at = from;
+    loop {
+        let next = |offset: u64| {
+            let bytes = ring.get(offset as usize..)?;
+            Frame::decode(bytes, pool, blocks)
+                .filter(|f| (f.journal, f.sequence, f.chain) == (at.journal, at.sequence, at.chain))
+                .map(|f| (offset, f))
+        };
+        // A frame that did not fit before the end went to the start.
+        match next(at.offset).or_else(|| next(0)) {
+            Some((offset, frame)) => {
+                at.offset = (offset + frame.stored) % ring.len() as u64;
+                at.sequence += 1;
+                at.chain = frame.crc;
+                apply(frame);
+            }
+            None => return (at, end_at(ring, at, pool, blocks)),
+        }
+    }
+}
+
+/// Whether some frame in the ring says the missing one was durable.
+fn end_at(ring: &[u8], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
+    let proof = (0..ring.len()).step_by(PAGE).any(|offset| {
+        ring[offset..].starts_with(&MAGIC)
+            && Frame::decode(&ring[offset..], pool, blocks).is_some_and(|f| {
+                f.journal == at.journal && f.sequence > at.sequence && f.durable >= at.sequence
+            })
+    });
+    if proof { End::Damaged { sequence: at.sequence, offset: at.offset } } else { End::Tail }
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,362 @@
+//! The map as the engine uses it: what is where now, and what has changed.
+
+use crate::catalogue::{Catalogue, Volume};
+use crate::checkpoint::Store;
+use crate::commit::Commit;
+use crate::delta::Delta;
+use crate::journal::Journal;
+use crate::overlay::{Needs, Overlay, Version};
+use crate::pages::{Pages, WORDS};
+use crate::records::{GROUP, Records};
+use crate::value::{Location, Record, RecordId, Value, Whole, Word};
+use crate::{Hardening, PoolId, Space, Superblock};
+use rustc_hash::FxHashSet;
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, VolumeId};
+
+/// What a request finds for an extent.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// All zeros.
+    Empty,
+    /// One whole place, every block valid.
+    Direct(Whole),
+    /// A record; it may have places that hold nothing yet.
+    Record(Cow<'a, Record>),
+}
+
+/// Bytes of memory the map takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapMemory {
+    /// Map pages.
+    pub pages: Bytes,
+    /// Records.
+    pub records: Bytes,
+    /// Free-space bitmaps of all devices.
+    pub space: Bytes,
+    /// Tables of where metadata pages are.
+    pub tables: Bytes,
+}
+
+impl MapMemory {
+    /// All of it.
+    pub fn total(&self) -> Bytes {
+        self.pages + self.records + self.space + self.tables
+    }
+}
+
+/// How full the metadata area is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRoom {
+    /// Pages there are.
+    pub pages: u32,
+    /// Pages free.
+    pub free: u32,
+}
+
+/// The map of a pool. See the crate's documentation.
+#[derive(Debug)]
+pub struct Map {
+    pub(crate) pool: PoolId,
+    pub(crate) extent: ExtentSize,
+    pub(crate) blocks: u16,
+    pub(crate) devices: Vec<Superblock>,
+    pub(crate) metadata: DeviceId,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) pages: Pages,
+    pub(crate) records: Records,
+    pub(crate) spaces: Vec<Space>,
+    pub(crate) overlay: Overlay,
+    /// Leaves that durable entries will need and that do not exist yet.
+    pub(crate) leaves_to_come: FxHashSet<(VolumeId, u64)>,
+    /// Changes of volumes and intents waiting for the next commit.
+    pub(crate) admin: VecDeque<Delta>,
+    pub(crate) journal: Journal,
+    pub(crate) store: Store,
+    pub(crate) commit: Commit,
+    /// Journal head at the position the checkpoint under way contains.
+    pub(crate) checkpoint_head: u64,
+}
+
+impl Map {
+    /// The pool.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// The pool's extent size.
+    pub fn extent(&self) -> ExtentSize {
+        self.extent
+    }
+
+    /// The superblocks of the pool's devices, by device id.
+    pub fn devices(&self) -> &[Superblock] {
+        &self.devices
+    }
+
+    /// The device that carries the map.
+    pub fn metadata_device(&self) -> DeviceId {
+        self.metadata
+    }
+
+    /// Volumes and intents, as durable.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// A volume, as durable.
+    #[inline]
+    pub fn volume(&self, id: VolumeId) -> Option<&Volume> {
+        self.catalogue.volumes.get(&id)
+    }
+
+    /// Free space of a device.
+    pub fn space(&self, device: DeviceId) -> &Space {
+        &self.spaces[device.index()]
+    }
+
+    /// Where a byte of a whole place is on its device.
+    #[inline]
+    pub fn address(&self, whole: Whole, within: u32) -> DeviceOffset {
+        let base = self.devices[whole.device.index()].data_at;
+        DeviceOffset(base.0 + u64::from(whole.extent.0) * self.extent.bytes().0 + u64::from(within))
+    }
+
+    /// What requests find for an extent now. Cost: one load per level of the volume's tree.
+    #[inline]
+    pub fn find(&self, key: ExtentKey) -> Found<'_> {
+        if let Some(pending) = self.overlay.get(key) {
+            return match &pending.current {
+                Value::Empty => Found::Empty,
+                Value::Direct(whole) => Found::Direct(*whole),
+                Value::Record(record) => Found::Record(Cow::Borrowed(record)),
+            };
+        }
+        let Some(volume) = self.volume(key.volume) else { return Found::Empty };
+        match Word::decode(self.pages.word(volume.tree, key.index)) {
+            Some(Word::Direct(whole)) => Found::Direct(whole),
+            Some(Word::Record(id)) => {
+                self.records.get(id).map_or(Found::Empty, |r| Found::Record(Cow::Owned(r)))
+            }
+            _ => Found::Empty,
+        }
+    }
+
+    /// The durable value of an extent, and the record that holds it.
+    pub(crate) fn durable(&self, key: ExtentKey) -> (Value, Option<RecordId>) {
+        let Some(volume) = self.volume(key.volume) else { return (Value::Empty, None) };
+        match Word::decode(self.pages.word(volume.tree, key.index)) {
+            Some(Word::Direct(whole)) => (Value::Direct(whole), None),
+            Some(Word::Record(id)) => (self.records.get(id).map_or(Value::Empty, Value::Record), Some(id)),
+            _ => (Value::Empty, None),
+        }
+    }
+
+    /// Whether the extent has changes that are in effect but not durable.
+    pub fn has_pending(&self, key: ExtentKey) -> bool {
+        self.overlay.get(key).is_some_and(|p| !p.versions.is_empty())
+    }
+
+    /// Extents with changes that are not durable.
+    pub fn pending(&self) -> usize {
+        self.overlay.len()
+    }
+
+    /// Whether the metadata area can take one more extent. At most three versions of every page are
+    /// on disk at any time: two roots', and those of a checkpoint being written.
+    pub fn has_metadata_room(&self) -> bool {
+        let group_bytes = GROUP * (5 + 2 * (6 + usize::from(self.blocks) / 8));
+        let pages_per_group = group_bytes.div_ceil(crate::page::PAYLOAD);
+        let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
+        let leaves = self.pages.live() + self.leaves_to_come.len();
+        let objects = leaves + groups * pages_per_group + self.catalogue.volumes.len() / 16;
+        3 * (objects + objects / 100) + 64 <= self.store.room().0 as usize
+    }
+
+    /// Takes the next free extent of a device in sequence, for [`Self::place`].
+    pub fn allocate(&mut self, device: DeviceId) -> Option<Whole> {
+        let extent = self.spaces.get_mut(device.index())?.allocate()?;
+        Some(Whole { device, extent })
+    }
+
+    /// Space given up earlier may be handed out again: its release is durable and nothing submitted
+    /// against it is outstanding (safety rule 2).
+    pub fn reuse(&mut self, whole: Whole) {
+        self.spaces[whole.device.index()].release(whole.extent);
+    }
+
+    /// The extent's current value as a record, to be changed.
+    fn current_record(&mut self, key: ExtentKey) -> (Option<Record>, u16) {
+        let blocks = self.blocks;
+        let durable = || (Value::Empty, None);
+        let value = match self.overlay.get_mut(key) {
+            Some(pending) => std::mem::take(&mut pending.current),
+            None => {
+                let (value, record) = self.durable(key);
+                let pending = self.overlay.entry(key, durable);
+                pending.record = record;
+                value
+            }
+        };
+        (value.into_record(blocks), blocks)
+    }
+
+    fn set_current(&mut self, key: ExtentKey, value: Value) {
+        if let Some(pending) = self.overlay.get_mut(key) {
+            pending.current = value;
+        }
+    }
+
+    fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: SmallVec<[Whole; 1]>) {
+        let blocks = self.blocks;
+        let Some(value) = self.overlay.get(key).map(|p| p.current.canonical(blocks)) else { return };
+        self.overlay.push(key, Version { needs, value, released });
+    }
+
+    /// Puts a place allocated on `whole` under an extent that has none. It holds nothing yet: the
+    /// extent still reads as zeros, and nothing is logged until [`Self::written`].
+    pub fn place(&mut self, key: ExtentKey, whole: Whole) {
+        let (record, blocks) = self.current_record(key);
+        let mut record = record.unwrap_or_else(|| {
+            let mut none = Record::one(whole, crate::BlockSet::none(blocks));
+            none.places.clear();
+            none
+        });
+        let valid = crate::BlockSet::none(blocks);
+        record.places.push(crate::Place { at: Location::Whole(whole), valid });
+        self.set_current(key, Value::Record(record));
+        if let Some(pending) = self.overlay.get_mut(key) {
+            pending.tentative = true;
+        }
+        if let Some(volume) = self.catalogue.volumes.get(&key.volume)
+            && !self.pages.has_leaf(volume.tree, key.index)
+        {
+            self.leaves_to_come.insert((key.volume, key.index.0 / WORDS as u64));
+        }
+    }
+
+    /// Blocks were written in the extent's place `whole`, which now holds the truth for them; any other
+    /// place no longer does. `needs`: the flush that makes the data durable; `None` if it is.
+    pub fn written(&mut self, key: ExtentKey, whole: Whole, range: BlockRange, needs: Option<Needs>) {
+        let (record, _) = self.current_record(key);
+        let Some(mut record) = record else { return };
+        for place in &mut record.places {
+            if place.at == Location::Whole(whole) {
+                place.valid.insert(range);
+            } else {
+                place.valid.remove(range);
+            }
+        }
+        let value = Value::Record(record).canonical_place(self.blocks);
+        self.set_current(key, value);
+        self.push(key, needs, SmallVec::new());
+    }
+
+    /// Blocks hold nothing any more and read as zeros. With `keep` their space stays the extent's.
+    /// Without it [`Self::give_back`] releases what holds nothing.
+    pub fn cleared(&mut self, key: ExtentKey, range: BlockRange, keep: bool) {
+        let (record, _) = self.current_record(key);
+        let Some(mut record) = record else {
+            self.overlay.forget_if_settled(key);
+            return;
+        };
+        record.clear(range);
+        record.keep |= keep;
+        self.set_current(key, Value::Record(record));
+        self.push(key, None, SmallVec::new());
+    }
+
+    /// Releases places that hold nothing, unless their space is to be kept. To be called when no
+    /// write to the extent is under way. The space is reported by [`Self::commit_durable`] when its
+    /// release is durable.
+    pub fn give_back(&mut self, key: ExtentKey) {
+        let unused = |record: &Record| !record.keep && record.places.iter().any(|p| p.valid.is_empty());
+        match self.find(key) {
+            Found::Record(record) if unused(&record) => {}
+            _ => return,
+        }
+        let (record, _) = self.current_record(key);
+        let Some(mut record) = record else { return };
+        let mut released = smallvec![];
+        record.places.retain(|place| {
+            let holds = !place.valid.is_empty();
+            if let (false, Location::Whole(whole)) = (holds, &place.at) {
+                released.push(*whole);
+            }
+            holds
+        });
+        let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
+        self.set_current(key, value);
+        self.push(key, None, released);
+    }
+
+    /// The first extent at or after `from` with anything durable, for walks over a volume.
+    pub fn next_mapped(&self, volume: VolumeId, from: ExtentIndex) -> Option<ExtentIndex> {
+        self.pages.next_mapped(self.volume(volume)?.tree, from)
+    }
+
+    /// Calls `f` with the durable value of every mapped extent of a volume, in order. Walks whole
+    /// trees: for status and checks.
+    pub fn for_each(&self, volume: VolumeId, mut f: impl FnMut(ExtentIndex, &Value)) {
+        let Some(v) = self.volume(volume) else { return };
+        self.pages.for_each(v.tree, &mut |index, word| match Word::decode(word) {
+            Some(Word::Direct(whole)) => f(index, &Value::Direct(whole)),
+            Some(Word::Record(id)) => {
+                if let Some(record) = self.records.get(id) {
+                    f(index, &Value::Record(record));
+                }
+            }
+            _ => {}
+        });
+    }
+
+    /// Bytes of memory the durable map takes.
+    pub fn memory(&self) -> MapMemory {
+        MapMemory {
+            pages: Bytes(self.pages.memory() as u64),
+            records: Bytes(self.records.memory() as u64),
+            space: Bytes(self.spaces.iter().map(Space::memory).sum::<usize>() as u64),
+            tables: Bytes(self.store.memory() as u64),
+        }
+    }
+
+    /// Records in use.
+    pub fn records(&self) -> usize {
+        self.records.live()
+    }
+
+    /// How full the metadata area is.
+    pub fn room(&self) -> MapRoom {
+        let (pages, free) = self.store.room();
+        MapRoom { pages, free }
+    }
+
+    /// Queues the creation of a volume for the next commit and gives its id. It exists once that
+    /// is durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
+    pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening) -> VolumeId {
+        let queued = self.admin.iter().filter(|d| matches!(d, Delta::Volume { .. })).count() as u32;
+        let id = VolumeId(self.catalogue.next_volume + queued);
+        self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies: 1 });
+        id
+    }
+
+    /// Queues a change of multi-step work for the next commit.
+    pub fn queue(&mut self, delta: Delta) {
+        self.admin.push_back(delta);
+    }
+}
+
+impl Value {
+    /// Like [`Value::canonical`], but keeps places that hold nothing: writes to them are under way.
+    fn canonical_place(self, blocks: u16) -> Self {
+        match &self {
+            Self::Record(record) if record.places.len() == 1 => match self.canonical(blocks) {
+                direct @ Self::Direct(_) => direct,
+                _ => self,
+            },
+            _ => self,
+        }
+    }
+}

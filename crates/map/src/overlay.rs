@@ -1,0 +1,165 @@
+//! Changes of extents that are in effect but not yet durable.
+//!
+//! The map proper holds what recovery would find; whoever serves requests must see what has
+//! happened since. Each extent with such changes has an entry here: its current value, and the
+//! versions that lead there, each with the device flush it must wait for (safety rule 1: a delta
+//! enters a commit only when the data it refers to had completed before a flush of its device
+//! that has since succeeded). Versions of one extent commit in order.
+
+use crate::value::{RecordId, Value, Whole};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use weir_model::{DeviceId, ExtentKey};
+
+/// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
+/// that ended *e* has succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Data that must be durable before a version may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The device the data was written to.
+    pub device: DeviceId,
+    /// The epoch in which the write completed.
+    pub epoch: Epoch,
+}
+
+/// A state an extent passed through.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) needs: Option<Needs>,
+    /// Canonical.
+    pub(crate) value: Value,
+    /// Places given up on the way here: free once this version, or a later one, is durable.
+    pub(crate) released: SmallVec<[Whole; 1]>,
+}
+
+/// An extent with changes that are not durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    /// What requests see. May name a place that holds nothing yet: allocated for a write under way.
+    pub(crate) current: Value,
+    /// Oldest first.
+    pub(crate) versions: SmallVec<[Version; 1]>,
+    /// How many of the versions are in the commit under way.
+    pub(crate) committing: u32,
+    /// The record id the durable map or the commit under way uses.
+    pub(crate) record: Option<RecordId>,
+    queued: bool,
+    /// `current` has a place no version names yet.
+    pub(crate) tentative: bool,
+}
+
+/// All extents with changes that are not durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay {
+    extents: FxHashMap<ExtentKey, Pending>,
+    /// Extents with versions that no commit has taken, oldest first.
+    queue: VecDeque<ExtentKey>,
+}
+
+impl Overlay {
+    #[inline]
+    pub(crate) fn get(&self, key: ExtentKey) -> Option<&Pending> {
+        // Most of the time there is nothing, and nothing to hash.
+        if self.extents.is_empty() { None } else { self.extents.get(&key) }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: ExtentKey) -> Option<&mut Pending> {
+        self.extents.get_mut(&key)
+    }
+
+    /// The extent's entry, made from its durable value if there is none.
+    pub(crate) fn entry(
+        &mut self,
+        key: ExtentKey,
+        durable: impl FnOnce() -> (Value, Option<RecordId>),
+    ) -> &mut Pending {
+        self.extents.entry(key).or_insert_with(|| {
+            let (current, record) = durable();
+            Pending { current, record, ..Pending::default() }
+        })
+    }
+
+    /// Extents with changes.
+    pub(crate) fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Adds a version; one with the same need takes the place of the last, unless that is being committed.
+    pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        pending.tentative = false;
+        let open = pending.versions.len() > pending.committing as usize;
+        match pending.versions.last_mut() {
+            // A version that needs nothing may ride with the one before it, which it must follow anyway.
+            Some(last) if open && (version.needs.is_none() || last.needs == version.needs) => {
+                last.value = version.value;
+                last.released.extend(version.released);
+            }
+            _ => pending.versions.push(version),
+        }
+        if !pending.queued {
+            pending.queued = true;
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Extents that may have something to commit: each is looked at once, and put back by
+    /// [`Self::requeue`] if it has more.
+    pub(crate) fn candidates(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn next_candidate(&mut self) -> Option<(ExtentKey, &mut Pending)> {
+        let key = loop {
+            let key = self.queue.pop_front()?;
+            if self.extents.contains_key(&key) {
+                break key;
+            }
+        };
+        let pending = self.extents.get_mut(&key)?;
+        pending.queued = false;
+        Some((key, pending))
+    }
+
+    /// The extent still has versions to commit.
+    pub(crate) fn requeue(&mut self, key: ExtentKey, front: bool) {
+        if let Some(pending) = self.extents.get_mut(&key)
+            && !std::mem::replace(&mut pending.queued, true)
+        {
+            if front { self.queue.push_front(key) } else { self.queue.push_back(key) }
+        }
+    }
+
+    /// The versions in the commit under way are durable: forgets them, gives what they released.
+    pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Whole>) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        for version in pending.versions.drain(..pending.committing as usize) {
+            released.extend(version.released);
+        }
+        pending.committing = 0;
+        pending.record = record;
+        self.forget_if_settled(key);
+    }
+
+    /// Drops the entry if nothing but the durable value is left in it.
+    pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
+        if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {
+            self.extents.remove(&key);
+        }
+    }
+}
+
+impl Pending {
+    /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
+    /// known to be durable.
+    pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>) -> usize {
+        self.versions
+            .iter()
+            .take_while(|v| v.needs.is_none_or(|n| flushed(n.device).is_some_and(|f| f >= n.epoch)))
+            .count()
+    }
+}

@@ -1,0 +1,280 @@
+//! What the map knows of one extent: nothing, a direct entry, or a record.
+
+use crate::BlockSet;
+use crate::codec::{Put, Reader};
+use smallvec::SmallVec;
+use weir_model::{BlockRange, DeviceExtent, DeviceId};
+
+/// An extent-sized piece of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Whole {
+    /// The device.
+    pub device: DeviceId,
+    /// The piece.
+    pub extent: DeviceExtent,
+}
+
+/// A single 4 KiB slot in an extent shared by many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The shared extent.
+    pub extent: DeviceExtent,
+    /// The block within it.
+    pub block: u16,
+}
+
+/// Where a place's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// One piece: block *i* of the volume's extent is block *i* of it.
+    Whole(Whole),
+    /// A slot for each valid block, in the order of the blocks.
+    Fine {
+        /// The device of all of them.
+        device: DeviceId,
+        /// One per bit of the place's validity.
+        slots: Vec<Slot>,
+    },
+}
+
+/// A place: somewhere an extent's data is, and the blocks for which it holds the truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub at: Location,
+    /// For which blocks.
+    pub valid: BlockSet,
+}
+
+/// An extent that is not simply one whole place, fully valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// None to four places. Where several hold a block, they hold the same bytes.
+    pub places: SmallVec<[Place; 1]>,
+    /// The space is kept though blocks are not valid (WRITE_ZEROES with NO_HOLE).
+    pub keep: bool,
+    /// Copies wanted: 1 or 2.
+    pub copies: u8,
+    /// Owners: 1 until snapshots share records.
+    pub references: u32,
+    /// Blocks whose copies may differ: a write to one of several places is under way.
+    pub intent: Option<BlockSet>,
+}
+
+/// Most places a record can have.
+pub const PLACES_MAX: usize = 4;
+
+/// What the map knows of one extent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// No place: all zeros.
+    #[default]
+    Empty,
+    /// One whole place, every block valid.
+    Direct(Whole),
+    /// Anything else.
+    Record(Record),
+}
+
+impl Record {
+    /// One whole place with these blocks valid.
+    pub fn one(at: Whole, valid: BlockSet) -> Self {
+        Self {
+            places: SmallVec::from_elem(Place { at: Location::Whole(at), valid }, 1),
+            keep: false,
+            copies: 1,
+            references: 1,
+            intent: None,
+        }
+    }
+
+    /// No place holds any block.
+    pub fn is_all_zeros(&self) -> bool {
+        self.places.iter().all(|p| p.valid.is_empty())
+    }
+
+    /// The blocks no longer hold data anywhere.
+    pub fn clear(&mut self, range: BlockRange) {
+        for place in &mut self.places {
+            place.clear(range);
+        }
+        if let Some(intent) = &mut self.intent {
+            intent.remove(range);
+        }
+    }
+
+    /// Appends the record as in `docs/format.md` (record pages), from the flags on.
+    pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(self.keep, FLAG_KEEP)
+            | flag(self.intent.is_some(), FLAG_INTENT)
+            | flag(self.references != 1, FLAG_REFERENCES);
+        out.push(flags);
+        out.push(self.places.len() as u8 | self.copies << 4);
+        if self.references != 1 {
+            out.put_u32(self.references);
+        }
+        for place in &self.places {
+            match &place.at {
+                Location::Whole(whole) => {
+                    out.extend([KIND_WHOLE, whole.device.0]);
+                    out.put_u32(whole.extent.0);
+                    place.valid.encode(blocks, out);
+                }
+                Location::Fine { device, slots } => {
+                    out.extend([KIND_FINE, device.0]);
+                    place.valid.encode(blocks, out);
+                    for slot in slots {
+                        out.put_u32(slot.extent.0);
+                        out.put_u16(slot.block);
+                    }
+                }
+            }
+        }
+        if let Some(intent) = &self.intent {
+            intent.encode(blocks, out);
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote; `None` if it is anything else, including trailing bytes.
+    pub fn decode(blocks: u16, bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
+        let flags = r.u8()?;
+        let counts = r.u8()?;
+        let (count, copies) = (usize::from(counts & 0xf), counts >> 4);
+        if flags & !(FLAG_KEEP | FLAG_INTENT | FLAG_REFERENCES) != 0
+            || count > PLACES_MAX
+            || !(1..=2).contains(&copies)
+        {
+            return None;
+        }
+        let references = if flags & FLAG_REFERENCES != 0 { r.u32()? } else { 1 };
+        let bitmap = BlockSet::encoded_len(blocks);
+        let mut places = SmallVec::new();
+        for _ in 0..count {
+            let kind = r.u8()?;
+            let device = DeviceId(r.u8()?);
+            places.push(match kind {
+                KIND_WHOLE => {
+                    let extent = DeviceExtent(r.u32()?);
+                    let valid = BlockSet::decode(blocks, r.take(bitmap)?);
+                    Place { at: Location::Whole(Whole { device, extent }), valid }
+                }
+                KIND_FINE => {
+                    let valid = BlockSet::decode(blocks, r.take(bitmap)?);
+                    let slot = |r: &mut Reader<'_>| {
+                        Some(Slot { extent: DeviceExtent(r.u32()?), block: r.u16().filter(|b| *b < blocks)? })
+                    };
+                    let slots = (0..valid.count()).map(|_| slot(&mut r)).collect::<Option<_>>()?;
+                    Place { at: Location::Fine { device, slots }, valid }
+                }
+                _ => return None,
+            });
+        }
+        let intent = match flags & FLAG_INTENT {
+            0 => None,
+            _ => Some(BlockSet::decode(blocks, r.take(bitmap)?)),
+        };
+        r.is_empty().then_some(Self { places, keep: flags & FLAG_KEEP != 0, copies, references, intent })
+    }
+}
+
+const FLAG_KEEP: u8 = 1;
+const FLAG_INTENT: u8 = 2;
+const FLAG_REFERENCES: u8 = 4;
+const KIND_WHOLE: u8 = 1;
+const KIND_FINE: u8 = 2;
+
+impl Place {
+    /// The blocks are no longer valid here; a fine place gives up their slots.
+    fn clear(&mut self, range: BlockRange) {
+        if let Location::Fine { slots, .. } = &mut self.at {
+            let mut blocks = self.valid.iter();
+            slots.retain(|_| blocks.next().is_some_and(|b| !range.contains(b)));
+        }
+        self.valid.remove(range);
+    }
+}
+
+impl Value {
+    /// The simplest value that says the same: places that hold nothing are left out (unless space
+    /// is kept), one whole place with every block is a direct entry.
+    #[must_use]
+    pub fn canonical(&self, blocks: u16) -> Self {
+        let Self::Record(record) = self else { return self.clone() };
+        let plain = record.copies == 1 && record.references == 1 && record.intent.is_none();
+        if plain
+            && let [Place { at: Location::Whole(whole), valid }] = &record.places[..]
+            && valid.count() == u32::from(blocks)
+        {
+            return Self::Direct(*whole);
+        }
+        let mut record = record.clone();
+        if !record.keep {
+            record.places.retain(|p| !p.valid.is_empty());
+        }
+        if record.places.is_empty() { Self::Empty } else { Self::Record(record) }
+    }
+
+    /// As a record, to be changed.
+    pub fn into_record(self, blocks: u16) -> Option<Record> {
+        match self {
+            Self::Empty => None,
+            Self::Direct(whole) => Some(Record::one(whole, BlockSet::all(blocks))),
+            Self::Record(record) => Some(record),
+        }
+    }
+}
+
+/// A record's stable number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(pub u32);
+
+/// A map page's stable number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId(pub u32);
+
+/// A word of a map page, as in `docs/format.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Word {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// A direct entry.
+    Direct(Whole),
+    /// A record has it.
+    Record(RecordId),
+    /// In interior pages: the child.
+    Child(PageId),
+}
+
+impl Word {
+    /// The 8 bytes' number.
+    #[inline]
+    pub const fn encode(self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Direct(w) => 1 << 56 | (w.device.0 as u64) << 48 | w.extent.0 as u64,
+            Self::Record(id) => 2 << 56 | id.0 as u64,
+            Self::Child(id) => 3 << 56 | id.0 as u64,
+        }
+    }
+    /// `None` for a number that is no word of version 1.
+    #[inline]
+    pub const fn decode(word: u64) -> Option<Self> {
+        let low = word as u32;
+        match word >> 32 {
+            0 if low == 0 => Some(Self::Empty),
+            0x0200_0000 => Some(Self::Record(RecordId(low))),
+            0x0300_0000 => Some(Self::Child(PageId(low))),
+            high if high >> 24 == 1 && high & 0xffff == 0 => {
+                Some(Self::Direct(Whole { device: DeviceId((high >> 16) as u8), extent: DeviceExtent(low) }))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "value_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,102 @@
+//! Values survive the disk, and nothing else decodes.
+
+use super::*;
+use proptest::prelude::*;
+
+pub(crate) fn any_set(blocks: u16) -> impl Strategy<Value = BlockSet> {
+    prop::collection::vec((0..blocks, 0..blocks), 0..6).prop_map(move |runs| {
+        let mut set = BlockSet::none(blocks);
+        for (a, b) in runs {
+            set.insert(BlockRange { first: a.min(b), count: a.abs_diff(b) + 1 });
+        }
+        set
+    })
+}
+
+fn any_place(blocks: u16) -> impl Strategy<Value = Place> {
+    (any_set(blocks), any::<u8>(), any::<u32>(), any::<bool>()).prop_map(
+        move |(valid, device, extent, fine)| {
+            let device = DeviceId(device);
+            let at = if fine {
+                let slot = |b| Slot { extent: DeviceExtent(extent.wrapping_add(u32::from(b))), block: b };
+                Location::Fine { device, slots: valid.iter().map(slot).collect() }
+            } else {
+                Location::Whole(Whole { device, extent: DeviceExtent(extent) })
+            };
+            Place { at, valid }
+        },
+    )
+}
+
+pub(crate) fn any_record(blocks: u16) -> impl Strategy<Value = Record> {
+    (
+        prop::collection::vec(any_place(blocks), 0..=PLACES_MAX),
+        any::<bool>(),
+        1u8..=2,
+        prop_oneof![Just(1u32), any::<u32>()],
+        prop::option::of(any_set(blocks)),
+    )
+        .prop_map(|(places, keep, copies, references, intent)| Record {
+            places: places.into(),
+            keep,
+            copies,
+            references,
+            intent,
+        })
+}
+
+proptest! {
+    #[test]
+    fn records_survive_the_disk(
+        (blocks, record) in (4u32..=10).prop_flat_map(|log| (Just(1u16 << log), any_record(1 << log))),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = Vec::new();
+        record.encode(blocks, &mut bytes);
+        prop_assert_eq!(Record::decode(blocks, &bytes), Some(record));
+        prop_assert_eq!(Record::decode(blocks, &bytes[..cut.index(bytes.len())]), None);
+        bytes.push(0);
+        prop_assert_eq!(Record::decode(blocks, &bytes), None);
+    }
+
+    #[test]
+    fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Some(record) = Record::decode(32, &bytes) {
+            let mut again = Vec::new();
+            record.encode(32, &mut again);
+            prop_assert_eq!(Record::decode(32, &again), Some(record));
+        }
+    }
+
+    #[test]
+    fn words_are_what_they_encode(word in any::<u64>()) {
+        if let Some(decoded) = Word::decode(word) {
+            prop_assert_eq!(decoded.encode(), word);
+        }
+    }
+}
+
+#[test]
+fn the_canonical_value_is_the_simplest() {
+    let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
+    let value = |valid| Value::Record(Record::one(at, valid));
+    assert_eq!(value(BlockSet::all(32)).canonical(32), Value::Direct(at));
+    assert_eq!(value(BlockSet::none(32)).canonical(32), Value::Empty);
+    let mut kept = Record::one(at, BlockSet::none(32));
+    kept.keep = true;
+    assert_eq!(Value::Record(kept.clone()).canonical(32), Value::Record(kept));
+}
+
+#[test]
+fn clearing_a_fine_place_gives_up_exactly_its_slots() {
+    let mut valid = BlockSet::none(32);
+    valid.insert(BlockRange { first: 2, count: 4 });
+    let slot = |block| Slot { extent: DeviceExtent(9), block };
+    let slots = (2..6).map(slot).collect();
+    let place = Place { at: Location::Fine { device: DeviceId(0), slots }, valid };
+    let mut record = Record::one(Whole { device: DeviceId(0), extent: DeviceExtent(0) }, BlockSet::none(32));
+    record.places[0] = place;
+    record.clear(BlockRange { first: 3, count: 2 });
+    let Location::Fine { slots, .. } = &record.places[0].at else { panic!("still fine") };
+    assert_eq!(slots[..], [slot(2), slot(5)]);
+}
