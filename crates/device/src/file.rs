@@ -33,6 +33,16 @@ pub(crate) enum Identity {
     Block { number: u64 },
 }
 
+impl Identity {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            Self::Block { number: metadata.rdev() }
+        } else {
+            Self::File { device: metadata.dev(), inode: metadata.ino() }
+        }
+    }
+}
+
 impl Facts {
     /// Whether it is a block device; `None` if it is no file either.
     pub(crate) fn is_block(metadata: &Metadata) -> Option<bool> {
@@ -63,11 +73,7 @@ impl Facts {
             is_block,
             memory_backed,
             volatile_cache: !memory_backed && setting("write_cache").as_deref() != Some("write through"),
-            identity: if is_block {
-                Identity::Block { number: metadata.rdev() }
-            } else {
-                Identity::File { device: metadata.dev(), inode: metadata.ino() }
-            },
+            identity: Identity::of(&metadata),
         })
     }
 }

@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use memmap2::MmapMut;
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
 
-use crate::{Device, DeviceError};
+use crate::file::Identity;
+use crate::{Device, DeviceError, DeviceOptions};
 
 /// Bytes moved at a time where memory must be aligned for the device.
 const BOUNCE: usize = 1 << 20;
@@ -27,7 +29,23 @@ impl Devices {
         Self::default()
     }
 
-    /// Adds a device under an id that is free.
+    /// Opens a device under an id that is free.
+    ///
+    /// # Errors
+    /// [`DeviceError::SameDevice`] if it is there already, under whatever name; those of
+    /// [`Device::open`].
+    ///
+    /// # Panics
+    /// If the id is taken.
+    pub fn open(&mut self, id: DeviceId, path: &Path, options: &DeviceOptions) -> Result<(), DeviceError> {
+        // Before opening: waiting for its lock would be waiting for ourselves.
+        if let Ok(metadata) = std::fs::metadata(path) {
+            self.refuse_twin(Identity::of(&metadata), path)?;
+        }
+        self.insert(id, Device::open(path, options)?)
+    }
+
+    /// Adds an open device under an id that is free.
     ///
     /// # Errors
     /// [`DeviceError::SameDevice`] if it is there already, under whatever name.
@@ -35,9 +53,7 @@ impl Devices {
     /// # Panics
     /// If the id is taken.
     pub fn insert(&mut self, id: DeviceId, device: Device) -> Result<(), DeviceError> {
-        if let Some((_, other)) = self.iter().find(|(_, other)| other.identity() == device.identity()) {
-            return Err(DeviceError::SameDevice { first: other.path.clone(), second: device.path });
-        }
+        self.refuse_twin(device.identity(), &device.path)?;
         if self.table.len() <= id.index() {
             self.table.resize_with(id.index() + 1, || None);
         }
@@ -45,6 +61,15 @@ impl Devices {
         assert!(place.is_none(), "device id {id} is taken");
         *place = Some(device);
         Ok(())
+    }
+
+    fn refuse_twin(&self, identity: Identity, path: &Path) -> Result<(), DeviceError> {
+        match self.iter().find(|(_, other)| other.identity() == identity) {
+            Some((_, twin)) => {
+                Err(DeviceError::SameDevice { first: twin.path.clone(), second: path.to_owned() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The device with this id.

@@ -158,6 +158,14 @@ impl Backend {
         }
     }
 
+    /// Lets go of the devices' files once nothing is in flight.
+    pub(super) fn release(&mut self) {
+        match self {
+            Self::Uring(ring) => ring.release(),
+            Self::Plain(_) => {}
+        }
+    }
+
     /// Gives up on what is in flight: what the kernel may still touch is never freed.
     pub(super) fn leak(&mut self, region: &Region) {
         match self {

@@ -314,5 +314,6 @@ impl Drop for Reactor {
             self.turn(Sleep::For(left), &mut events);
             events.clear();
         }
+        self.backend.release();
     }
 }

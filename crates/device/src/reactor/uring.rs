@@ -33,6 +33,8 @@ pub(super) struct Uring {
     bell_sources: [Option<RawFd>; Bell::ALL.len()],
     /// Listeners that could not accept just now, until a timeout in flight ends.
     paused: Vec<ListenerId>,
+    /// Completions of this turn; kept for its memory.
+    reaped: Vec<cqueue::Entry>,
     /// Requests the kernel will still answer: device commands, transfers, accepts, bells.
     in_flight: u32,
     /// Device commands wait for submission.
@@ -106,6 +108,7 @@ impl Uring {
             bells: Box::default(),
             bell_sources: Bell::ALL.map(|bell| signals.source(bell)),
             paused: Vec::new(),
+            reaped: Vec::new(),
             in_flight: 0,
             urgent: false,
             skipped: 0,
@@ -125,14 +128,15 @@ impl Uring {
     /// Queues an entry; submits when the queue is full, so that none is lost.
     fn push(&mut self, entry: Entry) {
         self.in_flight += 1;
-        if self.backlog.is_empty() && self.try_push(&entry) {
-            return;
+        if !self.backlog.is_empty() || !self.make_room_and_push(&entry) {
+            self.backlog.push_back(entry);
         }
-        // A full completion queue can refuse this; then the entry waits for the next turn.
-        if self.backlog.is_empty() && self.ring.submit().is_ok() && self.try_push(&entry) {
-            return;
-        }
-        self.backlog.push_back(entry);
+    }
+
+    /// False if the kernel takes nothing just now (its completion queue is full): the entry then
+    /// waits until completions have been reaped.
+    fn make_room_and_push(&mut self, entry: &Entry) -> bool {
+        self.try_push(entry) || (self.ring.submit().is_ok() && self.try_push(entry))
     }
 
     fn try_push(&mut self, entry: &Entry) -> bool {
@@ -227,14 +231,17 @@ impl Uring {
             tracing::error!(error = %e, "io_uring_enter failed; trying again");
         }
         (self.urgent, self.skipped) = (false, 0);
-        while let Some(entry) = { self.ring.completion().next() } {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(self.ring.completion());
+        for entry in reaped.drain(..) {
             self.completed(&entry, &mut world);
         }
+        self.reaped = reaped;
     }
 
     fn drain_backlog(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
-            if !self.try_push(&entry) && !(self.ring.submit().is_ok() && self.try_push(&entry)) {
+            if !self.make_room_and_push(&entry) {
                 self.backlog.push_front(entry);
                 return;
             }
@@ -336,6 +343,12 @@ impl Uring {
         self.stopping = true;
         let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         self.push(all.user_data(Kind::Cancel.tag(0)));
+    }
+
+    /// Lets go of the devices' files now: a closed ring does so only some time later, and their
+    /// locks would outlive the reactor.
+    pub(super) fn release(&mut self) {
+        let _ = self.ring.submitter().unregister_files();
     }
 
     /// Never frees what the kernel may still write to.

@@ -1,0 +1,100 @@
+//! Opening devices: what is refused, in words that help.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{SIZE, folders, open, options};
+use weir_device::{Device, DeviceError, DeviceOptions, Devices};
+use weir_model::{Bytes, DeviceClass, DeviceId, ErrorKind};
+
+fn refusal(path: &Path, options: &DeviceOptions) -> DeviceError {
+    let error = Device::open(path, options).expect_err("must be refused");
+    assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    error
+}
+
+#[test]
+fn a_file_is_created_sparse_and_keeps_its_size() {
+    use std::os::unix::fs::MetadataExt;
+    for folder in folders() {
+        let path = folder.path().join("new");
+        let without_size = DeviceOptions { size: None, ..options() };
+        assert_eq!(refusal(&path, &without_size).kind(), ErrorKind::Usage);
+        let device = open(&path);
+        assert_eq!(device.size(), SIZE);
+        assert!(device.sector().0 >= 512 && device.sector().0 <= 4096);
+        assert!(device.memory_backed() == (device.class() == DeviceClass::Nvm));
+        assert!(!device.is_block());
+        assert_eq!(std::fs::metadata(&path).unwrap().blocks(), 0);
+        drop(device);
+        assert_eq!(Device::open(&path, &without_size).unwrap().size(), SIZE);
+        let other = DeviceOptions { size: Some(Bytes::mib(32)), ..options() };
+        assert!(matches!(refusal(&path, &other), DeviceError::SizeDiffers { .. }));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), SIZE.0, "not touched");
+    }
+}
+
+#[test]
+fn a_folder_is_no_device_and_a_missing_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(refusal(folder.path(), &options()), DeviceError::NotADevice { .. }));
+    let nowhere = folder.path().join("no").join("where");
+    assert_eq!(refusal(&nowhere, &options()).kind(), ErrorKind::Environment);
+}
+
+#[test]
+fn a_device_has_one_user_at_a_time() {
+    for folder in folders() {
+        let path = folder.path().join("shared");
+        let first = open(&path);
+        let error = refusal(&path, &options());
+        assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        let patient = DeviceOptions { lock_wait: Duration::from_secs(30), ..options() };
+        let second = {
+            let path = path.clone();
+            std::thread::spawn(move || Device::open(&path, &patient).map(|d| d.size()))
+        };
+        std::thread::sleep(Duration::from_millis(50));
+        drop(first);
+        assert_eq!(second.join().unwrap().unwrap(), SIZE);
+    }
+}
+
+#[test]
+fn two_names_for_one_device_are_refused() {
+    for folder in folders() {
+        let (path, link) = (folder.path().join("a"), folder.path().join("b"));
+        let mut devices = Devices::new();
+        devices.insert(DeviceId(0), open(&path)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        // The lock alone would speak of another process.
+        let error = devices.open(DeviceId(1), &link, &options()).unwrap_err();
+        assert!(matches!(error, DeviceError::SameDevice { .. }), "{error}");
+        assert!(devices.open(DeviceId(1), &folder.path().join("c"), &options()).is_ok());
+        assert_eq!(devices.iter().count(), 2);
+    }
+}
+
+#[test]
+fn foreign_contents_are_refused() {
+    for folder in folders() {
+        let path = folder.path().join("foreign");
+        let device = open(&path);
+        match device.refuse_foreign() {
+            Err(e @ DeviceError::NoBlkid { .. }) => return println!("skipped: {e}"),
+            other => other.expect("a blank file is nobody's"),
+        }
+        drop(device);
+        let made = Command::new("mkfs.ext4").args(["-q", "-L", "photos"]).arg(&path).output();
+        if !made.as_ref().is_ok_and(|m| m.status.success()) {
+            return println!("skipped: mkfs.ext4 is not to be had here ({made:?})");
+        }
+        let error = open(&path).refuse_foreign().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("ext4 (photos)"), "{error}");
+    }
+}
