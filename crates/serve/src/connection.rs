@@ -1,0 +1,237 @@
+//! One client, from its first byte to its last, without a socket: bytes in, requests out,
+//! results in, bytes out. Whoever drives it does the receiving, the sending and the engine's part.
+//!
+//! ```text
+//! receive -> received -> step ... step -> (engine) -> reply ... reply -> gather -> (send) -> sent
+//! ```
+//!
+//! - Bytes arrive in the [`Inbox`], or straight in the buffer of the write they belong to.
+//! - A request becomes *pieces* of at most [`PIECE`] bytes, each with its own buffer and its own
+//!   turn in the engine, so that neither a long write has to arrive before its first bytes are
+//!   stored, nor a long read be complete before its first bytes are sent.
+//! - What is done waits in line until the socket is free; then one [`gather`](Connection::gather)
+//!   lays out as many replies as fit, and they leave in one system call.
+//!
+//! Nothing is allocated per request. All lengths that a client can influence are bounded: by
+//! [`REQUESTS`], by the [`Credit`] of the pool's memory, by the limits in [`nbd`](crate::nbd).
+
+mod input;
+mod outbox;
+mod output;
+mod request;
+
+use crate::nbd::handshake::{Agreed, Handshake, greeting};
+use crate::slab::Slab;
+use outbox::Outbox;
+use request::{Active, Piece};
+use std::collections::VecDeque;
+use weir_model::{Buffer, Bytes, Memory, Request, VolumeId};
+
+pub use input::Inbox;
+
+/// The most bytes of a request that travel together. Pieces end at multiples of it, hence at
+/// borders of the extents that are not longer.
+pub const PIECE: u32 = 256 << 10;
+/// Requests a client may have in flight; more wait in the socket.
+pub const REQUESTS: u16 = 128;
+/// Pieces in flight; the memory they hold is limited by [`Credit`].
+const PIECES: u16 = 256;
+
+/// How much of the pool's memory a client may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Credit {
+    /// What no client may touch: the engine needs it to finish what clients have begun.
+    pub reserve: Bytes,
+    /// The most one client may hold in payloads.
+    pub each: Bytes,
+}
+
+impl Credit {
+    /// A client may not hold more than is left free for others: however many are greedy, the
+    /// next one finds a fair share.
+    fn grants<M: Memory>(&self, held: u64, wanted: u64, memory: &M) -> bool {
+        let holds = held + wanted;
+        holds <= self.each.0 && memory.free().0 >= self.reserve.0 + holds
+    }
+}
+
+/// What a client's bytes led to.
+#[derive(Debug)]
+pub enum Step {
+    /// This is for the engine.
+    Request(Request),
+    /// Nothing until something in flight is done: a reply, a send, or other clients' memory.
+    Wait,
+    /// Nothing until more bytes have arrived.
+    Receive,
+    /// Nothing more will come.
+    Over,
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Connection {
+    /// In the upper part of its requests' ids.
+    number: u32,
+    phase: Phase,
+    input: Input,
+    inbox: Inbox,
+    /// Set by the handshake.
+    agreed: Agreed,
+    /// Answers of the handshake, to be sent before anything else.
+    greeting: Vec<u8>,
+    requests: Slab<Active>,
+    pieces: Slab<Piece>,
+    /// What is to be sent, in this order.
+    ready: VecDeque<Ready>,
+    outbox: Outbox,
+    receiving: bool,
+    /// Pieces the engine has.
+    submitted: u32,
+    /// Bytes of memory its payloads hold.
+    held: u64,
+}
+
+/// How long a connection has to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Takes no more requests, answers those it has.
+    Finishing,
+    /// Neither receives nor sends.
+    Dead,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+enum Input {
+    Handshake(Handshake),
+    /// A request.
+    Header,
+    /// Not looked at until the rest of this read is with the engine.
+    Reading(u16),
+    /// The payload of a write.
+    Payload {
+        request: u16,
+        piece: Option<Arriving>,
+    },
+    /// The payload of a write that failed already.
+    Drain {
+        request: u16,
+    },
+}
+
+/// A piece of a write that is not complete.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    buffer: Buffer,
+    /// Where the payload begins in the buffer.
+    start: u32,
+    len: u32,
+    filled: u32,
+}
+
+/// Something to be sent.
+#[derive(Clone, Copy, Debug)]
+enum Ready {
+    /// Data of a read.
+    Piece(u16),
+    /// The reply to a request without data, or its failure.
+    Request(u16),
+}
+
+impl Connection {
+    /// A client that just came. `number` names it in the ids of its requests. `None` if there is
+    /// no memory for it.
+    pub fn new<M: Memory>(number: u32, credit: &Credit, memory: &mut M) -> Option<Self> {
+        let needed = u64::from(Inbox::LEN + Outbox::LEN);
+        if !credit.grants(0, needed, memory) {
+            return None;
+        }
+        let inbox = Inbox::new(memory)?;
+        let Some(outbox) = Outbox::new(memory) else {
+            inbox.release(memory);
+            return None;
+        };
+        Some(Self {
+            number,
+            phase: Phase::Open,
+            input: Input::Handshake(Handshake::default()),
+            inbox,
+            agreed: Agreed { volume: VolumeId(0), size: Bytes(0), structured: false, allocation: false },
+            greeting: greeting().to_vec(),
+            requests: Slab::new(REQUESTS),
+            pieces: Slab::new(PIECES),
+            ready: VecDeque::new(),
+            outbox,
+            receiving: false,
+            submitted: 0,
+            held: 0,
+        })
+    }
+
+    /// The volume it uses, once that is settled.
+    pub fn volume(&self) -> Option<VolumeId> {
+        (!self.in_handshake()).then_some(self.agreed.volume)
+    }
+
+    /// Still finding out what the client wants.
+    pub fn in_handshake(&self) -> bool {
+        matches!(self.input, Input::Handshake(_))
+    }
+
+    /// Requests that are not answered yet.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Takes no more requests; those in flight are answered.
+    pub fn finish(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Finishing;
+        }
+    }
+
+    /// Neither receives nor sends any more.
+    pub fn kill(&mut self) {
+        self.phase = Phase::Dead;
+    }
+
+    /// Nothing more will be sent: the socket may be closed.
+    pub fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Dead => true,
+            Phase::Finishing => {
+                self.submitted == 0
+                    && self.ready.is_empty()
+                    && self.greeting.is_empty()
+                    && !self.outbox.sending
+                    && !matches!(self.input, Input::Reading(_))
+            }
+        }
+    }
+
+    /// Whether the engine is done with everything this client asked.
+    pub fn is_idle(&self) -> bool {
+        self.submitted == 0
+    }
+
+    /// Gives all memory back. Only when the socket is closed (no receive or send in flight) and
+    /// the connection [is idle](Self::is_idle).
+    pub fn release<M: Memory>(mut self, memory: &mut M) {
+        if let Input::Payload { piece: Some(piece), .. } = self.input {
+            memory.give(piece.buffer);
+        }
+        for (_, piece) in self.pieces.iter_mut() {
+            if let Some(buffer) = piece.buffer.take() {
+                memory.give(buffer);
+            }
+        }
+        self.outbox.release(memory);
+        self.inbox.release(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests;

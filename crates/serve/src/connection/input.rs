@@ -1,0 +1,349 @@
+//! What comes from the client: bytes become requests.
+
+use super::request::{Active, NONE, Piece, State};
+use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step};
+use crate::nbd::handshake::{self, Agreed};
+use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
+use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
+use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Op, Request, RequestId, VolumeOffset};
+
+/// Below this, a receive takes what follows a payload too; above, only the next header, since
+/// what lands in the inbox has to be copied.
+const COPY_MAX: u32 = 32 << 10;
+
+/// Bytes that have arrived and wait to be looked at.
+#[derive(Debug)]
+pub struct Inbox {
+    buffer: Buffer,
+    start: u32,
+    end: u32,
+}
+
+impl Inbox {
+    /// Room for the longest option, or a good many small requests.
+    pub const LEN: u32 = 64 << 10;
+
+    pub(super) fn new<M: Memory>(memory: &mut M) -> Option<Self> {
+        let buffer = memory.take(Bytes(Self::LEN.into()))?;
+        Some(Self { buffer, start: 0, end: 0 })
+    }
+
+    pub(super) fn release<M: Memory>(self, memory: &mut M) {
+        memory.give(self.buffer);
+    }
+
+    const fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    fn bytes<'a, M: Memory>(&self, memory: &'a M) -> &'a [u8] {
+        memory.bytes(self.buffer.part(self.start, self.len()))
+    }
+
+    fn consume(&mut self, len: u32) {
+        self.start += len;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Where to receive, after what is there.
+    fn room<M: Memory>(&mut self, memory: &mut M) -> Buffer {
+        if self.start > 0 {
+            let (start, end) = (self.start as usize, self.end as usize);
+            memory.bytes_mut(self.buffer.part(0, self.end)).copy_within(start..end, 0);
+            (self.start, self.end) = (0, self.len());
+        }
+        self.buffer.part(self.end, Self::LEN - self.end)
+    }
+}
+
+// The longest thing looked at as a whole fits.
+const _: () = assert!(Inbox::LEN > OPTION_MAX + 16);
+
+impl Connection {
+    /// Where the next bytes go, to be called after [`Step::Receive`]: in turn into the buffers,
+    /// empty ones left out. `None` if a receive is in flight or none is wanted.
+    pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<[Buffer; 2]> {
+        if self.receiving || self.phase != Phase::Open {
+            return None;
+        }
+        self.receiving = true;
+        let room = self.inbox.room(memory);
+        let Input::Payload { request, piece: Some(piece) } = self.input else {
+            return Some([Buffer::EMPTY, room]);
+        };
+        let rest = piece.buffer.part(piece.start + piece.filled, piece.len - piece.filled);
+        let last = self.requests.get(request).is_some_and(|r| r.taken + piece.len == r.len);
+        let after = match rest.len {
+            ..COPY_MAX => room,
+            _ if last => room.part(0, BLOCK as u32),
+            _ => Buffer::EMPTY,
+        };
+        Some([rest, after])
+    }
+
+    /// So many bytes arrived where [`receive`](Self::receive) said; none is the end of the stream.
+    pub fn received(&mut self, bytes: Bytes) {
+        self.receiving = false;
+        let mut bytes = bytes.0 as u32;
+        if bytes == 0 {
+            return self.finish();
+        }
+        if let Input::Payload { piece: Some(piece), .. } = &mut self.input {
+            let direct = bytes.min(piece.len - piece.filled);
+            piece.filled += direct;
+            bytes -= direct;
+        }
+        self.inbox.end += bytes;
+    }
+
+    /// Looks at what has arrived until it leads to something. Call again after
+    /// [`Step::Request`]; for the others see [`Step`].
+    #[inline]
+    pub fn step<M: Memory>(&mut self, exports: &[Export], credit: &Credit, memory: &mut M) -> Step {
+        loop {
+            if self.phase != Phase::Open && !matches!(self.input, Input::Reading(_))
+                || self.phase == Phase::Dead
+            {
+                return Step::Over;
+            }
+            let step = match self.input {
+                Input::Header => self.header(memory),
+                Input::Reading(request) => self.read_on(request, credit, memory),
+                Input::Payload { request, piece } => self.payload(request, piece, credit, memory),
+                Input::Drain { request } => self.drain(request),
+                Input::Handshake(_) => self.shake_hands(exports, memory),
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    fn shake_hands<M: Memory>(&mut self, exports: &[Export], memory: &M) -> Option<Step> {
+        if !self.greeting.is_empty() {
+            return Some(Step::Wait);
+        }
+        let Input::Handshake(handshake) = &mut self.input else { return None };
+        match handshake.step(self.inbox.bytes(memory), exports, &mut self.greeting) {
+            handshake::Step::NeedMore => return Some(Step::Receive),
+            handshake::Step::Next(used) => self.inbox.consume(used as u32),
+            handshake::Step::Start(used, agreed) => self.start(used as u32, agreed),
+            handshake::Step::End => self.finish(),
+        }
+        None
+    }
+
+    fn start(&mut self, used: u32, agreed: Agreed) {
+        self.inbox.consume(used);
+        self.agreed = agreed;
+        self.input = Input::Header;
+    }
+
+    fn header<M: Memory>(&mut self, memory: &M) -> Option<Step> {
+        let Some(bytes) = self.inbox.bytes(memory).first_chunk::<HEADER_LEN>() else {
+            return Some(Step::Receive);
+        };
+        if self.requests.is_full() || self.pieces.is_full() {
+            return Some(Step::Wait);
+        }
+        let Some(header) = Header::parse(bytes) else {
+            tracing::debug!(client = self.number, "closing: not a request");
+            self.finish();
+            return Some(Step::Over);
+        };
+        self.inbox.consume(HEADER_LEN as u32);
+        let command = header.command(&self.agreed);
+        if command == Ok(Command::Disconnect) {
+            self.finish();
+            return Some(Step::Over);
+        }
+        self.begin(&header, command)
+    }
+
+    /// A request has come; its payload, if it has one, has not.
+    fn begin(&mut self, header: &Header, command: Result<Command, Fault>) -> Option<Step> {
+        let (op, fua, one) = match command {
+            Ok(Command::Engine { op, fua, whole }) => (Some(op), fua, whole),
+            Ok(Command::BlockStatus { one }) => (None, false, one),
+            _ => (None, false, false),
+        };
+        let in_pieces = op.is_some_and(Op::has_payload) || header.payload() > 0;
+        let active = Active {
+            cookie: header.cookie,
+            kind: header.kind,
+            op,
+            fua,
+            ordered: one || !self.agreed.structured,
+            one,
+            offset: header.offset,
+            len: header.len,
+            taken: if in_pieces { 0 } else { header.len },
+            open: 0,
+            fault: command.err(),
+            head: NONE,
+            tail: NONE,
+            begun: false,
+        };
+        let failed = active.fault.is_some();
+        let Ok(request) = self.requests.insert(active) else { return Some(Step::Wait) };
+        match op {
+            Some(Op::Read) => self.input = Input::Reading(request),
+            Some(Op::Write) => self.input = Input::Payload { request, piece: None },
+            Some(_) => return Some(self.submit(request, header.offset, header.len, None)),
+            None if failed && header.payload() > PAYLOAD_MAX => {
+                // Answered, but not worth swallowing up to 4 GiB for.
+                self.ready.push_back(Ready::Request(request));
+                self.finish();
+            }
+            None if failed && header.payload() > 0 => self.input = Input::Drain { request },
+            None => self.ready.push_back(Ready::Request(request)),
+        }
+        None
+    }
+
+    /// The next piece of a read.
+    fn read_on<M: Memory>(&mut self, request: u16, credit: &Credit, memory: &mut M) -> Option<Step> {
+        let (at, left, whole) = match self.requests.get(request) {
+            Some(active) if active.taken < active.len => {
+                // Where a failure could not be told once the data has begun, it is read at once.
+                let whole = active.ordered && active.len <= PIECE;
+                (active.next(), active.len - active.taken, whole)
+            }
+            _ => {
+                self.input = Input::Header;
+                return None;
+            }
+        };
+        let Some((buffer, len)) = self.take(at, left, whole, credit, memory) else {
+            return Some(Step::Wait);
+        };
+        if len == left {
+            self.input = Input::Header;
+        }
+        Some(self.submit(request, at, len, Some(buffer)))
+    }
+
+    fn payload<M: Memory>(
+        &mut self,
+        request: u16,
+        piece: Option<Arriving>,
+        credit: &Credit,
+        memory: &mut M,
+    ) -> Option<Step> {
+        let Some(active) = self.requests.get(request) else {
+            self.input = Input::Header;
+            return None;
+        };
+        let (at, left) = (active.next(), active.len - active.taken);
+        let mut piece = match piece {
+            Some(piece) => piece,
+            None if active.fault.is_some() => {
+                self.input = Input::Drain { request };
+                return None;
+            }
+            None => {
+                let Some((buffer, len)) = self.take(at, left, false, credit, memory) else {
+                    return Some(Step::Wait);
+                };
+                Arriving { buffer, start: (at.0 % BLOCK) as u32, len, filled: 0 }
+            }
+        };
+        let here = self.inbox.len().min(piece.len - piece.filled);
+        if here > 0 {
+            let from = self.inbox.buffer.part(self.inbox.start, here);
+            memory.copy(from, piece.buffer.part(piece.start + piece.filled, here));
+            self.inbox.consume(here);
+            piece.filled += here;
+        }
+        if piece.filled < piece.len {
+            self.input = Input::Payload { request, piece: Some(piece) };
+            return Some(Step::Receive);
+        }
+        self.input = if piece.len == left { Input::Header } else { Input::Payload { request, piece: None } };
+        Some(self.submit(request, at, piece.len, Some(piece.buffer)))
+    }
+
+    fn drain(&mut self, request: u16) -> Option<Step> {
+        let here = self.inbox.len();
+        let Some(active) = self.requests.get_mut(request) else {
+            self.input = Input::Header;
+            return None;
+        };
+        let here = here.min(active.len - active.taken);
+        active.taken += here;
+        self.inbox.consume(here);
+        if active.taken < active.len {
+            return Some(Step::Receive);
+        }
+        if active.open == 0 {
+            self.ready.push_back(Ready::Request(request));
+        }
+        self.input = Input::Header;
+        None
+    }
+
+    /// A buffer for the first bytes of what is left of a payload, and how many that are: up to
+    /// the next multiple of [`PIECE`], or fewer if memory is in small pieces. `None` without
+    /// credit.
+    #[inline]
+    fn take<M: Memory>(
+        &mut self,
+        at: VolumeOffset,
+        left: u32,
+        whole: bool,
+        credit: &Credit,
+        memory: &mut M,
+    ) -> Option<(Buffer, u32)> {
+        if self.pieces.is_full() {
+            return None;
+        }
+        let mut unit = PIECE;
+        loop {
+            let to_border = unit - (at.0 % u64::from(unit)) as u32;
+            let len = if whole { left } else { left.min(to_border) };
+            let room = Request::buffer_len(at, Bytes(len.into()));
+            if credit.grants(self.held, room.0, memory)
+                && let Some(buffer) = memory.take(room)
+            {
+                self.held += room.0;
+                return Some((buffer, len));
+            }
+            unit /= 4;
+            if whole || u64::from(unit) < BLOCK {
+                return None;
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, request: u16, offset: VolumeOffset, len: u32, buffer: Option<Buffer>) -> Step {
+        let piece = Piece { request, next: NONE, offset, len, buffer, state: State::Submitted };
+        let Ok(index) = self.pieces.insert(piece) else { return Step::Wait };
+        let Some(active) = self.requests.get_mut(request) else { return Step::Wait };
+        let Some(op) = active.op else { return Step::Wait };
+        active.open += 1;
+        if buffer.is_some() {
+            active.taken += len;
+        }
+        if op == Op::Read && active.ordered {
+            let last = std::mem::replace(&mut active.tail, index);
+            match self.pieces.get_mut(last) {
+                Some(last) if active.head != NONE => last.next = index,
+                _ => active.head = index,
+            }
+        }
+        self.submitted += 1;
+        Step::Request(Request {
+            id: RequestId(u64::from(self.number) << 16 | u64::from(index)),
+            volume: self.agreed.volume,
+            op,
+            offset: if op == Op::Flush { VolumeOffset(0) } else { offset },
+            len: if op == Op::Flush { Bytes(0) } else { Bytes(len.into()) },
+            fua: active.fua,
+            hint: Hint::None,
+            buffer,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What goes to the client in one send: headers in a buffer of their own, payloads where they are.
+
+use weir_model::{BLOCK, Buffer, Bytes, Memory};
+
+/// Parts of one send at most; the kernel takes 1024.
+const PARTS_MAX: usize = 512;
+/// Payload of one send beyond which no more is added, so that buffers come back soon.
+const PAYLOAD_MAX: u32 = 2 << 20;
+
+/// A send that is being put together, or in flight.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    headers: Buffer,
+    used: u32,
+    payload: u32,
+    parts: Vec<Buffer>,
+    /// To be given back when the send is over.
+    lent: Vec<Buffer>,
+    pub(super) sending: bool,
+}
+
+impl Outbox {
+    /// Headers of a good four hundred replies.
+    pub(super) const LEN: u32 = 16 << 10;
+    /// The most bytes of headers that a single step may add: a long status, a piece full of holes.
+    pub(super) const STEP: u32 = 4 << 10;
+    /// The most parts a single step may add: a piece of which every other block is a hole.
+    const STEP_PARTS: usize = (super::PIECE / BLOCK as u32) as usize + 2;
+
+    pub(super) fn new<M: Memory>(memory: &mut M) -> Option<Self> {
+        let headers = memory.take(Bytes(Self::LEN.into()))?;
+        let (parts, lent) = (Vec::new(), Vec::new());
+        Some(Self { headers, used: 0, payload: 0, parts, lent, sending: false })
+    }
+
+    pub(super) fn release<M: Memory>(mut self, memory: &mut M) {
+        self.give_back(memory);
+        memory.give(self.headers);
+    }
+
+    /// Starts anew. Nothing may be in flight.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(!self.sending && self.lent.is_empty(), "one send at a time");
+        (self.used, self.payload) = (0, 0);
+        self.parts.clear();
+    }
+
+    /// Room for another step: [`Self::STEP`] bytes of headers and all the parts of a piece.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.used + Self::STEP <= Self::LEN
+            && self.parts.len() + Self::STEP_PARTS <= PARTS_MAX
+            && self.payload < PAYLOAD_MAX
+    }
+
+    /// Adds a header.
+    #[inline]
+    pub(super) fn header<M: Memory>(&mut self, bytes: &[u8], memory: &mut M) {
+        let part = self.headers.part(self.used, bytes.len() as u32);
+        memory.bytes_mut(part).copy_from_slice(bytes);
+        self.used += part.len;
+        match self.parts.last_mut() {
+            Some(last) if last.at + u64::from(last.len) == part.at => last.len += part.len,
+            _ => self.parts.push(part),
+        }
+    }
+
+    /// Adds payload.
+    #[inline]
+    pub(super) fn payload(&mut self, part: Buffer) {
+        self.payload += part.len;
+        self.parts.push(part);
+    }
+
+    /// Keeps a buffer until the send is over.
+    #[inline]
+    pub(super) fn lend(&mut self, buffer: Buffer) {
+        self.lent.push(buffer);
+    }
+
+    /// Everything, in order.
+    pub(super) fn parts(&self) -> &[Buffer] {
+        &self.parts
+    }
+
+    /// Gives what was lent back; returns how many bytes that were.
+    pub(super) fn give_back<M: Memory>(&mut self, memory: &mut M) -> u64 {
+        self.lent.drain(..).fold(0, |sum, buffer| {
+            memory.give(buffer);
+            sum + u64::from(buffer.len)
+        })
+    }
+}

@@ -1,0 +1,315 @@
+//! What goes to the client: results become replies.
+
+use super::outbox::Outbox;
+use super::request::{Active, NONE, State};
+use super::{Connection, Input, Phase, Ready};
+use crate::Status;
+use crate::nbd::transmission as wire;
+use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeId, VolumeOffset};
+
+/// Descriptors of one block status reply at most.
+const STATUS_MAX: usize = 500;
+const _: () = assert!(24 + 8 * STATUS_MAX <= Outbox::STEP as usize);
+
+/// A question for the engine: which parts of a range hold data.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusOf {
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// From where.
+    pub offset: VolumeOffset,
+    /// How far.
+    pub len: Bytes,
+    /// The most runs to be told.
+    pub most: usize,
+}
+
+impl Connection {
+    /// The engine is done with a piece.
+    pub fn reply<M: Memory>(&mut self, reply: Reply, memory: &mut M) {
+        let index = reply.id.0 as u16;
+        self.submitted -= 1;
+        let Some(piece) = self.pieces.get_mut(index) else { return };
+        piece.buffer = reply.buffer;
+        let number = piece.request;
+        let Some(request) = self.requests.get_mut(number) else { return };
+        if let Err(error) = reply.result {
+            report(&error);
+            request.fault.get_or_insert(error.into());
+        }
+        if self.phase == Phase::Dead {
+            self.drop_piece(index, memory);
+        } else if request.op != Some(Op::Read) {
+            self.drop_piece(index, memory);
+            self.complete(number);
+        } else {
+            self.has_read(index, reply.result.ok(), memory);
+        }
+    }
+
+    /// A piece of a read came back.
+    fn has_read<M: Memory>(&mut self, index: u16, shape: Option<ReadShape>, memory: &mut M) {
+        let Some(piece) = self.pieces.get_mut(index) else { return };
+        let number = piece.request;
+        let Some(request) = self.requests.get_mut(number) else { return };
+        let Some(shape) = shape else {
+            piece.state = State::Failed;
+            // What has not been begun need not be.
+            request.taken = request.len;
+            if request.ordered {
+                self.advance(number, memory);
+            } else {
+                self.ready.push_back(Ready::Piece(index));
+            }
+            return;
+        };
+        if request.ordered {
+            if let (ReadShape::Zeros, Some(payload)) = (shape, piece.payload()) {
+                memory.bytes_mut(payload).fill(0);
+            }
+            piece.state = State::Read { zeros: 0 };
+            return self.advance(number, memory);
+        }
+        let zeros = match shape {
+            ReadShape::Data => 0,
+            ReadShape::Zeros => u64::MAX,
+            ReadShape::Mixed => piece.payload().map_or(0, |payload| {
+                let bytes = memory.bytes(payload);
+                let is_zero = |block| {
+                    let (from, to) = piece.blocks(block, block + 1);
+                    all_zeros(&bytes[from as usize..to as usize])
+                };
+                (0..piece.block_count()).fold(0, |bits, block| bits | u64::from(is_zero(block)) << block)
+            }),
+        };
+        piece.state = State::Read { zeros };
+        self.ready.push_back(Ready::Piece(index));
+    }
+
+    /// Sends what can be sent of a read whose data goes out in order.
+    fn advance<M: Memory>(&mut self, number: u16, memory: &mut M) {
+        let Some(request) = self.requests.get_mut(number) else { return };
+        if request.fault.is_some() {
+            if request.begun {
+                // The reply promised data that there is not: no other way to tell.
+                tracing::warn!(client = self.number, "closing: a read failed after its reply had begun");
+                return self.kill();
+            }
+            request.head = NONE;
+            let waits = |p: &super::Piece| p.request == number && p.state != State::Submitted;
+            let waiting: Vec<u16> = self.pieces.iter().filter(|(_, p)| waits(p)).map(|(i, _)| i).collect();
+            waiting.into_iter().for_each(|index| self.drop_piece(index, memory));
+            return self.complete(number);
+        }
+        while let Some(piece) = self.pieces.get(request.head)
+            && piece.state != State::Submitted
+        {
+            request.begun = true;
+            self.ready.push_back(Ready::Piece(request.head));
+            request.head = piece.next;
+        }
+    }
+
+    /// Forgets a piece whose data nobody needs (any more).
+    fn drop_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
+        let Some(piece) = self.pieces.remove(index) else { return };
+        if let Some(buffer) = piece.buffer {
+            self.held -= u64::from(buffer.len);
+            memory.give(buffer);
+        }
+        if let Some(request) = self.requests.get_mut(piece.request) {
+            request.open -= 1;
+        }
+    }
+
+    /// Answers a request that has no data to send, if it is over.
+    fn complete(&mut self, number: u16) {
+        if self.requests.get(number).is_some_and(Active::is_complete) {
+            self.ready.push_back(Ready::Request(number));
+        }
+    }
+
+    /// Lays out what is to be sent next; empty if there is nothing, or a send is in flight.
+    /// Otherwise a send is now in flight, and [`sent`](Self::sent) ends it.
+    ///
+    /// `status` asks the engine where data is.
+    pub fn gather<M: Memory>(
+        &mut self,
+        memory: &mut M,
+        mut status: impl FnMut(StatusOf, &mut Vec<Status>),
+    ) -> &[Buffer] {
+        if self.outbox.sending || self.phase == Phase::Dead {
+            return &[];
+        }
+        self.outbox.clear();
+        if !self.greeting.is_empty() {
+            let now = self.greeting.len().min(Outbox::LEN as usize);
+            self.outbox.header(&self.greeting[..now], memory);
+            self.greeting.drain(..now);
+        }
+        while self.outbox.has_room() {
+            match self.ready.pop_front() {
+                Some(Ready::Piece(index)) => self.lay_out_piece(index, memory),
+                Some(Ready::Request(number)) => self.lay_out_request(number, memory, &mut status),
+                None => break,
+            }
+        }
+        self.outbox.sending = !self.outbox.parts().is_empty();
+        self.outbox.parts()
+    }
+
+    /// What [`gather`](Self::gather) laid out has left.
+    pub fn sent<M: Memory>(&mut self, memory: &mut M) {
+        self.outbox.sending = false;
+        self.held -= self.outbox.give_back(memory);
+    }
+
+    /// Whether there is anything to [`gather`](Self::gather).
+    pub fn wants_to_send(&self) -> bool {
+        self.phase != Phase::Dead
+            && !self.outbox.sending
+            && !(self.ready.is_empty() && self.greeting.is_empty())
+    }
+
+    fn lay_out_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
+        let Some(piece) = self.pieces.remove(index) else { return };
+        let number = piece.request;
+        let Some(request) = self.requests.get_mut(number) else { return };
+        request.open -= 1;
+        let done = request.is_complete();
+        let mut lent = false;
+        match (piece.state, piece.payload()) {
+            (State::Read { .. }, Some(payload)) if request.ordered => {
+                if self.agreed.structured {
+                    let head = wire::data_chunk(request.cookie, done, piece.offset, piece.len);
+                    self.outbox.header(&head, memory);
+                } else if piece.offset == request.offset {
+                    self.outbox.header(&wire::simple_reply(request.cookie, 0), memory);
+                }
+                self.outbox.payload(payload);
+                lent = true;
+            }
+            (State::Read { zeros }, Some(payload)) => {
+                lent = lay_out_runs(&mut self.outbox, request.cookie, done, &piece, zeros, payload, memory);
+            }
+            _ => {
+                if let Some(fault) = &request.fault {
+                    let chunk =
+                        wire::error_chunk(request.cookie, done, fault, request.op, Some(piece.offset));
+                    self.outbox.header(&chunk, memory);
+                }
+            }
+        }
+        match piece.buffer {
+            Some(buffer) if lent => self.outbox.lend(buffer),
+            Some(buffer) => {
+                self.held -= u64::from(buffer.len);
+                memory.give(buffer);
+            }
+            None => {}
+        }
+        if done {
+            self.forget(number);
+        }
+    }
+
+    fn lay_out_request<M: Memory>(
+        &mut self,
+        number: u16,
+        memory: &mut M,
+        status: &mut impl FnMut(StatusOf, &mut Vec<Status>),
+    ) {
+        let Some(request) = self.forget(number) else { return };
+        match &request.fault {
+            Some(fault) if self.agreed.structured && request.is_answered_in_chunks() => {
+                let chunk = wire::error_chunk(request.cookie, true, fault, request.op, None);
+                self.outbox.header(&chunk, memory);
+            }
+            Some(fault) => {
+                let error = fault.number(request.op);
+                self.outbox.header(&wire::simple_reply(request.cookie, error), memory);
+            }
+            None if request.op.is_none() => self.lay_out_status(&request, memory, status),
+            None => self.outbox.header(&wire::simple_reply(request.cookie, 0), memory),
+        }
+    }
+
+    fn lay_out_status<M: Memory>(
+        &mut self,
+        request: &Active,
+        memory: &mut M,
+        status: &mut impl FnMut(StatusOf, &mut Vec<Status>),
+    ) {
+        let mut runs = Vec::new();
+        let most = if request.one { 1 } else { STATUS_MAX };
+        let (volume, offset, len) = (self.agreed.volume, request.offset, Bytes(request.len.into()));
+        status(StatusOf { volume, offset, len, most }, &mut runs);
+        runs.truncate(most);
+        if runs.is_empty() {
+            // The volume is gone.
+            let fault = RequestError::NoVolume.into();
+            let chunk = wire::error_chunk(request.cookie, true, &fault, None, None);
+            return self.outbox.header(&chunk, memory);
+        }
+        self.outbox.header(&wire::status_chunk(request.cookie, runs.len() as u32), memory);
+        for run in runs {
+            self.outbox.header(&wire::descriptor(run.len.0.min(request.len.into()) as u32, run.data), memory);
+        }
+    }
+
+    fn forget(&mut self, number: u16) -> Option<Active> {
+        if matches!(self.input, Input::Reading(current) if current == number) {
+            self.input = Input::Header;
+        }
+        self.requests.remove(number)
+    }
+}
+
+/// One chunk for every run of data or zeros in a piece; whether any of the payload goes out.
+fn lay_out_runs<M: Memory>(
+    outbox: &mut Outbox,
+    cookie: u64,
+    done: bool,
+    piece: &super::Piece,
+    zeros: u64,
+    payload: Buffer,
+    memory: &mut M,
+) -> bool {
+    let (mut from, end) = (0, piece.block_count());
+    let mut any = false;
+    while from < end {
+        let rest = zeros >> from;
+        let hole = rest & 1 == 1;
+        let run = if hole { rest.trailing_ones() } else { rest.trailing_zeros() };
+        // Beyond bit 63 there is nothing: the run goes on to the end.
+        let to = if run + from >= u64::BITS { end } else { (from + run).min(end) };
+        let (start, stop) = piece.blocks(from, to);
+        let (at, len) = (VolumeOffset(piece.offset.0 + u64::from(start)), stop - start);
+        let done = done && to == end;
+        if hole {
+            outbox.header(&wire::hole_chunk(cookie, done, at, len), memory);
+        } else {
+            outbox.header(&wire::data_chunk(cookie, done, at, len), memory);
+            outbox.payload(payload.part(start, len));
+            any = true;
+        }
+        from = to;
+    }
+    any
+}
+
+#[inline]
+fn all_zeros(bytes: &[u8]) -> bool {
+    debug_assert!(bytes.len() <= BLOCK as usize);
+    bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |any, &byte| any | byte) == 0)
+}
+
+/// What an operator should see; the client's own mistakes are not among it.
+fn report(error: &RequestError) {
+    match error {
+        RequestError::Io { .. } | RequestError::FlushFailed(_) | RequestError::ReadOnly => {
+            tracing::warn!("{error}");
+        }
+        _ => tracing::debug!("{error}"),
+    }
+}

@@ -1,0 +1,264 @@
+//! The transmission: requests in, replies out.
+//!
+//! A request is 28 bytes ([`Header::parse`]), a write's payload follows it. [`Header::command`]
+//! says what it asks, or the [`Fault`] it is to be answered with. Replies are built by
+//! [`simple_reply`] and the `*_chunk` functions; what they return goes out as it is, followed by
+//! the payload.
+
+use super::PAYLOAD_MAX;
+use super::handshake::Agreed;
+use super::wire::{CHUNK_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, chunk, command, flag};
+use thiserror::Error;
+use weir_model::{Bytes, Op, RequestError, SECTOR, VolumeOffset};
+
+/// Bytes of a request before its payload.
+pub const HEADER_LEN: usize = 28;
+
+/// The longest data a reader may ask to get in one chunk. The protocol requires 64 KiB.
+pub const WHOLE_MAX: u32 = 256 << 10;
+
+/// A request as it came: unchecked but for its magic number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bits of [`flag`].
+    pub flags: u16,
+    /// One of [`command`].
+    pub kind: u16,
+    /// The client's name for the request, returned with the reply.
+    pub cookie: u64,
+    /// Where.
+    pub offset: VolumeOffset,
+    /// How much; for a write also the length of the payload that follows.
+    pub len: u32,
+}
+
+/// What a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Something for the engine.
+    Engine {
+        /// What.
+        op: Op,
+        /// Durable before the reply.
+        fua: bool,
+        /// A read whose data is to be in one chunk.
+        whole: bool,
+    },
+    /// Where data is.
+    BlockStatus {
+        /// One descriptor is enough.
+        one: bool,
+    },
+    /// Answer what is in flight, then close.
+    Disconnect,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Fault {
+    /// The engine said so, or would say so.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// A command or flag this server did not advertise.
+    #[error("command {kind} with flags {flags:#x} is not supported")]
+    Unsupported {
+        /// The request's type.
+        kind: u16,
+        /// Its flags.
+        flags: u16,
+    },
+    /// More payload than advertised.
+    #[error("{0} of payload in one request; 32 MiB is the most")]
+    TooLong(Bytes),
+    /// More than fits one chunk.
+    #[error("{0} to be sent in one chunk; 256 KiB is the most")]
+    TooLongForOneChunk(Bytes),
+}
+
+impl Fault {
+    /// The number by which the protocol names it. `op` is what failed: past the end means
+    /// ENOSPC to a writer, EINVAL to others.
+    pub const fn number(&self, op: Option<Op>) -> u32 {
+        const EIO: u32 = 5;
+        const EINVAL: u32 = 22;
+        const ENOSPC: u32 = 28;
+        const EOVERFLOW: u32 = 75;
+        const ESHUTDOWN: u32 = 108;
+        match self {
+            Self::Request(RequestError::Io { .. } | RequestError::FlushFailed(_)) => EIO,
+            Self::Request(RequestError::NoSpace) => ENOSPC,
+            Self::Request(RequestError::Misaligned { .. }) => EINVAL,
+            Self::Request(RequestError::OutOfRange { .. }) => match op {
+                Some(Op::Write | Op::WriteZeroes { .. }) => ENOSPC,
+                _ => EINVAL,
+            },
+            Self::Request(RequestError::NoVolume | RequestError::ReadOnly) => ESHUTDOWN,
+            Self::Unsupported { .. } | Self::TooLong(_) => EINVAL,
+            Self::TooLongForOneChunk(_) => EOVERFLOW,
+        }
+    }
+}
+
+impl Header {
+    /// `None` if the magic number is wrong: client and server no longer agree where requests
+    /// begin, and the connection is lost.
+    #[inline]
+    pub fn parse(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        if reader.u32()? != REQUEST_MAGIC {
+            return None;
+        }
+        Some(Self {
+            flags: reader.u16()?,
+            kind: reader.u16()?,
+            cookie: reader.u64()?,
+            offset: VolumeOffset(reader.u64()?),
+            len: reader.u32()?,
+        })
+    }
+
+    /// Bytes that follow the header.
+    #[inline]
+    pub const fn payload(&self) -> u32 {
+        if self.kind == command::WRITE { self.len } else { 0 }
+    }
+
+    /// What is asked, if it may be asked of this export.
+    #[inline]
+    pub fn command(&self, agreed: &Agreed) -> Result<Command, Fault> {
+        let engine = |op| Ok(Command::Engine { op, fua: self.flags & flag::FUA != 0, whole: false });
+        let unsupported = Err(Fault::Unsupported { kind: self.kind, flags: self.flags });
+        // FUA is valid, if idle, on every command.
+        let flags = self.flags & !flag::FUA;
+        match self.kind {
+            command::READ if flags & !flag::DF == 0 => {
+                let whole = flags & flag::DF != 0 && agreed.structured;
+                self.check_payload()?;
+                if whole && self.len > WHOLE_MAX {
+                    return Err(Fault::TooLongForOneChunk(Bytes(self.len.into())));
+                }
+                self.check_range(agreed)?;
+                Ok(Command::Engine { op: Op::Read, fua: false, whole })
+            }
+            command::WRITE if flags == 0 => {
+                self.check_payload()?;
+                self.check_range(agreed)?;
+                engine(Op::Write)
+            }
+            command::FLUSH if flags == 0 => engine(Op::Flush),
+            command::TRIM if flags == 0 => {
+                self.check_range(agreed)?;
+                engine(Op::Trim)
+            }
+            command::WRITE_ZEROES if flags & !(flag::NO_HOLE | flag::FAST_ZERO) == 0 => {
+                self.check_range(agreed)?;
+                // Zeros are made in the map: always fast.
+                engine(Op::WriteZeroes { no_hole: flags & flag::NO_HOLE != 0 })
+            }
+            command::BLOCK_STATUS if flags & !flag::REQ_ONE == 0 && agreed.allocation => {
+                self.check_range(agreed)?;
+                Ok(Command::BlockStatus { one: flags & flag::REQ_ONE != 0 })
+            }
+            command::DISC => Ok(Command::Disconnect),
+            _ => unsupported,
+        }
+    }
+
+    fn check_payload(&self) -> Result<(), Fault> {
+        if self.len > PAYLOAD_MAX { Err(Fault::TooLong(Bytes(self.len.into()))) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn check_range(&self, agreed: &Agreed) -> Result<(), RequestError> {
+        let (offset, len) = (self.offset, Bytes(self.len.into()));
+        if len.0 == 0 || (offset.0 | len.0) % SECTOR != 0 {
+            return Err(RequestError::Misaligned { offset, len });
+        }
+        match offset.0.checked_add(len.0) {
+            Some(end) if end <= agreed.size.0 => Ok(()),
+            _ => Err(RequestError::OutOfRange { offset, len, size: agreed.size }),
+        }
+    }
+}
+
+/// The whole reply to anything but a read; before the data of a read. `error` 0 is success.
+#[inline]
+pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+    bytes[4..8].copy_from_slice(&error.to_be_bytes());
+    bytes[8..].copy_from_slice(&cookie.to_be_bytes());
+    bytes
+}
+
+/// The start of a chunk of kind `kind` with `len` bytes to follow.
+#[inline]
+fn chunk_head(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+    bytes[4..6].copy_from_slice(&(if done { chunk::DONE } else { 0 }).to_be_bytes());
+    bytes[6..8].copy_from_slice(&kind.to_be_bytes());
+    bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
+    bytes[16..].copy_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+/// Before `len` bytes of data from `offset`.
+#[inline]
+pub fn data_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::OFFSET_DATA, done, len + 8));
+    bytes[20..].copy_from_slice(&offset.0.to_be_bytes());
+    bytes
+}
+
+/// Says that `len` bytes from `offset` are zeros.
+#[inline]
+pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::OFFSET_HOLE, done, 12));
+    bytes[20..28].copy_from_slice(&offset.0.to_be_bytes());
+    bytes[28..].copy_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+/// Says that the request failed, at `at` if that is known, and why.
+pub fn error_chunk(
+    cookie: u64,
+    done: bool,
+    fault: &Fault,
+    op: Option<Op>,
+    at: Option<VolumeOffset>,
+) -> Vec<u8> {
+    let mut why = fault.to_string();
+    why.truncate(why.floor_char_boundary(512));
+    let (kind, extra) = if at.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR, 0) };
+    let mut bytes = chunk_head(cookie, kind, done, 6 + why.len() as u32 + extra).to_vec();
+    bytes.extend_from_slice(&fault.number(op).to_be_bytes());
+    bytes.extend_from_slice(&(why.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(why.as_bytes());
+    if let Some(at) = at {
+        bytes.extend_from_slice(&at.0.to_be_bytes());
+    }
+    bytes
+}
+
+/// Before `count` [`descriptor`]s of the allocation context: the only chunk of its reply.
+pub fn status_chunk(cookie: u64, count: u32) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * count));
+    bytes[20..].copy_from_slice(&super::handshake::ALLOCATION_ID.to_be_bytes());
+    bytes
+}
+
+/// The next `len` bytes hold data, or are a hole and read as zeros.
+pub fn descriptor(len: u32, data: bool) -> [u8; 8] {
+    const HOLE_AND_ZERO: u32 = 3;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    bytes[4..].copy_from_slice(&(if data { 0 } else { HOLE_AND_ZERO }).to_be_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

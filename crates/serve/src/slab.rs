@@ -1,0 +1,79 @@
+//! Things named by small numbers that are used again: the names travel in request ids.
+
+/// A bounded table. Last freed, first used again; memory grows with use up to the bound.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u16>,
+    most: u16,
+}
+
+impl<T> Slab<T> {
+    /// At most `most` things.
+    pub(crate) fn new(most: u16) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), most }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() >= usize::from(self.most)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Gives the thing back if there is no room.
+    #[inline]
+    pub(crate) fn insert(&mut self, thing: T) -> Result<u16, T> {
+        if let Some(index) = self.free.pop() {
+            self.slots[usize::from(index)] = Some(thing);
+            return Ok(index);
+        }
+        if self.slots.len() >= usize::from(self.most) {
+            return Err(thing);
+        }
+        self.slots.push(Some(thing));
+        Ok(self.slots.len() as u16 - 1)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u16) -> Option<&T> {
+        self.slots.get(usize::from(index))?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u16) -> Option<&mut T> {
+        self.slots.get_mut(usize::from(index))?.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u16) -> Option<T> {
+        let thing = self.slots.get_mut(usize::from(index))?.take()?;
+        self.free.push(index);
+        Some(thing)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &T)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
+        (0..).zip(&mut self.slots).filter_map(|(index, slot)| Some((index, slot.as_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_bounded() {
+        let mut slab = Slab::new(2);
+        assert_eq!((slab.insert('a'), slab.insert('b'), slab.insert('c')), (Ok(0), Ok(1), Err('c')));
+        assert_eq!((slab.remove(0), slab.remove(0)), (Some('a'), None));
+        assert_eq!((slab.len(), slab.is_full()), (1, false));
+        assert_eq!(slab.insert('d'), Ok(0));
+        assert_eq!((slab.get(0), slab.get(7)), (Some(&'d'), None));
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(0, &'d'), (1, &'b')]);
+    }
+}
