@@ -1,0 +1,390 @@
+//! A disk: one arm over turning platters, a scheduler, a read buffer and a write cache.
+//!
+//! - **Positioning** is a seek by cylinder distance (a measured curve), then the wait until the
+//!   sector comes around, from its true angle at that time; **transfer** goes by zone, with the
+//!   skew at every track border. `geometry.rs` has the arithmetic.
+//! - **The arm** does one thing at a time. Whenever it becomes free it takes, among the oldest
+//!   commands in the queue, the one it can begin soonest; waiting counts in a command's favour, so
+//!   that none waits much more than a second longer than younger ones.
+//! - **Reads** are followed by read-ahead until something else wants the arm, so that sequential
+//!   reads go at the media's rate although each command has an overhead.
+//! - **Writes** complete when they are in the cache, at the link's speed, while there is room;
+//!   then they wait for room, and so for the arm. The arm writes the cache out when it has
+//!   nothing else to do, and in turn with the queue when the cache is half full or a FLUSH waits.
+//! - **FLUSH** waits until what was in the cache at its submission is on the media; **FUA** goes
+//!   there directly.
+
+use crate::completions::Completions;
+use crate::pipe::{Pipe, duration};
+use crate::{Timing, WriteCache};
+use geometry::{Geometry, Place, Sector, SeekCurve, Track};
+use read_buffer::ReadBuffer;
+use std::collections::VecDeque;
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+use write_cache::{DirtyRuns, Stamp};
+
+mod geometry;
+mod read_buffer;
+mod write_cache;
+
+/// What makes one disk different from another.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskParams {
+    /// Time of one turn.
+    pub turn: Nanos,
+    /// Recording surfaces.
+    pub surfaces: u32,
+    /// Cylinders of the real drive.
+    pub cylinders: u64,
+    /// First cylinder and sectors a track of each zone, from the outer edge inwards, ascending.
+    pub zones: &'static [(u64, u64)],
+    /// Seek time by distance in cylinders, ascending in both.
+    pub seek: &'static [(u64, Nanos)],
+    /// Additional time a head needs to settle for a write.
+    pub write_settle: Nanos,
+    /// From a track's end to the beginning of the next one in address order.
+    pub skew: Nanos,
+    /// To the next track in address order; at most the skew.
+    pub switch: Nanos,
+    /// Cylinders the addresses stay on one surface.
+    pub leg: u64,
+    /// The controller's time per command.
+    pub command: Nanos,
+    /// The link to the host, bytes a second.
+    pub link_rate: Bytes,
+    /// Commands the scheduler looks at; at least 1.
+    pub queue: usize,
+    /// Read-ahead; also the size up to which cached writes are merged.
+    pub segment: Bytes,
+    /// Segments of read data kept.
+    pub segments: usize,
+    /// The part of the cache that writes may take.
+    pub write_cache: Bytes,
+    /// Runs of contiguous sectors the cache tells apart, at least 1.
+    pub write_runs: usize,
+    /// Cached runs the scheduler looks at when it writes out; at least 1.
+    pub write_window: usize,
+}
+
+/// A command for the arm.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    id: IoId,
+    write: bool,
+    place: Place,
+    len: Bytes,
+    arrived: Nanos,
+    /// When the controller has digested it.
+    ready: Nanos,
+}
+
+/// What the arm is doing.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    ends: Nanos,
+    place: Place,
+    work: Work,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Read(IoId),
+    Write(IoId),
+    /// Writing out a run of the write cache.
+    WriteOut,
+}
+
+/// How a command would be carried out.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    /// When the transfer begins.
+    begins: Nanos,
+    ends: Nanos,
+    /// By leaving the head to its read-ahead, instead of positioning it.
+    reads_on: bool,
+}
+
+/// Where the head is.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    track: Track,
+    sector: Sector,
+}
+
+/// Waiting counts as positioning saved, at this fraction: a command that has waited 640 ms longer
+/// may take 10 ms more to reach.
+const PATIENCE: u64 = 64;
+
+/// So often the arm writes out the oldest run of the cache wherever it is.
+const OLDEST_EVERY: u32 = 32;
+
+/// A disk's timing. A command costs one to three microseconds at queue depth 32.
+#[derive(Debug)]
+pub struct Disk {
+    params: DiskParams,
+    cache: WriteCache,
+    geometry: Geometry,
+    seek: SeekCurve,
+    /// The latest time heard of.
+    clock: Nanos,
+    /// Where the head is when the arm's last job has ended.
+    head: Head,
+    job: Option<Job>,
+    /// Whether the last job was to write out.
+    wrote_out: bool,
+    /// Jobs of that kind so far.
+    write_outs: u32,
+    /// Commands for the arm, oldest first.
+    queue: VecDeque<Pending>,
+    buffer: ReadBuffer,
+    dirty: DirtyRuns,
+    /// Writes for which the cache has no room, oldest first.
+    throttled: VecDeque<Pending>,
+    flushes: VecDeque<(IoId, Stamp)>,
+    link: Pipe,
+    done: Completions,
+}
+
+impl Disk {
+    /// An idle disk with the drive's zones, stroke and rates, holding `capacity`.
+    pub fn new(params: &DiskParams, capacity: Bytes, cache: WriteCache) -> Self {
+        Self {
+            params: *params,
+            cache,
+            geometry: Geometry::new(params, capacity),
+            seek: SeekCurve::new(params.seek),
+            clock: Nanos(0),
+            head: Head { track: Track { number: 0, cylinder: 0 }, sector: 0 },
+            job: None,
+            wrote_out: false,
+            write_outs: 0,
+            queue: VecDeque::new(),
+            buffer: ReadBuffer::new(params.segment.0 / weir_model::SECTOR, params.segments),
+            dirty: DirtyRuns::new(params.write_cache, params.segment, params.write_runs),
+            throttled: VecDeque::new(),
+            flushes: VecDeque::new(),
+            link: Pipe::default(),
+            done: Completions::default(),
+        }
+    }
+
+    /// When the arm's state changes by itself: its job ends, or its read-ahead does and cached
+    /// writes can use the time.
+    fn event(&self) -> Option<Nanos> {
+        match (&self.job, self.buffer.stream()) {
+            (Some(job), _) => Some(job.ends),
+            (None, Some(stream)) if !self.dirty.is_empty() => Some(stream.stops()),
+            _ => None,
+        }
+    }
+
+    /// Lets the arm work until `now`.
+    fn advance(&mut self, now: Nanos) {
+        while let Some(at) = self.event().filter(|at| *at <= now) {
+            self.finish(at);
+            self.dispatch(at);
+        }
+        self.clock = self.clock.max(now);
+    }
+
+    fn finish(&mut self, now: Nanos) {
+        let Some(job) = self.job.take() else { return };
+        match job.work {
+            Work::Read(id) => {
+                self.buffer.read(&self.geometry, now, &job.place);
+                self.done.push(now, id);
+            }
+            Work::Write(id) => self.done.push(now, id),
+            Work::WriteOut => {
+                self.dirty.landed();
+                self.admit_throttled(now);
+                while let Some(&(id, stamp)) = self.flushes.front()
+                    && self.dirty.settled(stamp)
+                {
+                    self.flushes.pop_front();
+                    self.done.push(now, id);
+                }
+            }
+        }
+    }
+
+    fn admit_throttled(&mut self, now: Nanos) {
+        while let Some(&p) = self.throttled.front()
+            && self.dirty.admit(p.place.first, p.place.end)
+        {
+            self.throttled.pop_front();
+            self.acknowledge(now, &p);
+        }
+    }
+
+    /// Completes a command that needs no more than the controller and the link.
+    fn acknowledge(&mut self, now: Nanos, p: &Pending) {
+        let at = self.link.pass(now, self.params.command + duration(p.len, self.params.link_rate));
+        self.done.push(at, p.id);
+    }
+
+    /// Gives the arm, which is free, its next job.
+    fn dispatch(&mut self, now: Nanos) {
+        let head = self.head(now);
+        self.wrote_out = self.may_write_out(now);
+        if self.wrote_out {
+            self.start_write_out(now, head);
+        } else {
+            self.start_command(now, head);
+        }
+    }
+
+    /// Starts what can begin soonest of the queue, waiting counted in.
+    fn start_command(&mut self, now: Nanos, head: Head) {
+        let mut best: Option<(i64, usize, Course)> = None;
+        for (position, p) in self.queue.iter().take(self.params.queue.max(1)).enumerate() {
+            let course = self.course(head, now, p);
+            let score = (course.begins - now).0 as i64 - (now.since(p.arrived).0 / PATIENCE) as i64;
+            if best.as_ref().is_none_or(|(least, ..)| score < *least) {
+                best = Some((score, position, course));
+            }
+        }
+        let Some((_, position, course)) = best else { return };
+        let Some(p) = self.queue.remove(position) else { return };
+        if !course.reads_on {
+            self.buffer.stop(&self.geometry, now);
+        }
+        let work = if p.write { Work::Write(p.id) } else { Work::Read(p.id) };
+        self.start(course.ends, p.place, work);
+    }
+
+    /// Starts what can begin soonest of the write cache near the head; now and then its oldest.
+    fn start_write_out(&mut self, now: Nanos, head: Head) {
+        self.write_outs = self.write_outs.wrapping_add(1);
+        let oldest = self.dirty.oldest().filter(|_| self.write_outs.is_multiple_of(OLDEST_EVERY));
+        let window = if oldest.is_some() { 0 } else { self.params.write_window.max(1) };
+        let places = oldest
+            .into_iter()
+            .chain(self.dirty.near(head.sector, window))
+            .map(|run| self.geometry.place_sectors(run.start, run.end))
+            .map(|place| (self.begin(head.track, now, true, &place), place));
+        let Some((begins, place)) = places.min_by_key(|(begins, _)| *begins) else { return };
+        self.buffer.stop(&self.geometry, now);
+        self.dirty.start(place.first);
+        self.start(begins + (place.ends - place.begins), place, Work::WriteOut);
+    }
+
+    fn start(&mut self, ends: Nanos, place: Place, work: Work) {
+        self.head = Head { track: place.to, sector: place.end };
+        self.job = Some(Job { ends, place, work });
+    }
+
+    /// Where the head is at `now`, the arm being free: it may have read on since its last job.
+    fn head(&self, now: Nanos) -> Head {
+        match self.buffer.stream() {
+            Some(stream) => {
+                let sector = self.geometry.sector_at(stream.reached(now));
+                Head { track: self.geometry.track_of(sector), sector }
+            }
+            None => self.head,
+        }
+    }
+
+    /// What it takes to carry out a command, the arm being free at `now`.
+    fn course(&self, head: Head, now: Nanos, p: &Pending) -> Course {
+        let from = now.max(p.ready);
+        if !p.write
+            && let Some(ends) = self.buffer.continues(&self.geometry, from, &p.place)
+        {
+            return Course { begins: from, ends, reads_on: true };
+        }
+        let begins = self.begin(head.track, from, p.write, &p.place);
+        Course { begins, ends: begins + (p.place.ends - p.place.begins), reads_on: false }
+    }
+
+    /// When the first sector of a place is under the head, which leaves a track at `from`.
+    fn begin(&self, track: Track, from: Nanos, write: bool, place: &Place) -> Nanos {
+        let there = if place.from.number == track.number {
+            from
+        } else if place.from.number == track.number + 1 {
+            from + self.params.switch
+        } else {
+            let distance = place.from.cylinder.abs_diff(track.cylinder);
+            let settle = if write { self.params.write_settle } else { Nanos(0) };
+            from + self.seek.time(distance.max(1)) + settle
+        };
+        there + self.geometry.rotation(there, place.angle)
+    }
+
+    /// Whether the arm's next job is to write out from the cache: when nothing else wants it, and
+    /// in turn with the queue when something waits for the cache.
+    fn may_write_out(&self, now: Nanos) -> bool {
+        let pressed = !self.throttled.is_empty() || !self.flushes.is_empty() || self.dirty.half_full();
+        let reading_on = self.buffer.stream().is_some_and(|stream| stream.stops() > now);
+        let turn = if self.queue.is_empty() { pressed || !reading_on } else { pressed && !self.wrote_out };
+        turn && !self.dirty.is_empty()
+    }
+
+    fn read(&mut self, now: Nanos, p: Pending) {
+        let (first, end) = (p.place.first, p.place.end);
+        if self.dirty.holds(first, end) || self.buffer.hit(&self.geometry, now, &p.place) {
+            self.acknowledge(now, &p);
+        } else {
+            self.queue.push_back(p);
+        }
+    }
+
+    fn write(&mut self, now: Nanos, p: Pending, fua: bool) {
+        let through = match self.cache {
+            WriteCache::None => true,
+            WriteCache::Volatile => fua,
+            WriteCache::Protected => false,
+        };
+        let (first, end) = (p.place.first, p.place.end);
+        if through || !self.dirty.could_hold(first, end) {
+            self.queue.push_back(p);
+        } else if self.throttled.is_empty() && self.dirty.admit(first, end) {
+            self.acknowledge(now, &p);
+        } else {
+            self.throttled.push_back(p);
+        }
+    }
+
+    fn flush(&mut self, now: Nanos, id: IoId) {
+        let stamp = self.dirty.last();
+        if self.cache != WriteCache::Volatile || self.dirty.settled(stamp) {
+            self.done.push(now + self.params.command, id);
+        } else {
+            self.flushes.push_back((id, stamp));
+        }
+    }
+}
+
+impl Timing for Disk {
+    fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
+        let now = now.max(self.clock);
+        self.advance(now);
+        let place = self.geometry.place(at, len);
+        let write = kind != IoKind::Read;
+        let p = Pending { id, write, place, len, arrived: now, ready: now + self.params.command };
+        match kind {
+            IoKind::Read => self.read(now, p),
+            IoKind::Write { fua } => self.write(now, p, fua),
+            IoKind::Flush => self.flush(now, id),
+        }
+        if self.job.is_none() {
+            self.dispatch(now);
+        }
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        let writing_out = matches!(self.job, None | Some(Job { work: Work::WriteOut, .. }));
+        let idle =
+            writing_out && self.queue.is_empty() && self.throttled.is_empty() && self.flushes.is_empty();
+        let event = if idle { None } else { self.event() };
+        event.into_iter().chain(self.done.next()).min()
+    }
+
+    fn pop(&mut self, now: Nanos) -> Option<IoId> {
+        self.advance(now);
+        self.done.pop(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! What all models keep, and what published figures say of each.
+
+use super::*;
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+/// A closed loop: `depth` commands in flight, a new one at each completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) start: Nanos,
+    pub(crate) depth: u64,
+    pub(crate) count: u64,
+    /// Percent of the commands that write.
+    pub(crate) random_writes: u32,
+    pub(crate) len: Bytes,
+    pub(crate) capacity: Bytes,
+    pub(crate) sequential: bool,
+    pub(crate) seed: u64,
+}
+
+impl Load {
+    pub(crate) fn reads(capacity: Bytes) -> Self {
+        Self {
+            start: Nanos(0),
+            depth: 1,
+            count: 5_000,
+            random_writes: 0,
+            len: Bytes(4096),
+            capacity,
+            sequential: false,
+            seed: 1,
+        }
+    }
+}
+
+/// How a load went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) begin: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) count: u64,
+}
+
+impl Outcome {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.count as f64 / (self.end - self.begin).as_secs_f64()
+    }
+}
+
+pub(crate) fn drive(timing: &mut dyn Timing, load: &Load) -> Outcome {
+    let mut rng = SmallRng::seed_from_u64(load.seed);
+    let slots = load.capacity.0 / load.len.0;
+    let mut now = load.start;
+    let (mut issued, mut done) = (0, 0);
+    while done < load.count {
+        while issued < load.count && issued - done < load.depth {
+            let slot = if load.sequential { issued % slots } else { rng.random_range(0..slots) };
+            let write = rng.random_range(0..100) < load.random_writes;
+            let kind = if write { IoKind::Write { fua: false } } else { IoKind::Read };
+            timing.submit(now, IoId(issued), kind, DeviceOffset(slot * load.len.0), load.len);
+            issued += 1;
+        }
+        now = timing.next().expect("commands in flight");
+        while timing.pop(now).is_some() {
+            done += 1;
+        }
+    }
+    Outcome { begin: load.start, end: now, count: load.count }
+}
+
+fn rate(name: &str, load: Load) -> f64 {
+    drive(&mut *model(name, load.capacity).unwrap(), &load).per_second()
+}
+
+/// Capacities of the real drives.
+fn real(name: &str) -> Bytes {
+    Bytes(match name {
+        "hdd-7200" => 18_000_000_000_000,
+        "hdd-15k" => 146_000_000_000,
+        "nvm" => 128 << 30,
+        _ => 1_000_000_000_000,
+    })
+}
+
+fn reads(name: &str, depth: u64) -> f64 {
+    rate(name, Load { depth, ..Load::reads(real(name)) })
+}
+
+fn writes(name: &str, depth: u64, count: u64) -> f64 {
+    rate(name, Load { depth, count, random_writes: 100, ..Load::reads(real(name)) })
+}
+
+#[track_caller]
+fn within(value: f64, low: f64, high: f64) {
+    assert!(value >= low && value <= high, "{value} is not within {low}..{high}");
+}
+
+#[test]
+fn random_4k_rates_are_near_the_published_ones() {
+    within(reads("hdd-15k", 1), 165.0, 200.0); // 175-200, derived
+    within(reads("hdd-7200", 1), 75.0, 90.0); // half a turn and a seek of 8 ms: 82
+    within(reads("hdd-7200", 16), 150.0, 190.0); // 170
+    within(writes("hdd-7200", 16, 60_000), 420.0, 580.0); // 440-550
+    within(reads("ssd-sata", 1), 12_500.0, 13_500.0); // 13,000
+    within(reads("ssd-sata", 32), 93_000.0, 103_000.0); // 98,000
+    within(writes("ssd-sata", 1, 1_000), 34_000.0, 38_000.0); // 36,000
+    within(writes("ssd-sata", 32, 200_000), 84_000.0, 92_000.0); // 88,000
+    within(reads("ssd-nvme", 1), 12_000.0, 13_000.0); // 80 us
+    within(reads("ssd-nvme", 256), 855_000.0, 945_000.0); // 900,000
+    within(writes("ssd-nvme", 1, 1_000), 56_000.0, 62_000.0); // 17 us
+    within(writes("ssd-nvme", 32, 200_000), 190_000.0, 215_000.0); // 200,000
+    within(reads("nvm", 1), 1_000_000.0, 1_200_000.0); // 305 ns and 4 KiB at 6.6 GB/s
+    within(reads("nvm", 16), 1_500_000.0, 1_650_000.0); // 6.6 GB/s
+}
+
+#[test]
+fn sequential_rates_are_the_published_ones() {
+    let mb = |name: &str, percent: u32| {
+        let load = Load {
+            depth: 8,
+            count: 4_000,
+            len: Bytes::mib(1),
+            random_writes: percent,
+            sequential: true,
+            ..Load::reads(real(name))
+        };
+        rate(name, load) * 1.048576
+    };
+    within(mb("hdd-15k", 0), 132.0, 137.0); // 134.7
+    within(mb("hdd-7200", 0), 265.0, 275.0); // 270
+    within(mb("ssd-sata", 0), 545.0, 565.0); // 560
+    within(mb("ssd-sata", 100), 515.0, 540.0); // 530
+    within(mb("ssd-nvme", 0), 6_350.0, 6_550.0); // 6,500
+    within(mb("ssd-nvme", 100), 3_400.0, 3_550.0); // 3,500
+    within(mb("nvm", 0), 6_400.0, 6_650.0); // 6,600
+    within(mb("nvm", 100), 2_250.0, 2_320.0); // 2,300
+}
+
+#[test]
+fn depth_raises_the_rate() {
+    for (name, factor) in [("hdd-7200", 1.8), ("hdd-15k", 1.8), ("ssd-sata", 6.0), ("ssd-nvme", 25.0)] {
+        let (shallow, deep) = (reads(name, 1), reads(name, 32));
+        assert!(deep > factor * shallow, "{name}: {shallow} at depth 1, {deep} at 32");
+    }
+}
+
+#[test]
+fn small_capacities_keep_a_disks_character() {
+    for name in ["hdd-7200", "hdd-15k"] {
+        let small = rate(name, Load::reads(Bytes::gib(8)));
+        let full = reads(name, 1);
+        assert!((small / full - 1.0).abs() < 0.05, "{name}: {small} for {full}");
+    }
+}
+
+#[test]
+fn an_ssds_flush_waits_for_its_buffer_and_fua_for_the_flash() {
+    let at = DeviceOffset(0);
+    let submit_burst = |ssd: &mut Ssd| {
+        for i in 0..4_000 {
+            ssd.submit(Nanos(0), IoId(i), IoKind::Write { fua: false }, DeviceOffset(i * 9000), Bytes(4096));
+        }
+        while ssd.next().is_some_and(|due| due < Nanos::millis(45)) {
+            ssd.pop(Nanos::millis(45));
+        }
+    };
+    let mut ssd = Ssd::new(&drives::SSD_SATA, WriteCache::Volatile);
+    submit_burst(&mut ssd);
+    let now = Nanos::millis(45);
+    ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
+    assert!(ssd.next().unwrap() >= drives::SSD_SATA.flush + now);
+    ssd.pop(Nanos::MAX);
+    ssd.submit(now, IoId(9001), IoKind::Write { fua: true }, at, Bytes(4096));
+    assert!(ssd.next().unwrap() >= now + drives::SSD_SATA.program);
+
+    let mut ssd = Ssd::new(&drives::SSD_NVME, WriteCache::Protected);
+    submit_burst(&mut ssd);
+    ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
+    assert!(ssd.next().unwrap() < now + Nanos::micros(10));
+}
+
+#[test]
+fn an_ssds_buffer_absorbs_a_burst_then_throttles() {
+    let burst = writes("ssd-nvme", 256, 1_500);
+    let long = writes("ssd-nvme", 256, 200_000);
+    assert!(burst > 2.0 * long, "burst {burst}, long {long}");
+}
+
+#[test]
+fn programs_delay_an_ssds_reads() {
+    let mut ssd = model("ssd-sata", Bytes::gib(1)).unwrap();
+    ssd.submit(Nanos(0), IoId(1), IoKind::Write { fua: false }, DeviceOffset(0), Bytes::mib(8));
+    ssd.submit(Nanos::millis(1), IoId(2), IoKind::Read, DeviceOffset(0), Bytes(4096));
+    let calm = Nanos::secs(1);
+    let mut busy = Nanos(0);
+    while let Some(due) = ssd.next() {
+        if ssd.pop(due) == Some(IoId(2)) {
+            busy = due - Nanos::millis(1);
+        }
+    }
+    ssd.submit(calm, IoId(3), IoKind::Read, DeviceOffset(0), Bytes(4096));
+    assert!(busy > ssd.next().unwrap() - calm);
+}
+
+#[test]
+fn names_and_nothing_else() {
+    for name in NAMES {
+        assert!(model(name, Bytes::gib(1)).is_some() && write_cache(name).is_some());
+        assert!(model_with(name, Bytes(0), WriteCache::None).is_some());
+    }
+    assert!(model("hdd-5400", Bytes::gib(1)).is_none() && write_cache("").is_none());
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    gap: Nanos,
+    kind: IoKind,
+    at: DeviceOffset,
+    len: Bytes,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![
+        4 => Just(IoKind::Read),
+        4 => Just(IoKind::Write { fua: false }),
+        1 => Just(IoKind::Write { fua: true }),
+        1 => Just(IoKind::Flush),
+    ];
+    let gap = prop_oneof![Just(0), 0u64..100_000, 0u64..30_000_000];
+    let at = prop_oneof![0u64..64, 0u64..80_000];
+    let len = prop_oneof![1u64..16, Just(256u64), 1u64..8192];
+    (gap, kind, at, len).prop_map(|(gap, kind, at, len)| {
+        let len = if kind == IoKind::Flush { 0 } else { len };
+        Step { gap: Nanos(gap), kind, at: DeviceOffset(at * 4096), len: Bytes(len * 512) }
+    })
+}
+
+/// Feeds the steps; checks the promises of [`Timing`]; gives ids with completion times.
+fn run(timing: &mut dyn Timing, steps: &[Step], late: Nanos) -> Result<Vec<(IoId, Nanos)>, TestCaseError> {
+    let mut in_flight = BTreeMap::new();
+    let mut done = vec![];
+    let mut now = Nanos(0);
+    let mut drain = |timing: &mut dyn Timing, in_flight: &mut BTreeMap<IoId, Nanos>, until: Nanos| {
+        let mut idle_turns = 0;
+        while let Some(due) = timing.next().filter(|due| *due <= until) {
+            // Before that time there is nothing.
+            if due.0 > 0 {
+                prop_assert_eq!(timing.pop(due - Nanos(1)), None);
+            }
+            match timing.pop(due) {
+                Some(id) => {
+                    let submitted = in_flight.remove(&id);
+                    prop_assert!(submitted.is_some(), "{:?} completed without being in flight", id);
+                    prop_assert!(submitted <= Some(due), "{:?} completed before its submission", id);
+                    prop_assert!(done.last().is_none_or(|(_, before)| *before <= due), "out of order");
+                    done.push((id, due));
+                    idle_turns = 0;
+                }
+                None => idle_turns += 1,
+            }
+            prop_assert!(idle_turns < 10_000, "no progress");
+        }
+        Ok(())
+    };
+    for (i, step) in steps.iter().enumerate() {
+        now += step.gap;
+        drain(timing, &mut in_flight, now - late)?;
+        in_flight.insert(IoId(i as u64), now);
+        timing.submit(now, IoId(i as u64), step.kind, step.at, step.len);
+    }
+    drain(timing, &mut in_flight, Nanos::MAX)?;
+    prop_assert!(in_flight.is_empty(), "never completed: {:?}", in_flight);
+    prop_assert_eq!(timing.next(), None);
+    Ok(done)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_model_keeps_the_promises(
+        steps in prop::collection::vec(step(), 1..200),
+        name in prop::sample::select(NAMES.to_vec()),
+        cache in prop::sample::select(vec![WriteCache::None, WriteCache::Volatile, WriteCache::Protected]),
+        late in prop_oneof![Just(0u64), 0u64..20_000_000],
+    ) {
+        let fresh = || model_with(name, Bytes::mib(300), cache).unwrap();
+        let punctual = run(&mut *fresh(), &steps, Nanos(0))?;
+        // A driver that collects late learns the same times.
+        prop_assert_eq!(&run(&mut *fresh(), &steps, Nanos(late))?, &punctual);
+    }
+}
