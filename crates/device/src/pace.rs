@@ -1,0 +1,136 @@
+//! Serves a device with the timing of a modelled drive.
+//!
+//! A [`Pacer`] stands between the engine's commands and their completions. The real I/O is
+//! carried out at once, by whoever holds the pacer; its end is held back until the model says
+//! that the modelled drive would have finished. The model goes by submission times alone, so a
+//! real completion that comes late delays its own command and no other.
+//!
+//! A command that comes out later than the model wanted, because the real I/O or the driver was
+//! too slow, is an *overrun*. [`PaceStats`] counts them; above [`OVERRUNS_MAX`] what was
+//! measured says more about this machine than about the modelled drive.
+//!
+//! A state machine without I/O or clock: time is an argument.
+
+use std::collections::{HashMap, VecDeque};
+use weir_model::{Io, IoDone, IoError, IoId, Nanos};
+use weir_timing::Timing;
+
+/// The share of overruns above which figures taken from a paced device are invalid.
+pub const OVERRUNS_MAX: f64 = 0.01;
+
+/// Lateness that is no overrun: this much, or a twentieth of the modelled response.
+const TOLERANCE: Nanos = Nanos::micros(50);
+
+/// How well a paced device kept to its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PaceStats {
+    /// Commands completed.
+    pub ios: u64,
+    /// Of these, how many came out later than the model wanted by more than 5 % of the modelled
+    /// response and by more than 50 microseconds.
+    pub overruns: u64,
+}
+
+impl PaceStats {
+    /// Overruns per command, from 0 to 1; 0 without commands.
+    pub fn overrun_share(&self) -> f64 {
+        if self.ios == 0 { 0.0 } else { self.overruns as f64 / self.ios as f64 }
+    }
+    /// Whether figures taken from the device tell of the modelled drive.
+    pub fn valid(&self) -> bool {
+        self.overrun_share() <= OVERRUNS_MAX
+    }
+}
+
+/// A command between [`Pacer::submit`] and its release.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    submitted: Nanos,
+    /// When the model finished it, once it has.
+    due: Option<Nanos>,
+    /// What the real I/O gave, once it has ended.
+    result: Option<Result<(), IoError>>,
+}
+
+/// Holds back completions until a modelled drive would have given them.
+///
+/// The driver calls [`submit`](Self::submit) and starts the real I/O, calls
+/// [`real_done`](Self::real_done) at its end, and [`release`](Self::release) afterwards and at
+/// the time [`next`](Self::next) gives. Every command is released exactly once, with its real
+/// result. Times handed in never go backwards.
+pub struct Pacer {
+    timing: Box<dyn Timing>,
+    flights: HashMap<IoId, Flight>,
+    /// Real I/O that ended after the model had: to be released at once.
+    late: VecDeque<IoId>,
+    stats: PaceStats,
+}
+
+impl Pacer {
+    /// Paces by a model that has nothing in flight.
+    pub fn new(timing: Box<dyn Timing>) -> Self {
+        Self { timing, flights: HashMap::new(), late: VecDeque::new(), stats: PaceStats::default() }
+    }
+
+    /// A command is being started. Its id is not in flight already.
+    pub fn submit(&mut self, now: Nanos, io: &Io) {
+        self.flights.insert(io.id, Flight { submitted: now, due: None, result: None });
+        self.timing.submit(now, io.id, io.kind, io.at, io.len());
+    }
+
+    /// The real I/O of a command in flight has ended. Another id is ignored.
+    pub fn real_done(&mut self, done: IoDone) {
+        if let Some(flight) = self.flights.get_mut(&done.id) {
+            flight.result = Some(done.result);
+            if flight.due.is_some() {
+                self.late.push_back(done.id);
+            }
+        }
+    }
+
+    /// When to call [`release`](Self::release) at the latest; past if something waits for it
+    /// already. `None` when nothing can come out before a further real completion or submission.
+    pub fn next(&self) -> Option<Nanos> {
+        if self.late.is_empty() { self.timing.next() } else { Some(Nanos(0)) }
+    }
+
+    /// Hands over every completion whose time has come by `now` and whose real I/O has ended, in
+    /// the order the model finished them; those delayed by their real I/O come first.
+    pub fn release(&mut self, now: Nanos, out: &mut impl FnMut(IoDone)) {
+        while let Some(id) = self.late.pop_front() {
+            self.finish(now, id, out);
+        }
+        while let Some(due) = self.timing.next().filter(|due| *due <= now) {
+            let Some(id) = self.timing.pop(due) else { continue };
+            let Some(flight) = self.flights.get_mut(&id) else { continue };
+            flight.due = Some(due);
+            if flight.result.is_some() {
+                self.finish(now, id, out);
+            }
+        }
+    }
+
+    fn finish(&mut self, now: Nanos, id: IoId, out: &mut impl FnMut(IoDone)) {
+        let Some(Flight { submitted, due: Some(due), result: Some(result) }) = self.flights.remove(&id)
+        else {
+            return;
+        };
+        let tolerance = TOLERANCE.max(Nanos((due - submitted).0 / 20));
+        self.stats.ios += 1;
+        self.stats.overruns += u64::from(now - due > tolerance);
+        out(IoDone { id, result });
+    }
+
+    /// Commands submitted and not released.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// How well the model was kept to so far.
+    pub fn stats(&self) -> PaceStats {
+        self.stats
+    }
+}
+
+#[cfg(test)]
+mod tests;

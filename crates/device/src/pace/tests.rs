@@ -1,0 +1,151 @@
+use super::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, IoKind};
+use weir_timing::{NAMES, model};
+
+const CAPACITY: Bytes = Bytes::gib(4);
+
+fn io(id: u64, kind: IoKind, at: u64, len: u32) -> Io {
+    let buffer = if kind == IoKind::Flush { Buffer::EMPTY } else { Buffer { at: 0, len } };
+    Io { id: IoId(id), device: DeviceId(0), kind, at: DeviceOffset(at), buffer }
+}
+
+fn ok(id: u64) -> IoDone {
+    IoDone { id: IoId(id), result: Ok(()) }
+}
+
+fn random_io(rng: &mut SmallRng, id: u64) -> Io {
+    let kind = match rng.random_range(0..10) {
+        0..5 => IoKind::Read,
+        5..8 => IoKind::Write { fua: false },
+        8 => IoKind::Write { fua: true },
+        _ => IoKind::Flush,
+    };
+    io(id, kind, rng.random_range(0..CAPACITY.0 / 4096) * 4096, 4096 << rng.random_range(0..8))
+}
+
+/// Submits at random times and gives each command's submission and completion by the model alone.
+fn by_the_model(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
+    let mut timing = model(name, CAPACITY).unwrap();
+    for (at, io) in ios {
+        timing.submit(*at, io.id, io.kind, io.at, io.len());
+    }
+    let mut times = BTreeMap::new();
+    while let Some(due) = timing.next() {
+        if let Some(id) = timing.pop(due) {
+            times.insert(id, due);
+        }
+    }
+    times
+}
+
+/// The same through a pacer, real I/O taking what `real` says, the driver waking exactly when told.
+fn by_the_pacer(
+    pacer: &mut Pacer,
+    ios: &[(Nanos, Io)],
+    mut real: impl FnMut(IoId) -> Nanos,
+) -> BTreeMap<IoId, (Nanos, Result<(), IoError>)> {
+    let mut reals = BTreeMap::new();
+    let mut released = BTreeMap::new();
+    let mut ios = ios.iter().peekable();
+    loop {
+        let submission = ios.peek().map(|(at, _)| *at);
+        let real_end = reals.first_key_value().map(|((at, _), _)| *at);
+        let Some(now) = [submission, real_end, pacer.next()].into_iter().flatten().min() else { break };
+        while let Some((at, io)) = ios.next_if(|(at, _)| *at <= now) {
+            pacer.submit(*at, io);
+            let result = if io.id.0 % 7 == 0 { Err(IoError::Os(5)) } else { Ok(()) };
+            reals.insert((*at + real(io.id), io.id), result);
+        }
+        while let Some(entry) = reals.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, id), result) = entry.remove_entry();
+            pacer.real_done(IoDone { id, result });
+        }
+        pacer.release(now, &mut |done| {
+            assert!(released.insert(done.id, (now, done.result)).is_none(), "{:?} released twice", done.id);
+        });
+    }
+    assert_eq!(pacer.in_flight(), 0);
+    released
+}
+
+fn history(seed: u64, rng: &mut SmallRng) -> Vec<(Nanos, Io)> {
+    println!("seed {seed}");
+    let mut now = Nanos(0);
+    (0..300)
+        .map(|id| {
+            if rng.random_bool(0.5) {
+                now += Nanos(rng.random_range(0..8_000_000));
+            }
+            (now, random_io(rng, id))
+        })
+        .collect()
+}
+
+#[test]
+fn with_fast_real_io_completions_come_when_the_model_says() {
+    for (name, seed) in NAMES.iter().flat_map(|name| (0..10).map(move |seed| (name, seed))) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let ios = history(seed, &mut rng);
+        let model_times = by_the_model(name, &ios);
+        let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+        let released = by_the_pacer(&mut pacer, &ios, |_| Nanos(rng.random_range(0..90)));
+        assert_eq!(released.len(), ios.len());
+        for (id, (at, result)) in &released {
+            assert_eq!(*at, model_times[id], "{name}, {id:?}");
+            assert_eq!(result.is_err(), id.0 % 7 == 0, "errors pass through");
+        }
+        assert_eq!(pacer.stats(), PaceStats { ios: 300, overruns: 0 });
+    }
+}
+
+/// However late real I/O is, a command comes at the later of the two times: nobody else's
+/// lateness counts. And exactly those beyond the tolerance are overruns.
+#[test]
+fn late_real_io_delays_its_own_command_only() {
+    for (name, seed) in NAMES.iter().flat_map(|name| (0..10).map(move |seed| (name, seed))) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let ios = history(seed, &mut rng);
+        let submitted: BTreeMap<_, _> = ios.iter().map(|(at, io)| (io.id, *at)).collect();
+        let model_times = by_the_model(name, &ios);
+        let delays: BTreeMap<_, _> =
+            ios.iter().map(|(_, io)| (io.id, Nanos(rng.random_range(0..20_000_000)))).collect();
+        let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+        let released = by_the_pacer(&mut pacer, &ios, |id| delays[&id]);
+        let mut overruns = 0;
+        for (id, (at, _)) in &released {
+            let due = model_times[id];
+            assert_eq!(*at, due.max(submitted[id] + delays[id]), "{name}, {id:?}");
+            overruns += u64::from((*at - due).0 > 50_000.max((due - submitted[id]).0 / 20));
+        }
+        assert_eq!(pacer.stats(), PaceStats { ios: 300, overruns });
+    }
+}
+
+#[test]
+fn a_driver_that_sleeps_too_long_overruns_too() {
+    let mut pacer = Pacer::new(model("ssd-sata", CAPACITY).unwrap());
+    for id in 0..2 {
+        pacer.submit(Nanos(0), &io(id, IoKind::Read, 0, 4096));
+        pacer.real_done(ok(id));
+    }
+    let due = pacer.next().unwrap();
+    pacer.release(due + Nanos::micros(40), &mut |_| {});
+    assert_eq!(pacer.stats(), PaceStats { ios: 2, overruns: 0 });
+    pacer.submit(Nanos::millis(1), &io(3, IoKind::Read, 0, 4096));
+    pacer.real_done(ok(3));
+    pacer.release(Nanos::millis(2), &mut |_| {});
+    assert_eq!(pacer.stats(), PaceStats { ios: 3, overruns: 1 });
+    assert!(!pacer.stats().valid());
+}
+
+#[test]
+fn what_is_not_in_flight_is_ignored() {
+    let mut pacer = Pacer::new(model("nvm", CAPACITY).unwrap());
+    pacer.real_done(ok(1));
+    pacer.release(Nanos::secs(1), &mut |_| panic!("nothing was submitted"));
+    assert_eq!(pacer.next(), None);
+    assert!(pacer.stats().valid());
+}
