@@ -1,1 +1,8 @@
-//! placeholder
+//! Decisions, pure: policies are told what happened and asked what to do.
+//!
+//! One file per published policy, headed by its source and rule. A policy does no I/O, reads no
+//! clock, draws no random numbers of its own and starts no thread: the server and the simulator
+//! run the very same code.
+#![forbid(unsafe_code)]
+
+pub mod placement;

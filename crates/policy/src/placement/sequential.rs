@@ -1,0 +1,23 @@
+//! `sequential`: one device after the other, in the order of the pool file.
+//!
+//! Source: the allocation "local until full" of user-optimal migration (mechanisms, section 4) and
+//! of virtual allocation (section 5). Its base, to be compared with.
+//!
+//! When not: whenever more than one device should be busy.
+
+use super::{DeviceView, Placement};
+use weir_model::{DeviceId, ExtentKey};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequential;
+
+impl Placement for Sequential {
+    fn name(&self) -> &'static str {
+        "sequential"
+    }
+
+    fn allocate(&mut self, devices: &[DeviceView], _: ExtentKey) -> Option<DeviceId> {
+        devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    }
+}

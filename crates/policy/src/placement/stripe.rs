@@ -1,0 +1,29 @@
+//! `stripe`: extents over all devices in turn, until the smaller ones are full.
+//!
+//! Source: the striping that measurement-driven migration and Wardrop balancing are measured
+//! against (mechanisms, sections 2 and 3). Every device gets the same share, whatever its speed.
+//!
+//! When not: with devices of different speed, large requests wait for the slowest.
+
+use super::{DeviceView, Placement};
+use weir_model::{DeviceId, ExtentKey};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stripe {
+    /// Whose turn it is: an index into the devices.
+    next: usize,
+}
+
+impl Placement for Stripe {
+    fn name(&self) -> &'static str {
+        "stripe"
+    }
+
+    fn allocate(&mut self, devices: &[DeviceView], _: ExtentKey) -> Option<DeviceId> {
+        let turn = |i: usize| (self.next + i) % devices.len();
+        let chosen = (0..devices.len()).map(turn).find(|i| devices[*i].free > 0)?;
+        self.next = chosen + 1;
+        Some(devices[chosen].id)
+    }
+}
