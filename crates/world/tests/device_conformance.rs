@@ -149,7 +149,7 @@ impl Bench {
 
 fn disk(pace: &Pace, write_cache: bool, seed: Seed) -> Box<dyn Device> {
     let mut rng = weir_world::Rng::new(seed);
-    let timing = pace.timing(SIZE, &mut rng).unwrap();
+    let timing = pace.timing(SIZE, &mut rng).expect("a known model");
     Box::new(Disk::new(Storage::new(SIZE, write_cache), timing, rng))
 }
 

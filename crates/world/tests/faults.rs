@@ -1,4 +1,5 @@
 //! Each fault does what it says.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store};
 use weir_world::fault::{EIO, ENOSPC};
