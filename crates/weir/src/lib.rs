@@ -1,8 +1,11 @@
 //! The program: its pool file, its commands. Read `main.rs` for the table of contents.
 //!
 //! A library only so that tests and fuzz targets reach [`pool_file::parse`].
+#![forbid(unsafe_code)]
 
 pub mod args;
 pub mod failure;
 pub mod output;
+pub mod pool;
 pub mod pool_file;
+pub mod status;

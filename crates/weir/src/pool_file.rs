@@ -41,7 +41,7 @@ pub struct PoolFile {
     pub name: String,
     /// Extent size; 128 KiB unless given.
     pub extent: ExtentSize,
-    /// The placement policy's name, one of [`POLICIES`].
+    /// The placement policy's name, one of [`weir_policy::placement::ALL`].
     pub policy: &'static str,
     /// The devices in the file's order, at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
@@ -77,8 +77,8 @@ pub enum Fault {
     ForgetUnflushed,
 }
 
-/// The policies a pool may be given, the default first.
-pub const POLICIES: &[&str] = &["hierarchy", "stripe", "sequential"];
+/// The policy of a pool file that names none.
+pub const POLICY_DEFAULT: &str = "hierarchy";
 
 const POOL_KEYS: &[&str] = &["name", "extent", "policy"];
 const DEVICE_KEYS: &[&str] =
@@ -119,7 +119,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let pool = root.table("pool", POOL_KEYS)?;
     let name = pool.required("name", name)?;
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
-    let policy = pool.optional("policy", |text| one_of(text, POLICIES))?.unwrap_or(POLICIES[0]);
+    let policy = pool.optional("policy", policy)?.unwrap_or(POLICY_DEFAULT);
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
         return Err(Mistake {
@@ -152,14 +152,29 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
         }
         _ => Ok(PathBuf::from(text)),
     })?;
+    let (metadata, durable) = (keys.flag("metadata")?, keys.flag("durable")?.unwrap_or(true));
+    if metadata == Some(true) && !durable {
+        let help = "leave out metadata = true: what a power cut empties cannot hold the pool's metadata";
+        return Err(keys.refuse("metadata", "metadata is true and durable is false", help));
+    }
+    if metadata == Some(true)
+        && let Some(other) = before.iter().find(|other| other.metadata == Some(true))
+    {
+        let message = format!("metadata is true, and so it is for device {}", other.name);
+        return Err(keys.refuse(
+            "metadata",
+            &message,
+            "declare it for one device; the metadata lives on one",
+        ));
+    }
     Ok(DeviceEntry {
         name,
         path,
         size: keys.optional("size", size)?.map(|size| Bytes(size.0 / BLOCK * BLOCK)),
         pace: keys.optional("pace", |text| one_of(text, &weir_timing::NAMES))?,
         class: keys.optional("class", class)?,
-        metadata: keys.flag("metadata")?,
-        durable: keys.flag("durable")?.unwrap_or(true),
+        metadata,
+        durable,
         volatile_cache: keys.flag("volatile_cache")?,
         fault: keys
             .optional("fault", |text| one_of(text, &["forget-unflushed"]).map(|_| Fault::ForgetUnflushed))?,
@@ -200,6 +215,11 @@ pub fn size(text: &str) -> Result<Bytes, String> {
 fn extent(text: &str) -> Result<ExtentSize, String> {
     ExtentSize::new(size(text)?)
         .ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
+}
+
+fn policy(text: &str) -> Result<&'static str, String> {
+    let names: Vec<&'static str> = weir_policy::placement::ALL.iter().map(|(name, _)| *name).collect();
+    one_of(text, &names)
 }
 
 fn class(text: &str) -> Result<DeviceClass, String> {

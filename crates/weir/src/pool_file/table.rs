@@ -124,6 +124,12 @@ impl<'t, 'i> Keys<'t, 'i> {
         }
     }
 
+    /// Why the value under `key`, good by itself, does not go with the rest.
+    pub(super) fn refuse(&self, key: &str, message: &str, help: &str) -> Mistake {
+        let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
+        mistake(self.text, span, format!("{}: {message}", self.title), help)
+    }
+
     fn wrong_kind(&self, key: &str, value: &Spanned<DeValue<'_>>, help: &str) -> Mistake {
         let given = self.text.get(value.span()).unwrap_or_default();
         let given: String = given.chars().take(40).take_while(|&c| c != '\n').collect();

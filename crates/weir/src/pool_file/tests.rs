@@ -83,6 +83,8 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
     );
     check("class = \"hdd\"", "class = \"disk\"", &["class is \"disk\"", "\"nvm\""]);
     check("metadata = true", "metadata = \"true\"", &["metadata is \"true\"", "without quotes"]);
+    check("durable = true", "durable = false", &["metadata is true and durable is false"]);
+    check("size = \"32GiB\"", "metadata = true", &["so it is for device fast", "one device"]);
     check("name = \"slow\"", "name = \"fast\"", &["[[device]] number 2", "no other device"]);
     check("path = \"slow.img\"", "path = \"/dev/nvme0n1\"", &["no other device"]);
     check("path = \"slow.img\"", "", &["[[device]] number 2 has no path"]);

@@ -1,0 +1,216 @@
+//! From a pool file to open, locked devices that belong together.
+
+use crate::failure::Failure;
+use crate::pool_file::{self, DeviceEntry, Fault, PoolFile};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
+use weir_map::create::read_superblock;
+use weir_map::{MapError, PoolId, Superblock};
+use weir_model::{Bytes, DeviceId};
+
+/// A pool file that was read and checked, and where it is.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// What it says.
+    pub file: PoolFile,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+/// A pool's devices, open and locked.
+#[derive(Debug)]
+pub struct Opened {
+    /// By the order of the pool file, which is that of their ids.
+    pub devices: Devices,
+    /// What each carries, in the same order.
+    pub superblocks: Vec<Superblock>,
+}
+
+impl Described {
+    /// Reads and checks a pool file.
+    ///
+    /// # Errors
+    /// If it cannot be read or has a mistake; the message says where.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::usage(
+                format!("there is no pool file {}", path.display()),
+                "name it with --pool FILE or $WEIR_POOL, or write ./pool.toml; docs/guide.md shows one",
+            ),
+            io::ErrorKind::InvalidData => Failure::usage(format!("{} is not UTF-8 text", path.display()), ""),
+            _ => Failure::os("read", path, &error),
+        })?;
+        let file = pool_file::parse(&text)
+            .map_err(|mistake| Failure::usage(format!("{}, {mistake}", path.display()), mistake.help))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Where a device is: its path is relative to the pool file.
+    pub fn device_path(&self, device: &DeviceEntry) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(&device.path)
+    }
+
+    /// A file beside the pool file with its name and this extension.
+    pub fn beside(&self, extension: &str) -> PathBuf {
+        self.path.with_extension(extension)
+    }
+
+    /// Opens and locks all devices, waiting up to `wait` for each. Files that do not exist are
+    /// created if `create`, else refused.
+    ///
+    /// # Errors
+    /// If one cannot be opened, is held by another process, or is named twice.
+    pub fn open_devices(&self, wait: Duration, create: bool) -> Result<Devices, Failure> {
+        let mut devices = Devices::new();
+        for (entry, id) in self.file.devices.iter().zip(0u8..) {
+            let path = self.device_path(entry);
+            let device = open(entry, &path, wait, create)?;
+            devices.insert(DeviceId(id), device)?;
+        }
+        Ok(devices)
+    }
+
+    /// Opens the devices of a pool that was created and checks that they are it.
+    ///
+    /// # Errors
+    /// If they are not: no pool yet, another pool's, damaged, of another size.
+    pub fn open_pool(&self, wait: Duration) -> Result<Opened, Failure> {
+        let mut devices = self.open_devices(wait, false)?;
+        let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
+        let mut superblocks = Vec::new();
+        for ((entry, size), id) in self.file.devices.iter().zip(sizes).zip(0u8..) {
+            let found = read_superblock(&mut devices, DeviceId(id), size).map_err(|error| self.explain(error))?;
+            let path = self.device_path(entry);
+            let superblock = found.ok_or_else(|| {
+                Failure::refused(
+                    format!("device {} ({}) belongs to no pool", entry.name, path.display()),
+                    "if the pool was never created: weir pool create; if it was, this is the wrong device, or its size changed",
+                )
+            })?;
+            self.check(entry, &path, size, &superblock, superblocks.first())?;
+            superblocks.push(superblock);
+        }
+        Ok(Opened { devices, superblocks })
+    }
+
+    /// Checks a device's superblock against the pool file and the first device's.
+    fn check(
+        &self,
+        entry: &DeviceEntry,
+        path: &Path,
+        size: Bytes,
+        found: &Superblock,
+        first: Option<&Superblock>,
+    ) -> Result<(), Failure> {
+        let device = format!("device {} ({})", entry.name, path.display());
+        let refused = |message: String, help: &str| Err(Failure::refused(message, help));
+        if found.size != size {
+            return refused(
+                format!("{device} has {size}, but had {} when it joined the pool", found.size),
+                "put the right device or file back; weir never goes on with one that shrank or grew",
+            );
+        }
+        if let Some(first) = first.filter(|first| first.pool != found.pool) {
+            return refused(
+                format!("{device} belongs to pool {} ({}), the devices before it to pool {} ({})",
+                    found.pool_name, found.pool, first.pool_name, first.pool),
+                "list the devices of one pool",
+            );
+        }
+        if found.device_name != entry.name || found.pool_name != self.file.name {
+            return refused(
+                format!("{device} is device {} of pool {}", found.device_name, found.pool_name),
+                "correct the names in the pool file, or the path; devices keep the order in which the pool was created",
+            );
+        }
+        if found.extent != self.file.extent {
+            return refused(
+                format!("pool {} has extents of {}, the pool file says {}",
+                    self.file.name, found.extent.bytes(), self.file.extent.bytes()),
+                "correct extent in the pool file; it cannot change once the pool is created",
+            );
+        }
+        Ok(())
+    }
+
+    /// A map's error, with the device's name and path in place of its number.
+    pub fn explain(&self, error: MapError) -> Failure {
+        let kind = error.kind();
+        let mut message = error.to_string();
+        for (entry, id) in self.file.devices.iter().zip(0u8..) {
+            let name = format!("{} ({})", entry.name, self.device_path(entry).display());
+            message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
+            message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
+        }
+        Failure::new(kind, message, "")
+    }
+}
+
+fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Result<Device, Failure> {
+    if !create && !path.exists() {
+        return Err(Failure::refused(
+            format!("device {} ({}) does not exist", entry.name, path.display()),
+            "if the pool was never created: weir pool create; if it was, bring the device back",
+        ));
+    }
+    let options = DeviceOptions {
+        size: if create { entry.size } else { None },
+        lock_wait: wait,
+        volatile_cache: entry.volatile_cache,
+        class: entry.class,
+        forget: entry.fault.map(|Fault::ForgetUnflushed| ForgetOptions::default()),
+        ..DeviceOptions::default()
+    };
+    Ok(Device::open(path, &options)?)
+}
+
+/// Refuses devices that hold anything: a file system, a partition table, another pool.
+///
+/// # Errors
+/// The first that does.
+pub fn refuse_occupied(described: &Described, devices: &mut Devices) -> Result<(), Failure> {
+    let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
+    for ((entry, size), id) in described.file.devices.iter().zip(sizes).zip(0u8..) {
+        let id = DeviceId(id);
+        let holder = match read_superblock(devices, id, size) {
+            Ok(None) => None,
+            Ok(Some(found)) => Some(format!("belongs to pool {} ({})", found.pool_name, found.pool)),
+            Err(MapError::Damaged { .. }) => Some("carries the damaged superblock of a pool".into()),
+            Err(MapError::Unknown { .. }) => Some("belongs to a pool of a newer weir".into()),
+            Err(error) => return Err(described.explain(error)),
+        };
+        if let Some(holder) = holder {
+            let path = described.device_path(entry);
+            return Err(Failure::refused(
+                format!("device {} ({}) {holder}", entry.name, path.display()),
+                "if all that is on it may be lost: weir pool create --force",
+            ));
+        }
+        if let Some(device) = devices.get(id) {
+            device.refuse_foreign()?;
+        }
+    }
+    Ok(())
+}
+
+/// A new random identity.
+pub fn new_id() -> PoolId {
+    PoolId(uuid::Uuid::new_v4().into_bytes())
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        let (message, help) = split(&error.to_string());
+        Self::new(error.kind(), message, help)
+    }
+}
+
+/// "What happened; what to do" as two.
+fn split(text: &str) -> (String, String) {
+    match text.split_once("; ") {
+        Some((message, help)) => (message.into(), help.into()),
+        None => (text.into(), String::new()),
+    }
+}

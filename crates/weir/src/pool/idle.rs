@@ -1,0 +1,119 @@
+//! An idle pool: opened, recovered and changed by the command itself, one device command at a
+//! time.
+
+use super::devices::{Described, Opened};
+use crate::failure::Failure;
+use crate::progress;
+use std::time::{Duration, Instant};
+use weir_device::Devices;
+use weir_engine::{AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
+use weir_model::{Bytes, Io, IoDone, IoError, IoKind, HeapMemory, Memory as _, Nanos, Store as _};
+use weir_policy::placement;
+
+/// Memory for metadata on its way.
+const MEMORY: Bytes = Bytes::mib(32);
+
+/// An idle pool, held by this process.
+#[derive(Debug)]
+pub struct Idle {
+    engine: Engine,
+    devices: Devices,
+    memory: HeapMemory,
+    began: Instant,
+}
+
+impl Idle {
+    /// Opens and recovers the pool, waiting up to `wait` for each device.
+    ///
+    /// # Errors
+    /// If its devices are not all there, not its own, in use, or damaged.
+    pub fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
+        let Opened { mut devices, superblocks } = described.open_pool(wait)?;
+        let (map, recovery) = progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
+            .map_err(|error| described.explain(error))?;
+        tracing::debug!(?recovery, "the pool is open");
+        let mut memory = HeapMemory::new(MEMORY);
+        let policy = policy(described)?;
+        let engine = Engine::new(Nanos(0), map, policy, &settings(&devices), &mut memory)?;
+        Ok(Self { engine, devices, memory, began: Instant::now() })
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The devices, to look at.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Carries out a command and waits until it is durable.
+    pub fn admin(&mut self, command: Command) -> AdminReply {
+        let now = self.now();
+        self.engine.admin(now, AdminId(1), command);
+        loop {
+            self.step();
+            if let Some(reply) = self.engine.next_admin_reply() {
+                return reply;
+            }
+        }
+    }
+
+    /// Makes everything durable and lets go of the devices.
+    pub fn close(mut self) {
+        let now = self.now();
+        self.engine.begin_stop(now);
+        while !self.engine.stopped() {
+            self.step();
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// One round: what is due, then the device commands it led to.
+    fn step(&mut self) {
+        self.engine.tick(self.now(), &mut self.memory);
+        while let Some(io) = self.engine.next_io() {
+            let result = self.carry_out(&io);
+            self.engine.complete(self.now(), IoDone { id: io.id, result }, &mut self.memory);
+        }
+    }
+
+    fn carry_out(&mut self, io: &Io) -> Result<(), IoError> {
+        match io.kind {
+            IoKind::Read => self.devices.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+            IoKind::Write { fua } => {
+                self.devices.write(io.device, io.at, self.memory.bytes(io.buffer))?;
+                if fua { self.devices.flush(io.device) } else { Ok(()) }
+            }
+            IoKind::Flush => self.devices.flush(io.device),
+        }
+    }
+}
+
+/// The policy the pool file names.
+///
+/// # Errors
+/// None that a checked pool file can cause.
+pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
+    let name = described.file.policy;
+    placement::by_name(name).ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))
+}
+
+/// What the engine has to know of the devices, by id.
+pub fn settings(devices: &Devices) -> Vec<DeviceSettings> {
+    let settings = |device: &weir_device::Device| DeviceSettings {
+        volatile_cache: device.volatile_cache(),
+        sector: device.sector().get() as u16,
+    };
+    devices.iter().map(|(_, device)| settings(device)).collect()
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::environment(error.to_string(), "")
+    }
+}

@@ -1,0 +1,32 @@
+//! A sign of life on standard error for whatever takes longer than a second, only on a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal as _;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Does `work`, saying `what` it is if it takes longer than a second.
+pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, until_done) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if until_done.recv_timeout(Duration::from_secs(1)) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+                spinner.set_style(style);
+            }
+            while until_done.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                spinner.tick();
+            }
+            spinner.finish_and_clear();
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
