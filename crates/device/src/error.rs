@@ -41,6 +41,14 @@ pub enum DeviceError {
         /// What was found.
         actual: Bytes,
     },
+    /// No drive of this name is modelled.
+    #[error("device {}: no drive is modelled as {name:?}; `pace` may be one of {}", path.display(), weir_timing::NAMES.join(", "))]
+    UnknownModel {
+        /// The device.
+        path: PathBuf,
+        /// The name given.
+        name: String,
+    },
     /// Another process holds the device.
     #[error("device {} is in use by another weir process (waited {:.1} s); stop that one, or use its control socket", path.display(), waited.as_secs_f64())]
     InUse {
@@ -137,7 +145,10 @@ impl DeviceError {
     /// What whoever meets the error has to do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Missing { .. } | Self::NotADevice { .. } | Self::SameDevice { .. } => ErrorKind::Usage,
+            Self::Missing { .. }
+            | Self::NotADevice { .. }
+            | Self::SameDevice { .. }
+            | Self::UnknownModel { .. } => ErrorKind::Usage,
             Self::SizeDiffers { .. }
             | Self::InUse { .. }
             | Self::Claimed { .. }

@@ -9,14 +9,16 @@
 //!   timing).
 //!
 //! All `unsafe` code of the block path is in this crate: in `arena` (slices of memory the kernel
-//! also uses) and `reactor` (system calls on that memory).
+//! also uses), `reactor` (system calls on that memory) and `mapped` (files that lie in memory).
 
 mod arena;
 mod error;
 mod file;
 mod forget;
 mod lock;
+mod mapped;
 mod open;
+pub mod pace;
 mod probe;
 pub mod reactor;
 mod store;
@@ -25,5 +27,6 @@ pub use arena::Arena;
 pub use error::DeviceError;
 pub use forget::ForgetOptions;
 pub use open::{Device, DeviceOptions};
+pub use pace::{OVERRUNS_MAX, PaceStats};
 pub use reactor::{ConnId, Event, Fill, Listen, ListenerId, Reactor, ReactorOptions, Ring, Waker};
 pub use store::Devices;

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 use weir_model::{Bytes, DeviceClass};
+use weir_timing::WriteCache;
 
 use crate::file::{Facts, Identity};
 use crate::forget::{Forget, ForgetOptions};
+use crate::mapped::Mapped;
+use crate::pace::Pacer;
 use crate::{DeviceError, lock};
 
 /// How a device is to be opened. `Default` is what a server wants.
@@ -27,6 +30,9 @@ pub struct DeviceOptions {
     pub class: Option<DeviceClass>,
     /// Go around the page cache where the file system can.
     pub direct: bool,
+    /// Serve the device with the timing of this modelled drive, one of [`weir_timing::NAMES`]. A
+    /// declared `volatile_cache` replaces the model's.
+    pub pace: Option<String>,
     /// The fault layer that forgets whatever was not flushed. For tests.
     pub forget: Option<ForgetOptions>,
 }
@@ -39,19 +45,27 @@ impl Default for DeviceOptions {
             volatile_cache: None,
             class: None,
             direct: true,
+            pace: None,
             forget: None,
         }
     }
 }
 
 /// An open device, locked against other processes as long as this value lives.
-#[derive(Debug)]
 pub struct Device {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     pub(crate) facts: Facts,
     pub(crate) direct: bool,
     pub(crate) forget: Option<Forget>,
+    pub(crate) mapped: Option<Mapped>,
+    pub(crate) pacer: Option<Pacer>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("path", &self.path).field("facts", &self.facts).finish_non_exhaustive()
+    }
 }
 
 impl Device {
@@ -85,7 +99,12 @@ impl Device {
         facts.class = options.class.unwrap_or(facts.class);
         facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
         let forget = options.forget.as_ref().map(|forget| Forget::new(path, forget));
-        Ok(Self { path: path.to_owned(), file, facts, direct, forget })
+        let mapped = if facts.memory_backed && forget.is_none() { map(path, &file, &facts) } else { None };
+        let pacer = match &options.pace {
+            Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
+            None => None,
+        };
+        Ok(Self { path: path.to_owned(), file, facts, direct, forget, mapped, pacer })
     }
 
     /// The name it was opened by.
@@ -113,6 +132,11 @@ impl Device {
         self.facts.volatile_cache
     }
 
+    /// Whether the device is served with a modelled drive's timing.
+    pub fn is_paced(&self) -> bool {
+        self.pacer.is_some()
+    }
+
     /// Whether the file lies in memory (tmpfs, ramfs): fast, and gone after a restart.
     pub fn memory_backed(&self) -> bool {
         self.facts.memory_backed
@@ -132,6 +156,26 @@ impl Device {
     pub(crate) fn error(&self, what: &'static str, source: io::Error) -> DeviceError {
         DeviceError::Io { path: self.path.clone(), what, source }
     }
+}
+
+/// Maps a file in memory; without the mapping it only is slower.
+fn map(path: &Path, file: &File, facts: &Facts) -> Option<Mapped> {
+    let mapped = Mapped::new(file, facts.size);
+    mapped
+        .inspect_err(|error| tracing::info!(device = %path.display(), %error, "the file is not mapped"))
+        .ok()
+}
+
+/// The model called `name`, for this device.
+fn pacer(path: &Path, name: &str, facts: &Facts, volatile: Option<bool>) -> Result<Pacer, DeviceError> {
+    let timing = match volatile {
+        None => weir_timing::model(name, facts.size),
+        Some(true) => weir_timing::model_with(name, facts.size, WriteCache::Volatile),
+        Some(false) => weir_timing::model_with(name, facts.size, WriteCache::Protected),
+    };
+    timing
+        .map(Pacer::new)
+        .ok_or_else(|| DeviceError::UnknownModel { path: path.to_owned(), name: name.to_owned() })
 }
 
 /// Opens the file, around the page cache if wanted and possible; says whether it is.

@@ -1,7 +1,6 @@
 //! The devices of a pool by id, and blocking access to them: what happens before and after
 //! serving.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -83,6 +82,7 @@ impl Devices {
         numbered.filter_map(|(device, id)| Some((DeviceId(id), device.as_ref()?)))
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: DeviceId) -> Option<&mut Device> {
         self.table.get_mut(id.index())?.as_mut()
     }
@@ -142,7 +142,10 @@ impl Device {
         if !self.holds(at, Bytes(bytes.len() as u64)) {
             return Err(IoError::Short);
         }
-        read_all(&self.file, at, bytes)?;
+        match &self.mapped {
+            Some(mapped) => return mapped.read(&self.file, at, bytes),
+            None => self.file.read_exact_at(bytes, at.0).map_err(os)?,
+        }
         if let Some(forget) = &self.forget {
             forget.overlay(at, bytes);
         }
@@ -152,6 +155,9 @@ impl Device {
     pub(crate) fn write_now(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         if !self.holds(at, Bytes(bytes.len() as u64)) {
             return Err(IoError::Short);
+        }
+        if let Some(mapped) = &mut self.mapped {
+            return mapped.write(&self.file, at, bytes);
         }
         match &mut self.forget {
             Some(forget) if !fua => return forget.keep(&self.file, at, bytes),
@@ -178,10 +184,6 @@ impl Device {
     pub(crate) fn flush_is_free(&self) -> bool {
         self.facts.memory_backed || (self.facts.is_block && self.direct && !self.facts.volatile_cache)
     }
-}
-
-fn read_all(file: &File, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-    file.read_exact_at(bytes, at.0).map_err(os)
 }
 
 /// The engine's word for a system error.

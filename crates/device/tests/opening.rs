@@ -1,4 +1,5 @@
 //! Opening devices: what is refused, in words that help.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 
@@ -43,6 +44,15 @@ fn a_folder_is_no_device_and_a_missing_folder_is_named() {
     assert!(matches!(refusal(folder.path(), &options()), DeviceError::NotADevice { .. }));
     let nowhere = folder.path().join("no").join("where");
     assert_eq!(refusal(&nowhere, &options()).kind(), ErrorKind::Environment);
+}
+
+#[test]
+fn an_unknown_model_is_named_with_those_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let unknown = DeviceOptions { pace: Some("drum".into()), ..options() };
+    let error = refusal(&folder.path().join("paced"), &unknown);
+    assert!(error.to_string().contains("hdd-7200"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Usage);
 }
 
 #[test]

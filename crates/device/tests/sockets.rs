@@ -1,4 +1,5 @@
 //! Clients over unix sockets and TCP: everything arrives, in order, whatever they do.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 

@@ -101,6 +101,14 @@ impl Backend {
         }
     }
 
+    /// Whether a turn could find or submit anything. Cheap, for spinning.
+    pub(super) fn has_news(&mut self) -> bool {
+        match self {
+            Self::Uring(ring) => ring.has_news(),
+            Self::Plain(_) => true,
+        }
+    }
+
     pub(super) fn start(&mut self, op: FileOp, region: &Region, disks: &Disks) {
         match self {
             Self::Uring(ring) => ring.start(op, region),

@@ -3,16 +3,20 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use weir_model::{Buffer, DeviceId, Io, IoError, IoKind};
+use weir_model::{Buffer, DeviceId, Io, IoDone, IoError, IoKind, Nanos};
 
+use super::Event;
 use super::backend::{Action, FileOp};
 use crate::arena::{Lent, Region};
+use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
 /// The devices, by id.
 #[derive(Debug)]
 pub(super) struct Disks {
     devices: Devices,
+    /// Those that are served with a modelled drive's timing.
+    paced: Vec<DeviceId>,
 }
 
 /// What became of a command.
@@ -33,7 +37,8 @@ pub(super) enum Step {
 
 impl Disks {
     pub(super) fn new(devices: Devices) -> Self {
-        Self { devices }
+        let paced = devices.iter().filter(|(_, device)| device.is_paced()).map(|(id, _)| id).collect();
+        Self { devices, paced }
     }
 
     /// The open files, by device id.
@@ -71,6 +76,52 @@ impl Disks {
             buffer: io.buffer,
             moved: 0,
         })
+    }
+}
+
+/// Pacing: the real command is carried out at once, its end held back.
+impl Disks {
+    /// Notes that a command is being started; call before [`Disks::begin`].
+    pub(super) fn pace(&mut self, io: &Io, now: impl FnOnce() -> Nanos) {
+        if let Some(pacer) = self.pacer(io.device) {
+            pacer.submit(now(), io);
+        }
+    }
+
+    /// The real command ended. Returns its end if that is to be reported now.
+    pub(super) fn ended(&mut self, device: DeviceId, done: IoDone) -> Option<IoDone> {
+        match self.pacer(device) {
+            Some(pacer) => {
+                pacer.real_done(done);
+                None
+            }
+            None => Some(done),
+        }
+    }
+
+    /// When [`Disks::release`] has something to do at the latest.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        let next = |&id: &DeviceId| self.devices.get(id)?.pacer.as_ref()?.next();
+        self.paced.iter().filter_map(next).min()
+    }
+
+    /// Reports the ends whose time has come.
+    pub(super) fn release(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        for &id in &self.paced {
+            if let Some(pacer) = self.devices.get_mut(id).and_then(|device| device.pacer.as_mut()) {
+                pacer.release(now, &mut |done| events.push(Event::Io(done)));
+            }
+        }
+    }
+
+    /// How well a paced device kept to its model.
+    pub(super) fn pace_stats(&self, id: DeviceId) -> Option<PaceStats> {
+        Some(self.devices.get(id)?.pacer.as_ref()?.stats())
+    }
+
+    #[inline]
+    fn pacer(&mut self, id: DeviceId) -> Option<&mut Pacer> {
+        if self.paced.is_empty() { None } else { self.devices.get_mut(id)?.pacer.as_mut() }
     }
 }
 

@@ -18,9 +18,10 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weir_model::{Buffer, Io, IoDone, IoError, Nanos};
+use weir_model::{Buffer, DeviceId, Io, IoDone, IoError, Nanos};
 
 use crate::arena::Region;
+use crate::pace::PaceStats;
 use crate::{Arena, DeviceError, Devices};
 use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
@@ -32,6 +33,8 @@ use socket::{Sockets, Way};
 /// Turns of a backend that may be skipped while there is other work, before what was started
 /// must go out.
 const SKIPS_MAX: u32 = 4;
+/// How long before a paced command is due sleeping ends and spinning begins.
+const SPIN: Nanos = Nanos::micros(60);
 /// How long a reactor that is dropped waits for the kernel to let go of its buffers.
 const LAST_WAIT: Nanos = Nanos::secs(10);
 
@@ -178,12 +181,19 @@ impl Reactor {
     /// cost. A command outside its device ends with [`IoError::Short`], one that is not a whole
     /// number of the device's sectors with `EINVAL`.
     pub fn start(&mut self, io: Io) {
+        self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
         match self.disks.begin(&io, &self.region) {
             Begun::Submit(op) => self.backend.start(op, &self.region, &self.disks),
             Begun::Done(result) => {
-                self.ready.push(Event::Io(IoDone { id: io.id, result }));
+                let ended = self.disks.ended(io.device, IoDone { id: io.id, result });
+                self.ready.extend(ended.map(Event::Io));
             }
         }
+    }
+
+    /// How well a paced device kept to its model so far; `None` if it is not paced.
+    pub fn pace_stats(&self, device: DeviceId) -> Option<PaceStats> {
+        self.disks.pace_stats(device)
     }
 
     /// Listens for clients.
@@ -258,22 +268,26 @@ impl Reactor {
         let before = events.len();
         loop {
             events.append(&mut self.ready);
-            let has = events.len() > before;
-            if has && self.backend.can_wait() {
-                return self.now();
-            }
-            let sleep = match deadline {
-                _ if has => Sleep::No,
-                None => Sleep::Forever,
-                Some(at) => match at.since(self.now()) {
-                    Nanos(0) => Sleep::No,
-                    left => Sleep::For(left),
-                },
-            };
-            self.turn(sleep, events);
+            let due = self.disks.due();
             let now = self.now();
-            if events.len() > before || deadline.is_some_and(|at| at <= now) {
+            if due.is_some_and(|due| due <= now) {
+                self.disks.release(now, events);
+            }
+            let has = events.len() > before;
+            if deadline.is_some_and(|at| at <= now) || (has && self.backend.can_wait()) {
+                // Even without time to wait, what is there is looked at.
+                if !has {
+                    self.turn(Sleep::No, events);
+                }
                 return now;
+            }
+            match until(now, deadline, self.disks.due()) {
+                _ if has => self.turn(Sleep::No, events),
+                Sleep::No if !self.backend.has_news() => std::hint::spin_loop(),
+                sleep => self.turn(sleep, events),
+            }
+            if events.len() > before {
+                return self.now();
             }
         }
     }
@@ -289,9 +303,19 @@ impl Reactor {
         };
         self.backend.turn(sleep, world, &self.signals);
         for finished in self.finished.drain(..) {
-            let _ = finished.device;
-            events.push(Event::Io(finished.done));
+            events.extend(self.disks.ended(finished.device, finished.done).map(Event::Io));
         }
+    }
+}
+
+/// How long to sleep for a caller who waits until `deadline` and a paced command due at `due`. The
+/// latter's last moments are not slept through: waking takes longer than that.
+fn until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep {
+    let due = due.map(|due| due - SPIN);
+    match deadline.into_iter().chain(due).min() {
+        None => Sleep::Forever,
+        Some(at) if at <= now => Sleep::No,
+        Some(at) => Sleep::For(at - now),
     }
 }
 

@@ -125,6 +125,14 @@ impl Uring {
         !self.urgent && self.backlog.is_empty() && self.skipped <= SKIPS_MAX
     }
 
+    /// Whether a turn could find or submit anything.
+    pub(super) fn has_news(&mut self) -> bool {
+        let queue = self.ring.submission();
+        let waits = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
+        drop(queue);
+        waits || !self.backlog.is_empty() || !self.ring.completion().is_empty()
+    }
+
     /// Queues an entry; submits when the queue is full, so that none is lost.
     fn push(&mut self, entry: Entry) {
         self.in_flight += 1;

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: folders on different file systems, and a reactor driven
 //! by hand.
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use tempfile::TempDir;
 use weir_device::{Arena, ConnId, Device, DeviceOptions, Devices, Event, Reactor, ReactorOptions, Ring};
 use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos};
 
-pub const DEVICE: DeviceId = DeviceId(0);
-pub const SIZE: Bytes = Bytes::mib(16);
+pub(crate) const DEVICE: DeviceId = DeviceId(0);
+pub(crate) const SIZE: Bytes = Bytes::mib(16);
 /// Long enough for any machine; only reached when something hangs.
-pub const PATIENCE: Nanos = Nanos::secs(30);
+pub(crate) const PATIENCE: Nanos = Nanos::secs(30);
 
 /// A folder on the default file system, and one in memory where there is one.
-pub fn folders() -> Vec<TempDir> {
+pub(crate) fn folders() -> Vec<TempDir> {
     let mut folders = vec![tempfile::tempdir().expect("a temporary folder")];
     match tempfile::tempdir_in("/dev/shm") {
         Ok(folder) => folders.push(folder),
@@ -25,7 +26,7 @@ pub fn folders() -> Vec<TempDir> {
 }
 
 /// The rings to be had here.
-pub fn rings() -> Vec<Ring> {
+pub(crate) fn rings() -> Vec<Ring> {
     let arena = Arena::new(Bytes::mib(1)).unwrap();
     let options = ReactorOptions { ring: Ring::Uring, ..Default::default() };
     match Reactor::new(&options, Devices::new(), &arena) {
@@ -37,39 +38,41 @@ pub fn rings() -> Vec<Ring> {
     }
 }
 
-pub fn options() -> DeviceOptions {
+pub(crate) fn options() -> DeviceOptions {
     DeviceOptions { size: Some(SIZE), lock_wait: Duration::ZERO, ..Default::default() }
 }
 
-pub fn open(path: &Path) -> Device {
+pub(crate) fn open(path: &Path) -> Device {
     Device::open(path, &options()).unwrap()
 }
 
 /// A reactor, its memory, and what it reported so far.
-pub struct Rig {
-    pub reactor: Reactor,
-    pub arena: Arena,
-    pub events: Vec<Event>,
+pub(crate) struct Rig {
+    pub(crate) reactor: Reactor,
+    pub(crate) arena: Arena,
+    pub(crate) events: Vec<Event>,
+    pub(crate) sector: Bytes,
     next: u64,
 }
 
 impl Rig {
-    pub fn new(ring: Ring, device: Option<Device>) -> Self {
+    pub(crate) fn new(ring: Ring, device: Option<Device>) -> Self {
         Self::with(&ReactorOptions { ring, ..Default::default() }, device)
     }
 
-    pub fn with(options: &ReactorOptions, device: Option<Device>) -> Self {
+    pub(crate) fn with(options: &ReactorOptions, device: Option<Device>) -> Self {
         let arena = Arena::new(Bytes::mib(32)).unwrap();
         let mut devices = Devices::new();
+        let sector = device.as_ref().map_or(Bytes(4096), Device::sector);
         if let Some(device) = device {
             devices.insert(DEVICE, device).unwrap();
         }
         let reactor = Reactor::new(options, devices, &arena).unwrap();
-        Self { reactor, arena, events: Vec::new(), next: 0 }
+        Self { reactor, arena, events: Vec::new(), sector, next: 0 }
     }
 
     /// Waits until `pick` finds its event, keeps the others, in order.
-    pub fn until<T>(&mut self, what: &str, mut pick: impl FnMut(&Event) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&mut self, what: &str, mut pick: impl FnMut(&Event) -> Option<T>) -> T {
         let end = self.reactor.now() + PATIENCE;
         let mut seen = 0;
         loop {
@@ -86,26 +89,26 @@ impl Rig {
     }
 
     /// Starts a command and returns its name.
-    pub fn start(&mut self, kind: IoKind, at: DeviceOffset, buffer: Buffer) -> IoId {
+    pub(crate) fn start(&mut self, kind: IoKind, at: DeviceOffset, buffer: Buffer) -> IoId {
         self.next += 1;
         let id = IoId(self.next);
         self.reactor.start(Io { id, device: DEVICE, kind, at, buffer });
         id
     }
 
-    pub fn done(&mut self, id: IoId) -> Result<(), IoError> {
+    pub(crate) fn done(&mut self, id: IoId) -> Result<(), IoError> {
         self.until("device command", |event| match event {
             Event::Io(IoDone { id: its, result }) if *its == id => Some(*result),
             _ => None,
         })
     }
 
-    pub fn flush(&mut self) -> Result<(), IoError> {
+    pub(crate) fn flush(&mut self) -> Result<(), IoError> {
         let id = self.start(IoKind::Flush, DeviceOffset(0), Buffer::EMPTY);
         self.done(id)
     }
 
-    pub fn write(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) -> Result<(), IoError> {
+    pub(crate) fn write(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         let buffer = self.filled(bytes);
         let part = buffer.part(0, bytes.len() as u32);
         let id = self.start(IoKind::Write { fua }, at, part);
@@ -114,7 +117,7 @@ impl Rig {
         result
     }
 
-    pub fn read(&mut self, at: DeviceOffset, len: Bytes) -> Result<Vec<u8>, IoError> {
+    pub(crate) fn read(&mut self, at: DeviceOffset, len: Bytes) -> Result<Vec<u8>, IoError> {
         let buffer = self.arena.take(len).unwrap();
         let part = buffer.part(0, len.0 as u32);
         let id = self.start(IoKind::Read, at, part);
@@ -124,34 +127,34 @@ impl Rig {
     }
 
     /// A buffer that begins with these bytes.
-    pub fn filled(&mut self, bytes: &[u8]) -> Buffer {
+    pub(crate) fn filled(&mut self, bytes: &[u8]) -> Buffer {
         let buffer = self.arena.take(Bytes(bytes.len() as u64)).unwrap();
         self.arena.bytes_mut(buffer.part(0, bytes.len() as u32)).copy_from_slice(bytes);
         buffer
     }
 
-    pub fn accepted(&mut self) -> ConnId {
+    pub(crate) fn accepted(&mut self) -> ConnId {
         self.until("accept", |event| match event {
             Event::Accepted { conn, .. } => Some(*conn),
             _ => None,
         })
     }
 
-    pub fn received(&mut self) -> (ConnId, Result<usize, IoError>) {
+    pub(crate) fn received(&mut self) -> (ConnId, Result<usize, IoError>) {
         self.until("receive", |event| match event {
             Event::Received { conn, result } => Some((*conn, *result)),
             _ => None,
         })
     }
 
-    pub fn sent(&mut self) -> (ConnId, Result<(), IoError>) {
+    pub(crate) fn sent(&mut self) -> (ConnId, Result<(), IoError>) {
         self.until("send", |event| match event {
             Event::Sent { conn, result } => Some((*conn, *result)),
             _ => None,
         })
     }
 
-    pub fn closed(&mut self, id: ConnId) {
+    pub(crate) fn closed(&mut self, id: ConnId) {
         self.until("close", |event| matches!(event, Event::Closed { conn } if *conn == id).then_some(()));
     }
 }
