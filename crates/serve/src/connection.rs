@@ -21,6 +21,7 @@ mod output;
 mod request;
 
 use crate::nbd::handshake::{Agreed, Handshake, greeting};
+use crate::nbd::transmission::WHOLE_MAX;
 use crate::slab::Slab;
 use outbox::Outbox;
 use request::{Active, Piece};
@@ -36,22 +37,40 @@ pub const PIECE: u32 = 256 << 10;
 pub const REQUESTS: u16 = 128;
 /// Pieces in flight; the memory they hold is limited by [`Credit`].
 const PIECES: u16 = 256;
+/// The longest read that, if it goes out in order, is read as a whole first, so that a failure
+/// can still be told. With its edges it takes no more than [`PIECE`] bytes of memory.
+const WHOLE: u32 = WHOLE_MAX;
+const _: () = assert!(WHOLE <= PIECE / 2);
 
-/// How much of the pool's memory a client may hold.
+/// Memory every client is entitled to, whatever others hold: a piece at a time.
+const ENTITLED: u64 = PIECE as u64;
+
+/// How much of the pool's memory clients may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
-    /// What no client may touch: the engine needs it to finish what clients have begun.
+    /// What no client may touch.
     pub reserve: Bytes,
+    /// What only clients may touch that hold less than they are entitled to: as much as all
+    /// clients together are.
+    pub spare: Bytes,
     /// The most one client may hold in payloads.
     pub each: Bytes,
 }
 
 impl Credit {
-    /// A client may not hold more than is left free for others: however many are greedy, the
-    /// next one finds a fair share.
-    fn grants<M: Memory>(&self, held: u64, wanted: u64, memory: &M) -> bool {
-        let holds = held + wanted;
-        holds <= self.each.0 && memory.free().0 >= self.reserve.0 + holds
+    /// For so many clients at most. `each` is the most one of them may hold.
+    pub const fn new(clients: u16, each: Bytes, reserve: Bytes) -> Self {
+        Self { reserve, spare: Bytes(clients as u64 * Connection::ENTITLED.0), each }
+    }
+
+    /// Beyond what it is entitled to, a client may not hold more than is left for others to
+    /// take: however many are greedy, the next one finds some.
+    #[inline]
+    fn grants<M: Memory>(&self, held: u64, run: u64, memory: &M) -> bool {
+        let holds = held + run;
+        let used = self.reserve.0 + run;
+        let needed = if holds <= ENTITLED { used } else { used + self.spare.0 + holds };
+        holds <= self.each.0.max(ENTITLED) && memory.free().0 >= needed
     }
 }
 
@@ -141,11 +160,13 @@ enum Ready {
 }
 
 impl Connection {
+    /// All memory that a client can count on.
+    pub const ENTITLED: Bytes = Bytes(ENTITLED + (Inbox::LEN + Outbox::LEN) as u64);
+
     /// A client that just came. `number` names it in the ids of its requests. `None` if there is
     /// no memory for it.
     pub fn new<M: Memory>(number: u32, credit: &Credit, memory: &mut M) -> Option<Self> {
-        let needed = u64::from(Inbox::LEN + Outbox::LEN);
-        if !credit.grants(0, needed, memory) {
+        if memory.free().0 < credit.reserve.0 + Self::ENTITLED.0 {
             return None;
         }
         let inbox = Inbox::new(memory)?;

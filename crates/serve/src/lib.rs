@@ -2,17 +2,15 @@
 //!
 //! - [`nbd`]: the protocol, as pure functions over bytes.
 //! - [`connection`]: one client's state, without a socket.
+//! - [`volumes`]: what is needed of the engine.
+//! - [`fuzzing`]: any bytes as a client, for the fuzz target.
 #![forbid(unsafe_code)]
 
 pub mod connection;
+pub mod fuzzing;
 pub mod nbd;
+pub mod ram;
 mod slab;
+pub mod volumes;
 
-/// x
-#[derive(Clone, Copy, Debug)]
-pub struct Status {
-    /// x
-    pub len: weir_model::Bytes,
-    /// x
-    pub data: bool,
-}
+pub use ram::Ram;

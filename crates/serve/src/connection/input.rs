@@ -1,7 +1,7 @@
 //! What comes from the client: bytes become requests.
 
 use super::request::{Active, NONE, Piece, State};
-use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step};
+use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step, WHOLE};
 use crate::nbd::handshake::{self, Agreed};
 use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
@@ -56,6 +56,12 @@ impl Inbox {
         }
         self.buffer.part(self.end, Self::LEN - self.end)
     }
+}
+
+/// The memory set aside for a buffer of `len` bytes.
+#[inline]
+pub(super) fn run(len: u64) -> u64 {
+    len.next_power_of_two().max(BLOCK)
 }
 
 // The longest thing looked at as a whole fits.
@@ -208,7 +214,7 @@ impl Connection {
         let (at, left, whole) = match self.requests.get(request) {
             Some(active) if active.taken < active.len => {
                 // Where a failure could not be told once the data has begun, it is read at once.
-                let whole = active.ordered && active.len <= PIECE;
+                let whole = active.ordered && active.len <= WHOLE;
                 (active.next(), active.len - active.taken, whole)
             }
             _ => {
@@ -304,10 +310,10 @@ impl Connection {
             let to_border = unit - (at.0 % u64::from(unit)) as u32;
             let len = if whole { left } else { left.min(to_border) };
             let room = Request::buffer_len(at, Bytes(len.into()));
-            if credit.grants(self.held, room.0, memory)
+            if credit.grants(self.held, run(room.0), memory)
                 && let Some(buffer) = memory.take(room)
             {
-                self.held += room.0;
+                self.held += run(room.0);
                 return Some((buffer, len));
             }
             unit /= 4;

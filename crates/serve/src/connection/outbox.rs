@@ -83,11 +83,11 @@ impl Outbox {
         &self.parts
     }
 
-    /// Gives what was lent back; returns how many bytes that were.
+    /// Gives what was lent back; returns how much memory that was.
     pub(super) fn give_back<M: Memory>(&mut self, memory: &mut M) -> u64 {
         self.lent.drain(..).fold(0, |sum, buffer| {
             memory.give(buffer);
-            sum + u64::from(buffer.len)
+            sum + super::input::run(buffer.len.into())
         })
     }
 }

@@ -1,28 +1,16 @@
 //! What goes to the client: results become replies.
 
+use super::input::run;
 use super::outbox::Outbox;
 use super::request::{Active, NONE, State};
 use super::{Connection, Input, Phase, Ready};
-use crate::Status;
 use crate::nbd::transmission as wire;
-use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeId, VolumeOffset};
+use crate::volumes::{Run, RunsOf};
+use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
 /// Descriptors of one block status reply at most.
 const STATUS_MAX: usize = 500;
 const _: () = assert!(24 + 8 * STATUS_MAX <= Outbox::STEP as usize);
-
-/// A question for the engine: which parts of a range hold data.
-#[derive(Clone, Copy, Debug)]
-pub struct StatusOf {
-    /// Of which volume.
-    pub volume: VolumeId,
-    /// From where.
-    pub offset: VolumeOffset,
-    /// How far.
-    pub len: Bytes,
-    /// The most runs to be told.
-    pub most: usize,
-}
 
 impl Connection {
     /// The engine is done with a piece.
@@ -114,7 +102,7 @@ impl Connection {
     fn drop_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
         let Some(piece) = self.pieces.remove(index) else { return };
         if let Some(buffer) = piece.buffer {
-            self.held -= u64::from(buffer.len);
+            self.held -= run(buffer.len.into());
             memory.give(buffer);
         }
         if let Some(request) = self.requests.get_mut(piece.request) {
@@ -132,11 +120,11 @@ impl Connection {
     /// Lays out what is to be sent next; empty if there is nothing, or a send is in flight.
     /// Otherwise a send is now in flight, and [`sent`](Self::sent) ends it.
     ///
-    /// `status` asks the engine where data is.
+    /// `runs_of` asks the engine where data is.
     pub fn gather<M: Memory>(
         &mut self,
         memory: &mut M,
-        mut status: impl FnMut(StatusOf, &mut Vec<Status>),
+        mut runs_of: impl FnMut(RunsOf, &mut Vec<Run>),
     ) -> &[Buffer] {
         if self.outbox.sending || self.phase == Phase::Dead {
             return &[];
@@ -150,7 +138,7 @@ impl Connection {
         while self.outbox.has_room() {
             match self.ready.pop_front() {
                 Some(Ready::Piece(index)) => self.lay_out_piece(index, memory),
-                Some(Ready::Request(number)) => self.lay_out_request(number, memory, &mut status),
+                Some(Ready::Request(number)) => self.lay_out_request(number, memory, &mut runs_of),
                 None => break,
             }
         }
@@ -195,7 +183,7 @@ impl Connection {
             _ => {
                 if let Some(fault) = &request.fault {
                     let chunk =
-                        wire::error_chunk(request.cookie, done, fault, request.op, Some(piece.offset));
+                        wire::error_chunk(request.cookie, done, request.kind, fault, Some(piece.offset));
                     self.outbox.header(&chunk, memory);
                 }
             }
@@ -203,7 +191,7 @@ impl Connection {
         match piece.buffer {
             Some(buffer) if lent => self.outbox.lend(buffer),
             Some(buffer) => {
-                self.held -= u64::from(buffer.len);
+                self.held -= run(buffer.len.into());
                 memory.give(buffer);
             }
             None => {}
@@ -217,19 +205,19 @@ impl Connection {
         &mut self,
         number: u16,
         memory: &mut M,
-        status: &mut impl FnMut(StatusOf, &mut Vec<Status>),
+        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Run>),
     ) {
         let Some(request) = self.forget(number) else { return };
         match &request.fault {
             Some(fault) if self.agreed.structured && request.is_answered_in_chunks() => {
-                let chunk = wire::error_chunk(request.cookie, true, fault, request.op, None);
+                let chunk = wire::error_chunk(request.cookie, true, request.kind, fault, None);
                 self.outbox.header(&chunk, memory);
             }
             Some(fault) => {
-                let error = fault.number(request.op);
+                let error = fault.number(request.kind);
                 self.outbox.header(&wire::simple_reply(request.cookie, error), memory);
             }
-            None if request.op.is_none() => self.lay_out_status(&request, memory, status),
+            None if request.op.is_none() => self.lay_out_status(&request, memory, runs_of),
             None => self.outbox.header(&wire::simple_reply(request.cookie, 0), memory),
         }
     }
@@ -238,17 +226,17 @@ impl Connection {
         &mut self,
         request: &Active,
         memory: &mut M,
-        status: &mut impl FnMut(StatusOf, &mut Vec<Status>),
+        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Run>),
     ) {
         let mut runs = Vec::new();
         let most = if request.one { 1 } else { STATUS_MAX };
         let (volume, offset, len) = (self.agreed.volume, request.offset, Bytes(request.len.into()));
-        status(StatusOf { volume, offset, len, most }, &mut runs);
+        runs_of(RunsOf { volume, offset, len, most }, &mut runs);
         runs.truncate(most);
         if runs.is_empty() {
             // The volume is gone.
             let fault = RequestError::NoVolume.into();
-            let chunk = wire::error_chunk(request.cookie, true, &fault, None, None);
+            let chunk = wire::error_chunk(request.cookie, true, request.kind, &fault, None);
             return self.outbox.header(&chunk, memory);
         }
         self.outbox.header(&wire::status_chunk(request.cookie, runs.len() as u32), memory);

@@ -1,1 +1,587 @@
+//! Histories of single clients, byte by byte, and many clients' worth of random ones.
+
 use super::*;
+use crate::nbd::wire::{Reader, chunk, command, flag};
+use crate::ram::Ram;
+use crate::volumes::Volumes;
+use proptest::prelude::*;
+use weir_model::{HeapMemory, Nanos};
+
+const MIB: u64 = 1 << 20;
+const CREDIT: Credit = Credit::new(4, Bytes::mib(64), Bytes::mib(1));
+
+/// A connection, a volume behind it and a client before it.
+struct Wire {
+    connection: Connection,
+    memory: HeapMemory,
+    free: Bytes,
+    ram: Ram,
+    credit: Credit,
+    /// What the client has sent and nobody has received.
+    input: VecDeque<u8>,
+    /// What the client has received.
+    output: Vec<u8>,
+    /// At most so many bytes arrive at once.
+    portion: usize,
+    /// Replies come back last first.
+    backwards: bool,
+    /// The connection waits for bytes.
+    hungry: bool,
+}
+
+impl Wire {
+    fn new(ram: Ram) -> Self {
+        let mut memory = HeapMemory::new(Bytes::mib(256));
+        let free = memory.free();
+        let connection = Connection::new(7, &CREDIT, &mut memory).unwrap();
+        let (input, output) = (VecDeque::new(), Vec::new());
+        let (portion, backwards, hungry) = (usize::MAX, false, false);
+        Self { connection, memory, free, ram, credit: CREDIT, input, output, portion, backwards, hungry }
+    }
+
+    /// Past the handshake.
+    fn ready(size: Bytes, structured: bool) -> Self {
+        Self::ready_on(Ram::new(size), structured)
+    }
+
+    fn ready_on(ram: Ram, structured: bool) -> Self {
+        let mut wire = Self::new(ram);
+        wire.send(&hello(structured));
+        wire.output.clear();
+        wire
+    }
+
+    /// Everything that happens when the client sends these bytes.
+    fn send(&mut self, bytes: &[u8]) {
+        self.input.extend(bytes);
+        while self.turn() {}
+    }
+
+    /// One turn of a driver's loop; whether anything happened.
+    fn turn(&mut self) -> bool {
+        let mut progress = self.receive();
+        let exports = self.ram.exports();
+        loop {
+            let step = self.connection.step(&exports, &self.credit, &mut self.memory);
+            self.hungry = matches!(step, Step::Receive);
+            let Step::Request(request) = step else { break };
+            assert_eq!(request.id.0 >> 16, 7);
+            self.ram.submit(Nanos(0), request, &mut self.memory);
+            progress = true;
+            if !self.backwards {
+                self.reply();
+            }
+        }
+        self.ram.replies().make_contiguous().reverse();
+        self.reply();
+        while self.connection.wants_to_send() {
+            let ram = &self.ram;
+            for &part in self.connection.gather(&mut self.memory, |of, runs| ram.runs(of, runs)) {
+                self.output.extend_from_slice(self.memory.bytes(part));
+            }
+            self.connection.sent(&mut self.memory);
+            progress = true;
+        }
+        progress || (self.hungry && !self.input.is_empty())
+    }
+
+    fn reply(&mut self) {
+        while let Some(reply) = self.ram.next_reply() {
+            self.connection.reply(reply, &mut self.memory);
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        if self.input.is_empty() || !self.hungry {
+            return false;
+        }
+        let Some(room) = self.connection.receive(&mut self.memory) else { return false };
+        let mut arrived = 0;
+        for part in room {
+            let len = self.input.len().min(part.len as usize).min(self.portion - arrived);
+            let bytes = self.memory.bytes_mut(part.part(0, len as u32));
+            bytes.iter_mut().zip(self.input.drain(..len)).for_each(|(to, from)| *to = from);
+            arrived += len;
+            if len < part.len as usize {
+                break;
+            }
+        }
+        self.connection.received(Bytes(arrived as u64));
+        true
+    }
+
+    /// Ends the connection; nothing may be left of it.
+    fn end(mut self) {
+        self.connection.kill();
+        self.reply();
+        assert!(self.connection.is_idle());
+        self.connection.release(&mut self.memory);
+        assert_eq!(self.memory.free(), self.free, "all memory came back");
+    }
+}
+
+fn hello(structured: bool) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, 3];
+    if structured {
+        bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x08\0\0\0\0");
+        bytes.extend_from_slice(
+            b"IHAVEOPT\0\0\0\x0a\0\0\0\x1e\0\0\0\x03ram\0\0\0\x01\0\0\0\x0fbase:allocation",
+        );
+        // 4 + 3 + 4 + 4 + 15
+    }
+    bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x01\0\0\0\x03ram");
+    bytes
+}
+
+fn request(kind: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&flags.to_be_bytes());
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&cookie.to_be_bytes());
+    bytes.extend_from_slice(&offset.to_be_bytes());
+    bytes.extend_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+fn write(cookie: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = request(command::WRITE, 0, cookie, offset, payload.len() as u32);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// One message of the server.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Simple { cookie: u64, error: u32 },
+    Data { cookie: u64, done: bool, offset: u64, bytes: Vec<u8> },
+    Hole { cookie: u64, done: bool, offset: u64, len: u32 },
+    Error { cookie: u64, done: bool, error: u32, at: Option<u64> },
+    Status { cookie: u64, runs: Vec<(u32, u32)> },
+}
+
+/// What the server said, if no simple reply has data.
+fn said(output: &[u8]) -> Vec<Said> {
+    let mut reader = Reader(output);
+    let mut all = Vec::new();
+    while !reader.is_empty() {
+        let magic = reader.u32().unwrap();
+        if magic == 0x6744_6698 {
+            let error = reader.u32().unwrap();
+            all.push(Said::Simple { error, cookie: reader.u64().unwrap() });
+            continue;
+        }
+        assert_eq!(magic, 0x668e_33ef, "after {all:?}");
+        let (flags, kind) = (reader.u16().unwrap(), reader.u16().unwrap());
+        let (cookie, len) = (reader.u64().unwrap(), reader.u32().unwrap());
+        let mut body = Reader(reader.take(len as usize).unwrap());
+        let done = flags & chunk::DONE != 0;
+        all.push(match kind {
+            chunk::OFFSET_DATA => {
+                Said::Data { cookie, done, offset: body.u64().unwrap(), bytes: body.0.to_vec() }
+            }
+            chunk::OFFSET_HOLE => {
+                Said::Hole { cookie, done, offset: body.u64().unwrap(), len: body.u32().unwrap() }
+            }
+            chunk::ERROR | chunk::ERROR_OFFSET => {
+                let error = body.u32().unwrap();
+                let message = body.u16().unwrap();
+                body.take(message.into()).unwrap();
+                Said::Error { cookie, done, error, at: body.u64() }
+            }
+            chunk::BLOCK_STATUS => {
+                assert!(done);
+                assert_eq!(body.u32(), Some(1));
+                let runs = body.0.chunks(8).map(|mut run| {
+                    let mut run = Reader(std::mem::take(&mut run));
+                    (run.u32().unwrap(), run.u32().unwrap())
+                });
+                Said::Status { cookie, runs: runs.collect() }
+            }
+            other => panic!("chunk of type {other}"),
+        });
+    }
+    all
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i + seed) * 31 % 251) as u8 + 1).collect()
+}
+
+#[test]
+fn writes_reads_and_flushes_are_answered() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    let bytes = pattern(1, 1536);
+    wire.send(&write(1, 512, &bytes));
+    wire.send(&request(command::READ, 0, 2, 512, 1536));
+    wire.send(&request(command::FLUSH, 0, 3, 0, 0));
+    assert_eq!(
+        said(&wire.output),
+        [
+            Said::Simple { cookie: 1, error: 0 },
+            Said::Data { cookie: 2, done: true, offset: 512, bytes: bytes.clone() },
+            Said::Simple { cookie: 3, error: 0 },
+        ]
+    );
+    assert_eq!(wire.ram.contents()[512..2048], bytes);
+    wire.end();
+}
+
+#[test]
+fn simple_replies_carry_the_data_in_order_holes_and_all() {
+    for backwards in [false, true] {
+        let mut wire = Wire::ready(Bytes(4 * MIB), false);
+        wire.backwards = backwards;
+        let bytes = pattern(2, 4096);
+        wire.send(&write(1, 300 << 10, &bytes));
+        wire.output.clear();
+        wire.send(&request(command::READ, 0, 2, 0, 1 << 20));
+        assert_eq!(wire.output[..16], *b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x02");
+        assert_eq!(wire.output[16..], wire.ram.contents()[..1 << 20]);
+        wire.end();
+    }
+}
+
+#[test]
+fn holes_do_not_cross_the_wire() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    wire.send(&write(1, 8192, &pattern(3, 4096)));
+    wire.output.clear();
+    wire.send(&request(command::READ, 0, 2, 512, 16384));
+    wire.send(&request(command::READ, 0, 3, MIB, 4096));
+    assert_eq!(
+        said(&wire.output),
+        [
+            Said::Hole { cookie: 2, done: false, offset: 512, len: 8192 - 512 },
+            Said::Data { cookie: 2, done: false, offset: 8192, bytes: pattern(3, 4096) },
+            Said::Hole { cookie: 2, done: true, offset: 12288, len: 4096 + 512 },
+            Said::Hole { cookie: 3, done: true, offset: MIB, len: 4096 },
+        ]
+    );
+    wire.end();
+}
+
+#[test]
+fn a_reader_may_ask_for_one_chunk() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    wire.send(&write(1, 200 << 10, &pattern(4, 512)));
+    wire.output.clear();
+    wire.send(&request(command::READ, flag::DF, 2, 130 << 10, 128 << 10));
+    wire.send(&request(command::READ, flag::DF, 3, 0, (128 << 10) + 512));
+    let said = said(&wire.output);
+    let bytes = wire.ram.contents()[130 << 10..258 << 10].to_vec();
+    assert!(said[0] == Said::Data { cookie: 2, done: true, offset: 130 << 10, bytes });
+    assert_eq!(said[1..], [Said::Error { cookie: 3, done: true, error: 75, at: None }]);
+    wire.end();
+}
+
+#[test]
+fn failures_are_told_where_they_happened_and_the_rest_goes_on() {
+    let mut ram = Ram::new(Bytes(4 * MIB));
+    ram.break_at(MIB + 5000);
+    let mut wire = Wire::ready_on(ram, true);
+    wire.send(&request(command::READ, 0, 1, MIB - (256 << 10), 512 << 10));
+    wire.send(&write(2, MIB, &pattern(5, 1 << 20)));
+    wire.send(&request(command::WRITE_ZEROES, 0, 3, MIB, 8192));
+    wire.send(&request(command::READ, 0, 4, 0, 512));
+    let all = said(&wire.output);
+    assert_eq!(all.iter().filter(|said| matches!(said, Said::Error { cookie: 1, .. })).count(), 1);
+    assert!(all.contains(&Said::Error { cookie: 1, done: true, error: 5, at: Some(MIB) }), "{all:?}");
+    assert!(all.contains(&Said::Simple { cookie: 2, error: 5 }));
+    assert!(all.contains(&Said::Simple { cookie: 3, error: 5 }));
+    assert!(all.contains(&Said::Hole { cookie: 4, done: true, offset: 0, len: 512 }));
+    wire.end();
+}
+
+#[test]
+fn a_failed_simple_read_is_told_unless_its_reply_has_begun() {
+    for (at, told) in [(0, true), (700 << 10, false)] {
+        let mut ram = Ram::new(Bytes(4 * MIB));
+        ram.break_at(at);
+        let mut wire = Wire::ready_on(ram, false);
+        wire.send(&request(command::READ, 0, 1, 0, 1 << 20));
+        assert_eq!(wire.connection.is_over(), !told, "hard disconnect is the only way out");
+        if told {
+            assert_eq!(said(&wire.output), [Said::Simple { cookie: 1, error: 5 }]);
+        }
+        wire.end();
+    }
+}
+
+#[test]
+fn wrong_requests_are_refused_with_their_payload() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), false);
+    wire.send(&write(1, 4 * MIB - 512, &pattern(6, 100_352)));
+    wire.send(&write(2, 1, &pattern(6, 512)));
+    wire.send(&request(command::READ, 0, 3, 0, 0));
+    wire.send(&request(77, 0, 4, 0, 512));
+    wire.send(&request(command::READ, 0, 5, 0, u32::MAX));
+    wire.send(&request(command::BLOCK_STATUS, 0, 6, 0, 512));
+    wire.send(&request(command::TRIM, 0, 7, 4 * MIB, 512));
+    wire.send(&request(command::FLUSH, 0, 8, 0, 0));
+    let errors = [28, 22, 22, 22, 22, 22, 22, 0];
+    let expected: Vec<Said> =
+        (1..).zip(errors).map(|(cookie, error)| Said::Simple { cookie, error }).collect();
+    assert_eq!(said(&wire.output), expected);
+    assert!(!wire.connection.is_over());
+    wire.end();
+}
+
+#[test]
+fn what_cannot_be_followed_ends_the_connection_after_what_is_owed() {
+    let oversized = request(command::WRITE, 0, 2, 0, (32 << 20) + 512);
+    let garbage = vec![0x55; 28];
+    let goodbye = request(command::DISC, 0, 2, 0, 0);
+    for (last, extra) in [(oversized, Some(22)), (garbage, None), (goodbye, None)] {
+        let mut wire = Wire::ready(Bytes(4 * MIB), false);
+        wire.send(&[write(1, 0, &pattern(7, 4096)), last, vec![9; 5000]].concat());
+        let mut expected = vec![Said::Simple { cookie: 1, error: 0 }];
+        expected.extend(extra.map(|error| Said::Simple { cookie: 2, error }));
+        assert_eq!(said(&wire.output), expected);
+        assert!(wire.connection.is_over());
+        wire.end();
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_ends_the_connection_even_within_a_write() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), false);
+    let long = write(1, 0, &pattern(8, 1 << 20));
+    wire.send(&long[..700_000]);
+    assert!(wire.connection.receive(&mut wire.memory).is_some());
+    wire.connection.received(Bytes(0));
+    while wire.turn() {}
+    assert!(wire.output.is_empty() && wire.connection.is_over());
+    wire.end();
+}
+
+#[test]
+fn status_tells_runs() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    wire.send(&write(1, 8192, &pattern(9, 4096)));
+    wire.output.clear();
+    wire.send(&request(command::BLOCK_STATUS, 0, 2, 0, 1 << 20));
+    wire.send(&request(command::BLOCK_STATUS, flag::REQ_ONE, 3, 8192, 1 << 20));
+    assert_eq!(
+        said(&wire.output),
+        [
+            Said::Status { cookie: 2, runs: vec![(8192, 3), (4096, 0), ((1 << 20) - 12288, 3)] },
+            Said::Status { cookie: 3, runs: vec![(4096, 0)] },
+        ]
+    );
+    wire.end();
+}
+
+#[test]
+fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
+    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    wire.send(&write(1, 0, &pattern(10, 4 << 20)));
+    let most = Bytes::mib(2);
+    wire.credit.each = most;
+    let before = wire.memory.free();
+    (0..100).for_each(|cookie| wire.input.extend(request(command::READ, 0, cookie, 0, 4 << 20)));
+    // A driver whose sends never end.
+    let exports = wire.ram.exports();
+    for _ in 0..50 {
+        wire.receive();
+        wire.hungry = loop {
+            match wire.connection.step(&exports, &wire.credit, &mut wire.memory) {
+                Step::Request(request) => wire.ram.submit(Nanos(0), request, &mut wire.memory),
+                step => break matches!(step, Step::Receive),
+            }
+        };
+        wire.reply();
+        let ram = &wire.ram;
+        wire.connection.gather(&mut wire.memory, |of, runs| ram.runs(of, runs));
+        assert!(before.0 - wire.memory.free().0 <= most.0);
+    }
+    assert!(!wire.hungry, "it is not read any more");
+    wire.end();
+}
+
+#[test]
+fn many_greedy_clients_leave_room_for_another() {
+    let mut memory = HeapMemory::new(Bytes::mib(16));
+    let credit = Credit::new(20, Bytes::mib(8), Bytes::mib(1));
+    let ram = Ram::new(Bytes::mib(32));
+    let exports = ram.exports();
+    let mut greedy = Vec::new();
+    for number in 0..20 {
+        let mut connection = Connection::new(number, &credit, &mut memory).unwrap();
+        let mut bytes = hello(true);
+        (0..8).for_each(|cookie| bytes.extend(request(command::READ, 0, cookie, 0, 4 << 20)));
+        // The handshake's answers leave, the data never does.
+        let mut sends = 0;
+        loop {
+            match connection.step(&exports, &credit, &mut memory) {
+                Step::Request(_) => {}
+                Step::Receive if !bytes.is_empty() => {
+                    let [_, room] = connection.receive(&mut memory).unwrap();
+                    let len = bytes.len().min(room.len as usize);
+                    memory.bytes_mut(room.part(0, len as u32)).copy_from_slice(&bytes[..len]);
+                    bytes.drain(..len);
+                    connection.received(Bytes(len as u64));
+                }
+                Step::Wait if sends < 8 => {
+                    sends += 1;
+                    if !connection.gather(&mut memory, |_, _| {}).is_empty() {
+                        connection.sent(&mut memory);
+                    }
+                }
+                _ => break,
+            }
+        }
+        assert!(connection.submitted > 0, "client {number} gets nothing");
+        greedy.push(connection);
+    }
+    assert_eq!(greedy.len(), 20);
+    assert!(memory.free() >= credit.reserve, "{} is free", memory.free());
+}
+
+/// What a random client does.
+#[derive(Clone, Debug)]
+struct Ask {
+    kind: u16,
+    flags: u16,
+    offset: u64,
+    len: u32,
+}
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    let kind = prop_oneof![
+        4 => Just(command::READ),
+        4 => Just(command::WRITE),
+        1 => Just(command::TRIM),
+        1 => Just(command::WRITE_ZEROES),
+        1 => Just(command::FLUSH),
+        1 => Just(command::BLOCK_STATUS),
+    ];
+    let sectors = prop_oneof![5 => 1..40u32, 1 => 1..2000u32];
+    let flags = prop_oneof![3 => Just(0), 1 => Just(flag::FUA), 1 => Just(flag::DF)];
+    let ask = (kind, flags, 0..8500u64, sectors).prop_map(|(kind, flags, sector, sectors)| {
+        let flags = if kind == command::READ { flags } else { flags & flag::FUA };
+        Ask { kind, flags, offset: sector * 512, len: sectors * 512 }
+    });
+    prop::collection::vec(ask, 1..60)
+}
+
+fn stream(asks: &[Ask]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (cookie, ask) in (0..).zip(asks) {
+        bytes.extend(request(ask.kind, ask.flags, cookie, ask.offset, ask.len));
+        if ask.kind == command::WRITE {
+            bytes.extend(pattern(cookie, ask.len as usize));
+        }
+    }
+    bytes
+}
+
+/// What the volume would be, and the data and error every request should bring.
+fn expected(asks: &[Ask], size: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut volume = vec![0; size];
+    let answers = (0..).zip(asks).map(|(cookie, ask)| {
+        let range = ask.offset as usize..ask.offset as usize + ask.len as usize;
+        let past = range.end > size;
+        match ask.kind {
+            command::FLUSH => {}
+            command::READ if ask.flags & flag::DF != 0 && ask.len > 128 << 10 => return (75, vec![]),
+            command::WRITE | command::WRITE_ZEROES if past => return (28, vec![]),
+            _ if past => return (22, vec![]),
+            command::READ => return (0, volume[range].to_vec()),
+            command::WRITE => volume[range].copy_from_slice(&pattern(cookie, ask.len as usize)),
+            command::WRITE_ZEROES => volume[range].fill(0),
+            command::TRIM => {
+                let (first, end) = (range.start.next_multiple_of(4096), range.end / 4096 * 4096);
+                volume[first..end.max(first)].fill(0);
+            }
+            _ => {}
+        }
+        (0, vec![])
+    });
+    answers.collect()
+}
+
+/// What a client makes of structured replies.
+fn received(asks: &[Ask], said: &[Said]) -> Vec<(u32, Vec<u8>)> {
+    let mut answers: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
+    let mut finished = vec![false; asks.len()];
+    for said in said {
+        let (cookie, done) = match said {
+            Said::Simple { cookie, .. } | Said::Status { cookie, .. } => (*cookie, true),
+            Said::Data { cookie, done, .. }
+            | Said::Hole { cookie, done, .. }
+            | Said::Error { cookie, done, .. } => (*cookie, *done),
+        };
+        let (ask, index) = (&asks[cookie as usize], cookie as usize);
+        assert!(!std::mem::replace(&mut finished[index], done), "{said:?} after the last");
+        let len = if ask.kind == command::READ { ask.len as usize } else { 0 };
+        let (error, data) = answers[index].get_or_insert_with(|| (0, vec![0xee; len]));
+        match said {
+            Said::Data { offset, bytes, .. } => {
+                data[(offset - ask.offset) as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            Said::Hole { offset, len, .. } => data[(offset - ask.offset) as usize..][..*len as usize].fill(0),
+            Said::Simple { error: number, .. } | Said::Error { error: number, .. } => {
+                *error = *number;
+                data.clear();
+            }
+            Said::Status { runs, .. } => {
+                assert!(runs.iter().map(|run| u64::from(run.0)).sum::<u64>() <= ask.len.into());
+            }
+        }
+    }
+    assert!(finished.iter().all(|&done| done), "every request is answered");
+    answers.into_iter().flatten().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// However the bytes arrive, in whatever order the engine answers, however little memory
+    /// there is: every request gets its answer, once, and the right one.
+    #[test]
+    fn every_client_gets_what_it_asked(
+        asks in asks(), portion in prop_oneof![1..100usize, 1..300_000usize], backwards: bool, scarce: bool,
+    ) {
+        let mut wire = Wire::ready(Bytes(4 * MIB), true);
+        wire.backwards = backwards;
+        wire.portion = portion;
+        if scarce {
+            wire.credit.each = Bytes::kib(300);
+        }
+        wire.send(&stream(&asks));
+        prop_assert!(received(&asks, &said(&wire.output)) == expected(&asks, 4 << 20));
+        wire.end();
+    }
+
+    /// The same bytes in other portions lead to the same replies. (A status is what is true when
+    /// it is sent, and left out.)
+    #[test]
+    fn portions_do_not_matter(asks in asks(), portion in 1..5000usize, structured: bool) {
+        let asks: Vec<Ask> = asks.into_iter().filter(|ask| ask.kind != command::BLOCK_STATUS).collect();
+        let run = |portion| {
+            let mut wire = Wire::new(Ram::new(Bytes(4 * MIB)));
+            wire.portion = portion;
+            wire.send(&[hello(structured), stream(&asks), request(command::DISC, 0, 0, 0, 0)].concat());
+            assert!(wire.connection.is_over());
+            let output = std::mem::take(&mut wire.output);
+            wire.end();
+            output
+        };
+        prop_assert!(run(usize::MAX) == run(portion));
+    }
+
+    /// Whatever a client sends, the connection ends well and keeps nothing.
+    #[test]
+    fn any_bytes_are_survived(
+        start in prop_oneof![Just(vec![]), Just(hello(true)), Just(hello(false))],
+        asks in asks(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+    ) {
+        let mut bytes = [start, stream(&asks)].concat();
+        bytes.truncate(200_000);
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        crate::fuzzing::client(&bytes);
+    }
+}

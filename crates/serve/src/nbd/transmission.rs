@@ -15,7 +15,7 @@ use weir_model::{Bytes, Op, RequestError, SECTOR, VolumeOffset};
 pub const HEADER_LEN: usize = 28;
 
 /// The longest data a reader may ask to get in one chunk. The protocol requires 64 KiB.
-pub const WHOLE_MAX: u32 = 256 << 10;
+pub const WHOLE_MAX: u32 = 128 << 10;
 
 /// A request as it came: unchecked but for its magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +71,14 @@ pub enum Fault {
     #[error("{0} of payload in one request; 32 MiB is the most")]
     TooLong(Bytes),
     /// More than fits one chunk.
-    #[error("{0} to be sent in one chunk; 256 KiB is the most")]
+    #[error("{0} to be sent in one chunk; 128 KiB is the most")]
     TooLongForOneChunk(Bytes),
 }
 
 impl Fault {
-    /// The number by which the protocol names it. `op` is what failed: past the end means
-    /// ENOSPC to a writer, EINVAL to others.
-    pub const fn number(&self, op: Option<Op>) -> u32 {
+    /// The number by which the protocol names it. `kind` is the type of the request that failed:
+    /// past the end means ENOSPC to a writer, EINVAL to others.
+    pub const fn number(&self, kind: u16) -> u32 {
         const EIO: u32 = 5;
         const EINVAL: u32 = 22;
         const ENOSPC: u32 = 28;
@@ -88,8 +88,8 @@ impl Fault {
             Self::Request(RequestError::Io { .. } | RequestError::FlushFailed(_)) => EIO,
             Self::Request(RequestError::NoSpace) => ENOSPC,
             Self::Request(RequestError::Misaligned { .. }) => EINVAL,
-            Self::Request(RequestError::OutOfRange { .. }) => match op {
-                Some(Op::Write | Op::WriteZeroes { .. }) => ENOSPC,
+            Self::Request(RequestError::OutOfRange { .. }) => match kind {
+                command::WRITE | command::WRITE_ZEROES => ENOSPC,
                 _ => EINVAL,
             },
             Self::Request(RequestError::NoVolume | RequestError::ReadOnly) => ESHUTDOWN,
@@ -222,19 +222,14 @@ pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u
     bytes
 }
 
-/// Says that the request failed, at `at` if that is known, and why.
-pub fn error_chunk(
-    cookie: u64,
-    done: bool,
-    fault: &Fault,
-    op: Option<Op>,
-    at: Option<VolumeOffset>,
-) -> Vec<u8> {
+/// Says that a request of this kind failed, at `at` if that is known, and why.
+pub fn error_chunk(cookie: u64, done: bool, kind: u16, fault: &Fault, at: Option<VolumeOffset>) -> Vec<u8> {
+    let number = fault.number(kind);
     let mut why = fault.to_string();
     why.truncate(why.floor_char_boundary(512));
     let (kind, extra) = if at.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR, 0) };
     let mut bytes = chunk_head(cookie, kind, done, 6 + why.len() as u32 + extra).to_vec();
-    bytes.extend_from_slice(&fault.number(op).to_be_bytes());
+    bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(&(why.len() as u16).to_be_bytes());
     bytes.extend_from_slice(why.as_bytes());
     if let Some(at) = at {

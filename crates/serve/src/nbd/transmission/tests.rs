@@ -58,11 +58,7 @@ fn commands_carry_the_flags_they_may() {
 fn faults_have_the_numbers_clients_expect() {
     let number = |kind, offset, len| match request(kind, 0, offset, len) {
         Ok(ok) => panic!("{ok:?}"),
-        Err(fault) => fault.number(match kind {
-            command::WRITE => Some(Op::Write),
-            command::WRITE_ZEROES => Some(Op::WriteZeroes { no_hole: false }),
-            _ => None,
-        }),
+        Err(fault) => fault.number(kind),
     };
     let end = 64 << 20;
     assert_eq!(number(command::READ, 1, 512), 22);
@@ -73,8 +69,8 @@ fn faults_have_the_numbers_clients_expect() {
     assert_eq!(number(command::TRIM, u64::MAX - 511, 1024), 22);
     assert_eq!(number(command::READ, 0, (32 << 20) + 512), 22);
     let too_long = request(command::READ, flag::DF, 0, WHOLE_MAX + 512);
-    assert_eq!(too_long.map_err(|fault| fault.number(None)), Err(75));
-    assert_eq!(Fault::from(RequestError::ReadOnly).number(None), 108);
+    assert_eq!(too_long.map_err(|fault| fault.number(command::READ)), Err(75));
+    assert_eq!(Fault::from(RequestError::ReadOnly).number(command::FLUSH), 108);
 }
 
 #[test]
@@ -91,11 +87,11 @@ fn replies_are_laid_out_as_the_protocol_says() {
     );
     let fault = Fault::from(RequestError::NoVolume);
     assert_eq!(
-        error_chunk(cookie, true, &fault, None, None),
+        error_chunk(cookie, true, command::READ, &fault, None),
         b"\x66\x8e\x33\xef\x00\x01\x80\x01cookie!!\x00\x00\x00\x14\x00\x00\x00\x6c\x00\x0eno such volume"
     );
     assert_eq!(
-        error_chunk(cookie, false, &fault, None, Some(VolumeOffset(1)))[4..20],
+        error_chunk(cookie, false, command::READ, &fault, Some(VolumeOffset(1)))[4..20],
         *b"\x00\x00\x80\x02cookie!!\x00\x00\x00\x1c"
     );
     assert_eq!(&status_chunk(cookie, 2)[16..], b"\x00\x00\x00\x14\x00\x00\x00\x01");

@@ -1,0 +1,61 @@
+//! Any bytes as a client: for the fuzz target, and for tests of hostile clients.
+
+use crate::connection::{Connection, Credit, Step};
+use crate::ram::Ram;
+use crate::volumes::Volumes;
+use weir_model::{Bytes, HeapMemory, Memory, Nanos};
+
+/// Feeds `bytes` to a connection as a client would, in portions and with replies in an order
+/// that the bytes themselves decide, then closes it.
+///
+/// # Panics
+/// If the connection panics, does not come to its end, or keeps memory.
+pub fn client(bytes: &[u8]) {
+    let mut memory = HeapMemory::new(Bytes::mib(2));
+    let free = memory.free();
+    let credit = Credit::new(1, Bytes::mib(1), Bytes::kib(64));
+    let mut ram = Ram::new(Bytes::mib(1));
+    ram.break_at(512 << 10);
+    let exports = ram.exports();
+    let Some(mut connection) = Connection::new(1, &credit, &mut memory) else { return };
+    let (mut portions, mut hungry) = (bytes, false);
+    // Every portion brings bytes or the end; nothing goes on for longer.
+    for turn in 0..2 * bytes.len() + 8 {
+        let choice = bytes.get(turn * 7 % bytes.len().max(1)).copied().unwrap_or(0);
+        if hungry && let Some(room) = connection.receive(&mut memory) {
+            let mut arrived = 0;
+            for part in room {
+                let most = if choice & 3 == 0 { usize::from(choice >> 2) + 1 } else { 1 << 20 };
+                let len = portions.len().min(part.len as usize).min(most);
+                memory.bytes_mut(part.part(0, len as u32)).copy_from_slice(&portions[..len]);
+                portions = &portions[len..];
+                arrived += len;
+                if len < part.len as usize {
+                    break;
+                }
+            }
+            connection.received(Bytes(arrived as u64));
+        }
+        hungry = loop {
+            match connection.step(&exports, &credit, &mut memory) {
+                Step::Request(request) => ram.submit(Nanos(0), request, &mut memory),
+                step => break matches!(step, Step::Receive),
+            }
+        };
+        let replies = ram.replies();
+        if choice & 4 == 0 {
+            replies.make_contiguous().reverse();
+        }
+        if choice & 8 == 0 {
+            replies.drain(..).for_each(|reply| connection.reply(reply, &mut memory));
+        }
+        if choice & 16 == 0 && !connection.gather(&mut memory, |of, runs| ram.runs(of, runs)).is_empty() {
+            connection.sent(&mut memory);
+        }
+    }
+    connection.kill();
+    ram.replies().drain(..).for_each(|reply| connection.reply(reply, &mut memory));
+    assert!(connection.is_idle(), "every request was answered");
+    connection.release(&mut memory);
+    assert_eq!(memory.free(), free, "all memory came back");
+}

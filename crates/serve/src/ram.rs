@@ -1,0 +1,147 @@
+//! A volume in memory: the simplest thing that can be served. For tests of the server, its fuzz
+//! target, and for measuring what serving costs without an engine.
+
+use crate::nbd::Export;
+use crate::volumes::{Change, ChangeId, Refusal, Run, RunsOf, Volumes};
+use std::collections::{BTreeSet, VecDeque};
+use weir_model::{
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, ErrorKind, Io, IoDone, IoError, IoKind, Memory, Nanos, Op,
+    ReadShape, Reply, Request, RequestError, VolumeId,
+};
+
+/// One volume named `ram`. Does at submission what is asked, so that the order of effects is the
+/// order of submission; replies wait for [`Ram::next_reply`] in that order.
+#[derive(Debug)]
+pub struct Ram {
+    bytes: Vec<u8>,
+    /// Blocks that hold data; the others are holes.
+    written: Vec<bool>,
+    /// Blocks no request may touch: a broken device.
+    broken: BTreeSet<u64>,
+    replies: VecDeque<Reply>,
+    changes: VecDeque<ChangeId>,
+    stopping: bool,
+}
+
+impl Ram {
+    /// A volume of `size`, all hole. `size` is a multiple of 4096.
+    pub fn new(size: Bytes) -> Self {
+        Self {
+            bytes: vec![0; size.0 as usize],
+            written: vec![false; (size.0 / BLOCK) as usize],
+            broken: BTreeSet::new(),
+            replies: VecDeque::new(),
+            changes: VecDeque::new(),
+            stopping: false,
+        }
+    }
+
+    /// Makes every request fail that touches the block which holds byte `at`.
+    pub fn break_at(&mut self, at: u64) {
+        self.broken.insert(at / BLOCK);
+    }
+
+    /// What clients can read.
+    pub fn contents(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What was asked and not taken by [`Volumes::next_reply`].
+    pub fn replies(&mut self) -> &mut VecDeque<Reply> {
+        &mut self.replies
+    }
+
+    fn carry_out<M: Memory>(&mut self, request: &Request, memory: &mut M) -> Result<ReadShape, RequestError> {
+        let (at, len) = (request.offset.0, request.len.0);
+        let blocks = at / BLOCK..(at + len).div_ceil(BLOCK);
+        if self.broken.range(blocks.clone()).next().is_some() {
+            return Err(RequestError::Io {
+                device: DeviceId(0),
+                kind: IoKind::Read,
+                at: DeviceOffset(at),
+                len: request.len,
+                error: IoError::Os(5),
+            });
+        }
+        let bytes = &mut self.bytes[at as usize..(at + len) as usize];
+        let written = &mut self.written[blocks.start as usize..blocks.end as usize];
+        let payload = request.buffer.map(|buffer| buffer.part((at % BLOCK) as u32, len as u32));
+        match (request.op, payload) {
+            (Op::Read, Some(payload)) => return Ok(read(bytes, written, payload, memory)),
+            (Op::Write, Some(payload)) => {
+                bytes.copy_from_slice(memory.bytes(payload));
+                written.fill(true);
+            }
+            (Op::WriteZeroes { .. }, _) => bytes.fill(0),
+            (Op::Trim, _) => {
+                let (first, end) = (at.next_multiple_of(BLOCK), (at + len) / BLOCK * BLOCK);
+                if first < end {
+                    self.bytes[first as usize..end as usize].fill(0);
+                    self.written[(first / BLOCK) as usize..(end / BLOCK) as usize].fill(false);
+                }
+            }
+            _ => {}
+        }
+        Ok(ReadShape::Data)
+    }
+}
+
+fn read<M: Memory>(bytes: &[u8], written: &[bool], payload: Buffer, memory: &mut M) -> ReadShape {
+    if !written.contains(&true) {
+        return ReadShape::Zeros;
+    }
+    memory.bytes_mut(payload).copy_from_slice(bytes);
+    if written.contains(&false) { ReadShape::Mixed } else { ReadShape::Data }
+}
+
+impl Volumes for Ram {
+    fn submit<M: Memory>(&mut self, _: Nanos, request: Request, memory: &mut M) {
+        let result = self.carry_out(&request, memory);
+        self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) });
+    }
+    fn complete<M: Memory>(&mut self, _: Nanos, _: IoDone, _: &mut M) {}
+    fn tick<M: Memory>(&mut self, _: Nanos, _: &mut M) {}
+    fn next_io(&mut self) -> Option<Io> {
+        None
+    }
+    fn next_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+    fn can_accept(&self) -> bool {
+        true
+    }
+    fn exports(&self) -> Vec<Export> {
+        vec![Export { name: "ram".into(), volume: VolumeId(0), size: Bytes(self.bytes.len() as u64) }]
+    }
+    fn runs(&self, of: RunsOf, runs: &mut Vec<Run>) {
+        let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);
+        while at < end {
+            let data = self.written[(at / BLOCK) as usize];
+            let next = (at / BLOCK * BLOCK + BLOCK).min(end);
+            let known = runs.len();
+            match runs.last_mut() {
+                Some(run) if run.data == data => run.len += Bytes(next - at),
+                _ if known == of.most => return,
+                _ => runs.push(Run { len: Bytes(next - at), data }),
+            }
+            at = next;
+        }
+    }
+    fn change(&mut self, _: Nanos, id: ChangeId, _: Change) {
+        self.changes.push_back(id);
+    }
+    fn next_change(&mut self) -> Option<(ChangeId, Result<(), Refusal>)> {
+        let id = self.changes.pop_front()?;
+        let message = "the volume in memory is the only one, and stays".into();
+        Some((id, Err(Refusal { kind: ErrorKind::Refused, message })))
+    }
+    fn begin_stop(&mut self, _: Nanos) {
+        self.stopping = true;
+    }
+    fn stopped(&self) -> bool {
+        self.stopping && self.replies.is_empty()
+    }
+}
