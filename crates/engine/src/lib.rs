@@ -1,1 +1,251 @@
-//! placeholder
+//! The data path of volumes: split, look up, place, acknowledge.
+//!
+//! Sans-I/O. [`Request`]s and completions go in; device commands and [`Reply`]s come out; time is an
+//! argument. Whoever drives it owns the real world (the reactor of weir-serve) or a simulated one
+//! (weir-world):
+//!
+//! ```text
+//! engine.submit(now, request, memory);          // from a client
+//! engine.complete(now, done, memory);           // from a device
+//! engine.tick(now, memory);                     // when deadline() has come
+//! while let Some(io) = engine.next_io() { … }   // to a device
+//! while let Some(reply) = engine.next_reply() { … }
+//! ```
+//!
+//! A request's life: [`Engine::submit`] checks it and cuts it into *pieces*, one per extent; a read
+//! piece ([`read`]) becomes device reads at once; a changing piece first takes its blocks
+//! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
+//! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
+//!
+//! Pure: no I/O, no clock, no threads.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod checkpoint;
+mod clear;
+mod commit;
+mod device;
+mod lock;
+mod piece;
+mod probe;
+mod read;
+mod request;
+mod scratch;
+mod status;
+mod write;
+
+pub use admin::{AdminError, AdminId, AdminReply, Command, VolumeInfo};
+pub use device::DeviceSettings;
+pub use status::{DeviceStatus, PoolStatus, Status};
+
+use crate::commit::Commits;
+use crate::device::Device;
+use crate::lock::Locks;
+use crate::piece::{Flight, Piece, PieceId};
+use crate::request::{Active, ActiveId};
+use crate::scratch::Scratch;
+use slab::Slab;
+use std::collections::VecDeque;
+use weir_map::Map;
+use weir_model::{Bytes, Io, IoDone, IoId, Memory, Nanos, Reply, Request};
+use weir_policy::placement::Placement;
+
+/// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
+const REQUESTS_MAX: usize = 8192;
+
+/// The buffer memory an engine sets aside when it starts.
+pub const RESERVED_MEMORY: Bytes = Bytes::mib(1);
+
+/// The engine of one pool. See the crate's documentation.
+#[derive(Debug)]
+pub struct Engine {
+    map: Map,
+    policy: Box<dyn Placement>,
+    devices: Vec<Device>,
+    active: Slab<Active>,
+    pieces: Slab<Piece>,
+    flights: Slab<Flight>,
+    locks: Locks,
+    scratch: Scratch,
+    commits: Commits,
+    checkpoint: checkpoint::Checkpoint,
+    admin: admin::Admin,
+    /// Requests over many extents that still have pieces to make.
+    ranges: VecDeque<ActiveId>,
+    /// Pieces that can go on.
+    ready: VecDeque<PieceId>,
+    /// Pieces waiting for a scratch block.
+    waiting_scratch: VecDeque<PieceId>,
+    /// Pieces waiting for free space: until probes are done, or until a release is durable.
+    waiting_space: VecDeque<PieceId>,
+    probing: probe::Probing,
+    ios: VecDeque<Io>,
+    replies: VecDeque<Reply>,
+    /// Why changes are no longer accepted.
+    stopped_changes: Option<StoppedChanges>,
+    now: Nanos,
+}
+
+/// Why the engine accepts no more changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoppedChanges {
+    /// It is being stopped.
+    Stopping,
+    /// Its metadata cannot be written.
+    MetadataFailed,
+}
+
+/// Why an engine could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The buffer memory is too small.
+    #[error("{have} of buffer memory is too little; the engine alone needs {least}")]
+    Memory {
+        /// What is free.
+        have: Bytes,
+        /// What it needs.
+        least: Bytes,
+    },
+    /// Settings for a different number of devices.
+    #[error("settings for {given} devices, the pool has {expected}")]
+    Devices {
+        /// Settings given.
+        given: usize,
+        /// Devices of the pool.
+        expected: usize,
+    },
+}
+
+impl Engine {
+    /// An engine for an opened map. Takes [`RESERVED_MEMORY`] of buffers for itself. `devices` are the
+    /// settings of the pool's devices, by id.
+    ///
+    /// # Errors
+    /// If there is too little memory, or the settings do not fit the pool.
+    pub fn new<M: Memory>(
+        now: Nanos,
+        map: Map,
+        policy: Box<dyn Placement>,
+        devices: &[DeviceSettings],
+        memory: &mut M,
+    ) -> Result<Self, StartError> {
+        if devices.len() != map.devices().len() {
+            return Err(StartError::Devices { given: devices.len(), expected: map.devices().len() });
+        }
+        let have = memory.free();
+        let scratch = Scratch::take(memory).ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
+        let mut engine = Self {
+            devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
+            map,
+            policy,
+            active: Slab::new(),
+            pieces: Slab::new(),
+            flights: Slab::new(),
+            locks: Locks::default(),
+            scratch,
+            commits: Commits::default(),
+            checkpoint: checkpoint::Checkpoint::default(),
+            admin: admin::Admin::default(),
+            ranges: VecDeque::new(),
+            ready: VecDeque::new(),
+            waiting_scratch: VecDeque::new(),
+            waiting_space: VecDeque::new(),
+            probing: probe::Probing::default(),
+            ios: VecDeque::new(),
+            replies: VecDeque::new(),
+            stopped_changes: None,
+            now,
+        };
+        engine.start_probes();
+        engine.resume_removals();
+        Ok(engine)
+    }
+
+    /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once.
+    pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
+        self.now = now;
+        self.accept(request, memory);
+    }
+
+    /// Takes the completion of a device command.
+    pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
+        self.now = now;
+        let Some(flight) = self.flights.try_remove(done.id.0 as usize) else { return };
+        self.finish_flight(flight, done.result, memory);
+    }
+
+    /// Does what has become due: commits, checkpoints, the rest of long requests. To be called once
+    /// after each batch of [`Self::submit`] and [`Self::complete`] (a batch of FLUSHes is then one
+    /// commit), and when [`Self::deadline`] has come.
+    pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
+        self.now = now;
+        self.advance_ranges(memory);
+        self.advance_removals();
+        self.drive_commits(memory);
+        self.drive_checkpoint(memory);
+    }
+
+    /// The next command for a device, to be started now.
+    #[inline]
+    pub fn next_io(&mut self) -> Option<Io> {
+        self.ios.pop_front()
+    }
+
+    /// The next finished request.
+    #[inline]
+    pub fn next_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// When [`Self::tick`] must be called at the latest.
+    pub fn deadline(&self) -> Option<Nanos> {
+        if !self.ranges.is_empty() || self.removals_can_advance() {
+            return Some(self.now);
+        }
+        self.commit_due()
+    }
+
+    /// Whether requests should be submitted at all: back-pressure, not a promise.
+    pub fn can_accept(&self) -> bool {
+        self.active.len() < REQUESTS_MAX
+    }
+
+    /// Stops accepting changes; once everything in flight has ended, commits and writes a checkpoint.
+    pub fn begin_stop(&mut self, now: Nanos) {
+        self.now = now;
+        self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+    }
+
+    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight.
+    pub fn stopped(&self) -> bool {
+        self.stopped_changes.is_some()
+            && self.active.is_empty()
+            && self.flights.is_empty()
+            && self.ios.is_empty()
+            && self.replies.is_empty()
+            && (self.commits.metadata_failed || (self.commits_are_settled() && self.checkpoint_is_settled()))
+    }
+
+    /// Returns the buffers taken at the start. For a driver that goes on using the memory.
+    pub fn release_memory<M: Memory>(self, memory: &mut M) {
+        self.scratch.give(memory);
+    }
+
+    /// The map, to look at.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Queues a device command.
+    fn start(&mut self, io: piece::NewIo, flight: Flight) {
+        let id = IoId(self.flights.insert(flight) as u64);
+        let device = &mut self.devices[io.device.index()];
+        let flight = &mut self.flights[id.0 as usize];
+        flight.started = self.now;
+        flight.generation = device.begin();
+        self.ios.push_back(Io { id, device: io.device, kind: io.kind, at: io.at, buffer: io.buffer });
+    }
+}
+
+#[cfg(test)]
+mod tests;

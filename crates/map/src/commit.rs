@@ -142,6 +142,7 @@ impl Map {
     /// to `released`; hand it to [`Self::reuse`] once nothing submitted against it is outstanding.
     pub fn commit_durable(&mut self, released: &mut Vec<Whole>) {
         self.journal.all_durable();
+        let before = released.len();
         let mut deltas = std::mem::take(&mut self.commit.deltas);
         for delta in deltas.drain(..) {
             self.apply(delta);
@@ -152,6 +153,7 @@ impl Map {
             self.overlay.committed(key, record, released);
         }
         self.commit.extents = extents;
+        self.releasing -= released.len() - before;
         if !self.leaves_to_come.is_empty() {
             let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
             self.leaves_to_come.retain(|(volume, leaf)| {

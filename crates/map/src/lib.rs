@@ -41,7 +41,7 @@ pub use checksum::crc32c;
 pub use commit::FrameWrite;
 pub use create::{NewDevice, NewPool, create};
 pub use error::MapError;
-pub use map::{Found, Map, MapMemory, MapRoom};
+pub use map::{Found, KeepSpace, Map, MapMemory, MapRoom};
 pub use open::open;
 pub use overlay::{Epoch, Needs};
 pub use space::Space;

@@ -47,6 +47,17 @@ impl MapMemory {
     }
 }
 
+/// What clearing blocks does to an extent's claim on space it does not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepSpace {
+    /// Nothing.
+    AsIs,
+    /// The space is kept though nothing is in it (WRITE_ZEROES with NO_HOLE).
+    Yes,
+    /// It is no longer kept.
+    No,
+}
+
 /// How full the metadata area is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRoom {
@@ -76,6 +87,8 @@ pub struct Map {
     pub(crate) journal: Journal,
     pub(crate) store: Store,
     pub(crate) commit: Commit,
+    /// Places given up whose release is not yet durable.
+    pub(crate) releasing: usize,
     /// Journal head at the position the checkpoint under way contains.
     pub(crate) checkpoint_head: u64,
 }
@@ -254,16 +267,20 @@ impl Map {
         self.push(key, needs, SmallVec::new());
     }
 
-    /// Blocks hold nothing any more and read as zeros. With `keep` their space stays the extent's.
-    /// Without it [`Self::give_back`] releases what holds nothing.
-    pub fn cleared(&mut self, key: ExtentKey, range: BlockRange, keep: bool) {
+    /// Blocks hold nothing any more and read as zeros. [`Self::give_back`] then releases places that
+    /// hold nothing, unless their space is kept.
+    pub fn cleared(&mut self, key: ExtentKey, range: BlockRange, keep: KeepSpace) {
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else {
             self.overlay.forget_if_settled(key);
             return;
         };
         record.clear(range);
-        record.keep |= keep;
+        match keep {
+            KeepSpace::AsIs => {}
+            KeepSpace::Yes => record.keep = true,
+            KeepSpace::No => record.keep = false,
+        }
         self.set_current(key, Value::Record(record));
         self.push(key, None, SmallVec::new());
     }
@@ -279,7 +296,7 @@ impl Map {
         }
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else { return };
-        let mut released = smallvec![];
+        let mut released: SmallVec<[Whole; 1]> = smallvec![];
         record.places.retain(|place| {
             let holds = !place.valid.is_empty();
             if let (false, Location::Whole(whole)) = (holds, &place.at) {
@@ -289,7 +306,18 @@ impl Map {
         });
         let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
         self.set_current(key, value);
+        self.releasing += released.len();
         self.push(key, None, released);
+    }
+
+    /// Places given up by [`Self::give_back`] whose release is not yet durable.
+    pub fn releasing(&self) -> usize {
+        self.releasing
+    }
+
+    /// Extents of a volume with anything durable: one step per map page.
+    pub fn mapped_extents(&self, volume: VolumeId) -> u64 {
+        self.volume(volume).map_or(0, |v| self.pages.mapped(v.tree))
     }
 
     /// The first extent at or after `from` with anything durable, for walks over a volume.

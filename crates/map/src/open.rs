@@ -140,6 +140,7 @@ fn load(
         ),
         store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root),
         commit: Commit::new(ring_bytes),
+        releasing: 0,
         checkpoint_head: 0,
     };
     let mut reader = Reader::new(store, sb);

@@ -227,6 +227,22 @@ impl Pages {
         }
     }
 
+    /// Words of a volume's leaves that are not empty.
+    pub(crate) fn mapped(&self, tree: Tree) -> u64 {
+        tree.root.map_or(0, |root| self.mapped_below(root, tree.height - 1))
+    }
+
+    fn mapped_below(&self, id: PageId, level: u8) -> u64 {
+        match self.get(id) {
+            None => 0,
+            Some(page) if level == 0 => page.live.into(),
+            Some(page) => {
+                let children = page.words.iter().filter(|w| **w != 0);
+                children.map(|w| self.mapped_below(PageId(*w as u32), level - 1)).sum()
+            }
+        }
+    }
+
     /// The first extent at or after `from` whose word is not empty. Absent pages are skipped whole.
     pub(crate) fn next_mapped(&self, tree: Tree, from: ExtentIndex) -> Option<ExtentIndex> {
         self.next_below(tree.root?, u32::from(tree.height - 1), 0, from.0)

@@ -1,0 +1,297 @@
+//! Volumes made and removed while the pool is served.
+
+use crate::Engine;
+use crate::commit::Waiter;
+use weir_map::delta::Delta;
+use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
+use weir_model::{
+    Bytes, ErrorKind, Hint, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
+};
+
+/// Names a command among those under way; chosen by whoever gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdminId(pub u64);
+
+/// What is to be done to the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Makes a thin volume.
+    CreateVolume {
+        /// 1 to 128 bytes, no control characters, not in use.
+        name: String,
+        /// A multiple of 512 bytes.
+        size: Bytes,
+    },
+    /// Removes a volume and gives its space back. Requests to it fail from now on.
+    RemoveVolume {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// The name cannot be one.
+    #[error("{0:?} is no volume name: use 1 to {NAME_MAX} bytes without control characters")]
+    BadName(String),
+    /// The size cannot be one.
+    #[error(
+        "a volume of {0} is not possible: its size must be a multiple of 512 bytes, from 4096 bytes to 4 EiB"
+    )]
+    BadSize(Bytes),
+    /// The name is taken.
+    #[error("there is a volume {0:?} already; choose another name or remove it first")]
+    Exists(String),
+    /// There is no such volume.
+    #[error("there is no volume {0:?}; `weir volume list` shows those there are")]
+    NotFound(String),
+    /// The pool's devices failed.
+    #[error("the change could not be made durable: {0}")]
+    Failed(RequestError),
+}
+
+impl AdminError {
+    /// What the caller must do.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::BadName(_) | Self::BadSize(_) | Self::NotFound(_) => ErrorKind::Usage,
+            Self::Exists(_) => ErrorKind::Refused,
+            Self::Failed(_) => ErrorKind::Environment,
+        }
+    }
+}
+
+/// The end of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminReply {
+    /// The command's id.
+    pub id: AdminId,
+    /// The volume made or removed.
+    pub result: Result<VolumeId, AdminError>,
+}
+
+/// A volume, for lists and exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its id.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: Bytes,
+    /// Extents that have space, times the extent size.
+    pub allocated: Bytes,
+}
+
+/// What a commit was waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AdminStep {
+    Created(AdminId, VolumeId),
+    /// The intent to remove it.
+    RemovalBegun(VolumeId),
+    Removed(VolumeId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The intent is becoming durable.
+    Intent,
+    /// Requests under way are ending.
+    Draining,
+    /// Its extents are given back.
+    Clearing,
+    /// The volume's end is becoming durable.
+    Dropping,
+    /// A device failed on the way; the next start of the pool takes it up again.
+    Stuck,
+}
+
+#[derive(Debug)]
+struct Removal {
+    volume: VolumeId,
+    reply: Option<AdminId>,
+    stage: Stage,
+}
+
+/// Commands under way.
+#[derive(Debug, Default)]
+pub(crate) struct Admin {
+    removals: Vec<Removal>,
+    creating: Vec<(VolumeId, String)>,
+    replies: std::collections::VecDeque<AdminReply>,
+}
+
+impl Admin {
+    #[inline]
+    pub(crate) fn is_being_removed(&self, volume: VolumeId) -> bool {
+        !self.removals.is_empty() && self.removals.iter().any(|r| r.volume == volume)
+    }
+}
+
+impl Engine {
+    /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
+    pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
+        self.now = now;
+        let refused = match command {
+            Command::CreateVolume { name, size } => self.create_volume(id, name, size).err(),
+            Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
+        };
+        if let Some(error) = refused {
+            self.admin.replies.push_back(AdminReply { id, result: Err(error) });
+        }
+    }
+
+    /// The next finished command.
+    pub fn next_admin_reply(&mut self) -> Option<AdminReply> {
+        self.admin.replies.pop_front()
+    }
+
+    /// The pool's volumes, in order of creation; not those being removed.
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
+        let extent = self.map.extent().bytes().0;
+        let all = self.map.catalogue().volumes.iter();
+        all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| VolumeInfo {
+            id: *id,
+            name: volume.name.clone(),
+            size: volume.size,
+            allocated: Bytes(self.map.mapped_extents(*id) * extent),
+        })
+    }
+
+    fn create_volume(&mut self, id: AdminId, name: String, size: Bytes) -> Result<(), AdminError> {
+        let printable = !name.chars().any(char::is_control);
+        if name.is_empty() || name.len() > NAME_MAX || !printable {
+            return Err(AdminError::BadName(name));
+        }
+        if !size.0.is_multiple_of(SECTOR) || !(4096..=1 << 62).contains(&size.0) {
+            return Err(AdminError::BadSize(size));
+        }
+        let taken = self.map.catalogue().by_name(&name).is_some()
+            || self.admin.creating.iter().any(|(_, n)| *n == name);
+        if taken {
+            return Err(AdminError::Exists(name));
+        }
+        if self.stopped_changes.is_some() {
+            return Err(AdminError::Failed(RequestError::ReadOnly));
+        }
+        if !self.map.has_metadata_room() {
+            return Err(AdminError::Failed(RequestError::NoSpace));
+        }
+        let volume = self.map.create_volume(&name, size, Hardening::Flush);
+        self.admin.creating.push((volume, name));
+        self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
+        Ok(())
+    }
+
+    fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
+        let volume = self.map.catalogue().by_name(&name).filter(|v| !self.admin.is_being_removed(*v));
+        let Some(volume) = volume else { return Err(AdminError::NotFound(name)) };
+        if self.stopped_changes.is_some() {
+            return Err(AdminError::Failed(RequestError::ReadOnly));
+        }
+        let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
+        self.map.queue(Delta::Intent { id: volume.0, intent });
+        self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
+        self.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
+        Ok(())
+    }
+
+    /// Removals a previous run began.
+    pub(crate) fn resume_removals(&mut self) {
+        let intents = self.map.catalogue().intents.values();
+        let volumes: Vec<_> =
+            intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
+        for volume in volumes {
+            self.admin.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
+        }
+    }
+
+    /// Whether [`Self::advance_removals`] would do something.
+    pub(crate) fn removals_can_advance(&self) -> bool {
+        let removals = &self.admin.removals;
+        self.stopped_changes.is_none()
+            && removals.iter().any(|r| r.stage == Stage::Draining && self.is_quiet(r.volume))
+    }
+
+    fn is_quiet(&self, volume: VolumeId) -> bool {
+        !self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
+    }
+
+    /// Begins clearing volumes whose last requests have ended.
+    pub(crate) fn advance_removals(&mut self) {
+        if self.stopped_changes.is_some() {
+            return;
+        }
+        let ready: Vec<_> = (self.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
+            .map(|r| r.volume)
+            .filter(|volume| self.is_quiet(*volume))
+            .collect();
+        for volume in ready {
+            self.set_stage(volume, Stage::Clearing);
+            let Some(size) = self.map.volume(volume).map(|v| v.size) else { continue };
+            let extent = self.map.extent();
+            // Whole extents, so that a volume that ends within a block leaves none behind.
+            let len = Bytes(extent.count(size) * extent.bytes().0);
+            let request = Request {
+                id: RequestId(u64::MAX),
+                volume,
+                op: Op::Trim,
+                offset: VolumeOffset(0),
+                len,
+                fua: true,
+                hint: Hint::None,
+                buffer: None,
+            };
+            let id = self.activate(request, true);
+            self.advance_range(id);
+        }
+    }
+
+    fn set_stage(&mut self, volume: VolumeId, stage: Stage) {
+        for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
+            removal.stage = stage;
+        }
+    }
+
+    /// Every extent of a volume being removed has been given back, durably.
+    pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
+        if let Some(error) = error {
+            return self.removal_failed(volume, error);
+        }
+        self.set_stage(volume, Stage::Dropping);
+        self.map.queue(Delta::DropVolume { id: volume });
+        self.map.queue(Delta::EndIntent { id: volume.0 });
+        self.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
+    }
+
+    pub(crate) fn admin_step_ended(&mut self, step: AdminStep, error: Option<RequestError>) {
+        let failed = |error| Err(AdminError::Failed(error));
+        match (step, error) {
+            (AdminStep::Created(id, volume), error) => {
+                self.admin.creating.retain(|(v, _)| *v != volume);
+                let result = error.map_or(Ok(volume), failed);
+                self.admin.replies.push_back(AdminReply { id, result });
+            }
+            (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
+            (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
+                self.removal_failed(volume, error);
+            }
+            (AdminStep::Removed(volume), None) => {
+                let done = self.admin.removals.iter().position(|r| r.volume == volume);
+                if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {
+                    self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });
+                }
+            }
+        }
+    }
+
+    fn removal_failed(&mut self, volume: VolumeId, error: RequestError) {
+        for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
+            removal.stage = Stage::Stuck;
+            if let Some(id) = removal.reply.take() {
+                self.admin.replies.push_back(AdminReply { id, result: Err(AdminError::Failed(error)) });
+            }
+        }
+    }
+}

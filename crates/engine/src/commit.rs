@@ -1,0 +1,233 @@
+//! Commits: what FLUSH and FUA wait for.
+//!
+//! One at a time, for all who wait (group commit):
+//!
+//! 1. every device with completed writes that are not durable is flushed;
+//! 2. the map's changes whose data is durable go into journal frames, each written durably and
+//!    then applied to the durable map;
+//! 3. those who waited are answered.
+//!
+//! Who comes while one is under way waits for the next: its writes may have completed after the
+//! flushes of this one began.
+
+use crate::Engine;
+use crate::admin::AdminStep;
+use crate::piece::{NewIo, Purpose};
+use crate::request::ActiveId;
+use weir_map::Epoch;
+use weir_model::{DeviceId, IoError, IoKind, Memory, Nanos, RequestError};
+
+/// Changes become durable within this time even if nobody asks.
+const COMMIT_AFTER: Nanos = Nanos::secs(5);
+/// Extents with changes that are not durable, beyond which a commit begins by itself.
+const PENDING_MAX: usize = 16_384;
+
+/// Who waits for a commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    Request(ActiveId),
+    Admin(AdminStep),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    /// This many device flushes are under way.
+    Flushing(usize),
+    /// Frames are written, one after the other.
+    Frames {
+        /// One is under way.
+        under_way: bool,
+    },
+}
+
+/// The commit under way, and who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    phase: Phase,
+    /// Who waits for the next commit.
+    next: Vec<Waiter>,
+    /// Who waits for this one.
+    now: Vec<Waiter>,
+    /// One is to begin though nobody waits.
+    requested: bool,
+    /// The oldest change no commit has begun for.
+    changed: Option<Nanos>,
+    frame: Vec<u8>,
+    pub(crate) metadata_failed: bool,
+}
+
+impl Engine {
+    /// Something changed that is not durable.
+    #[inline]
+    pub(crate) fn note_change(&mut self) {
+        self.commits.changed.get_or_insert(self.now);
+    }
+
+    /// A commit is wanted, though nobody waits for it.
+    pub(crate) fn request_commit(&mut self) {
+        self.commits.requested = true;
+    }
+
+    pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
+        self.commits.next.push(waiter);
+    }
+
+    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
+    pub(crate) fn commit_due(&self) -> Option<Nanos> {
+        let commits = &self.commits;
+        if commits.metadata_failed {
+            return (!commits.next.is_empty()).then_some(self.now);
+        }
+        if commits.phase != Phase::Idle {
+            return None;
+        }
+        let many = commits.changed.is_some() && self.map.pending() > PENDING_MAX;
+        if !commits.next.is_empty() || commits.requested || many || self.stop_needs_a_step() {
+            return Some(self.now);
+        }
+        commits.changed.map(|at| at + COMMIT_AFTER)
+    }
+
+    /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
+    fn stop_needs_a_step(&self) -> bool {
+        self.stopped_changes.is_some()
+            && self.active.is_empty()
+            && !(self.commits_are_settled()
+                && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
+    }
+
+    /// Begins a commit if one is due, and moves the one under way on.
+    pub(crate) fn drive_commits<M: Memory>(&mut self, memory: &mut M) {
+        if self.commits.metadata_failed {
+            return self.fail_commit_waiters(RequestError::ReadOnly);
+        }
+        let is_due = self.commit_due().is_some_and(|due| due <= self.now);
+        if self.commits.phase == Phase::Idle && is_due && !(self.is_stopping() && self.commits_are_settled())
+        {
+            self.begin_commit();
+        }
+        if self.commits.phase == Phase::Flushing(0) {
+            self.map.begin_commit();
+            self.commits.phase = Phase::Frames { under_way: false };
+        }
+        if self.commits.phase == (Phase::Frames { under_way: false }) {
+            self.write_frame(memory);
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
+    }
+
+    fn begin_commit(&mut self) {
+        let commits = &mut self.commits;
+        commits.now = std::mem::take(&mut commits.next);
+        commits.requested = false;
+        commits.changed = None;
+        let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
+            .filter(|(_, device)| device.is_dirty() && !device.in_doubt)
+            .map(|(sb, _)| sb.device)
+            .collect();
+        self.commits.phase = Phase::Flushing(dirty.len());
+        for id in dirty {
+            let covered = self.devices[id.index()].begin_flush();
+            self.launch(NewIo::flush(id), Purpose::DataFlush(covered));
+        }
+    }
+
+    pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
+        match result {
+            Ok(()) => self.devices[device.index()].flush_succeeded(covered),
+            Err(_) => self.devices[device.index()].in_doubt = true,
+        }
+        if let Phase::Flushing(left) = &mut self.commits.phase {
+            *left -= 1;
+        }
+    }
+
+    /// Writes the next frame, or ends the commit if there is none.
+    fn write_frame<M: Memory>(&mut self, memory: &mut M) {
+        if !self.map.has_journal_room() {
+            // Goes on when the checkpoint has made room.
+            return self.request_checkpoint();
+        }
+        let devices = &self.devices;
+        let flushed = |id: DeviceId| devices[id.index()].flushed();
+        match self.map.next_frame(flushed, &mut self.commits.frame) {
+            Some(to) => {
+                let buffer = self.scratch.frame.part(0, self.commits.frame.len() as u32);
+                memory.bytes_mut(buffer).copy_from_slice(&self.commits.frame);
+                let fua = self.devices[to.device.index()].settings.volatile_cache;
+                self.commits.phase = Phase::Frames { under_way: true };
+                let io = NewIo { device: to.device, kind: IoKind::Write { fua }, at: to.at, buffer };
+                self.launch(io, Purpose::Frame);
+            }
+            None => {
+                self.frames_durable();
+                self.end_commit();
+            }
+        }
+    }
+
+    pub(crate) fn frame_ended(&mut self, result: Result<(), IoError>) {
+        match result {
+            Ok(()) => {
+                self.frames_durable();
+                self.commits.phase = Phase::Frames { under_way: false };
+            }
+            Err(error) => self.metadata_failed(error),
+        }
+    }
+
+    /// What the frames say is durable: the space they release may rest.
+    fn frames_durable(&mut self) {
+        let mut released = Vec::new();
+        self.map.commit_durable(&mut released);
+        for whole in released {
+            self.rest(whole);
+        }
+    }
+
+    fn end_commit(&mut self) {
+        self.commits.phase = Phase::Idle;
+        let doubtful = self.map.devices().iter().zip(&self.devices).find(|(_, d)| d.in_doubt);
+        let error = doubtful.map(|(sb, _)| RequestError::FlushFailed(sb.device));
+        for waiter in std::mem::take(&mut self.commits.now) {
+            self.answer(waiter, error);
+        }
+        self.retry_waiting_space();
+    }
+
+    fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {
+        match waiter {
+            Waiter::Request(id) => {
+                self.active[id.0].error = error;
+                self.reply(id);
+            }
+            Waiter::Admin(step) => self.admin_step_ended(step, error),
+        }
+    }
+
+    pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
+        let mut waiters = std::mem::take(&mut self.commits.now);
+        waiters.append(&mut self.commits.next);
+        for waiter in waiters {
+            self.answer(waiter, Some(error));
+        }
+    }
+
+    /// No commit is under way or needed.
+    pub(crate) fn commits_are_settled(&self) -> bool {
+        let doubt = self.devices.iter().any(|d| d.in_doubt);
+        self.commits.phase == Phase::Idle
+            && self.commits.next.is_empty()
+            && (doubt || (!self.map.has_uncommitted() && !self.devices.iter().any(|d| d.is_dirty())))
+    }
+
+    /// Whether the durable map may be checkpointed: not while a frame is being written.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.commits.phase != (Phase::Frames { under_way: true })
+    }
+}

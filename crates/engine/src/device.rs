@@ -1,0 +1,261 @@
+//! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
+
+use std::collections::VecDeque;
+use weir_map::{Epoch, Needs, Whole};
+use weir_model::{Bytes, DeviceId, IoKind, Nanos};
+
+/// What is declared about a device; speed never is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSettings {
+    /// It has a write cache that a power cut empties: completed writes need a flush.
+    pub volatile_cache: bool,
+    /// Its smallest write in bytes: 512 to 4096. Shorter ones are read-modify-write.
+    pub sector: u16,
+}
+
+impl Default for DeviceSettings {
+    fn default() -> Self {
+        Self { volatile_cache: true, sector: 512 }
+    }
+}
+
+/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ewma(Option<f64>);
+
+impl Ewma {
+    #[inline]
+    pub(crate) fn add(&mut self, sample: Nanos) {
+        let sample = sample.0 as f64;
+        let avg = self.0.get_or_insert(sample);
+        *avg += 0.01 * (sample - *avg);
+    }
+    pub(crate) fn get(self) -> Option<Nanos> {
+        self.0.map(|ns| Nanos(ns as u64))
+    }
+}
+
+/// Commands and bytes in one direction, and their mean response.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Direction {
+    pub(crate) count: u64,
+    pub(crate) bytes: Bytes,
+    pub(crate) response: Ewma,
+}
+
+/// A device as the engine sees it.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) settings: DeviceSettings,
+    pub(crate) reads: Direction,
+    pub(crate) writes: Direction,
+    pub(crate) flushes: u64,
+    pub(crate) errors: u64,
+    /// Response to a 4 KiB read when the pool was idle.
+    pub(crate) idle: Option<Nanos>,
+    /// The present flush epoch: writes that complete now belong to it.
+    epoch: Epoch,
+    /// Writes completed in this epoch.
+    dirty: bool,
+    /// The last epoch known durable.
+    flushed: Option<Epoch>,
+    /// A flush failed: writes since the last good one may be lost, and no later flush says otherwise.
+    pub(crate) in_doubt: bool,
+    outstanding: Outstanding,
+    /// Space whose release is durable, resting until the commands that may touch it have ended.
+    resting: VecDeque<(u64, Whole)>,
+}
+
+impl Device {
+    pub(crate) fn new(settings: DeviceSettings) -> Self {
+        Self {
+            settings,
+            reads: Direction::default(),
+            writes: Direction::default(),
+            flushes: 0,
+            errors: 0,
+            idle: None,
+            epoch: Epoch(1),
+            dirty: false,
+            flushed: None,
+            in_doubt: false,
+            outstanding: Outstanding::default(),
+            resting: VecDeque::new(),
+        }
+    }
+
+    /// A command begins; its generation goes to [`Self::end`].
+    #[inline]
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.outstanding.begin()
+    }
+
+    /// A command ended.
+    #[inline]
+    pub(crate) fn end(&mut self, generation: u64) {
+        self.outstanding.end(generation);
+    }
+
+    /// Commands in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.outstanding.counts.iter().map(|c| u64::from(*c)).sum()
+    }
+
+    /// Notes a response.
+    #[inline]
+    pub(crate) fn measure(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
+        let direction = match kind {
+            IoKind::Read => &mut self.reads,
+            IoKind::Write { .. } => &mut self.writes,
+            IoKind::Flush => {
+                self.flushes += 1;
+                return;
+            }
+        };
+        direction.count += 1;
+        direction.bytes += len;
+        direction.response.add(response);
+    }
+
+    /// A write completed; what a map change that refers to it must wait for.
+    #[inline]
+    pub(crate) fn wrote(&mut self, id: DeviceId, fua: bool) -> Option<Needs> {
+        if fua || !self.settings.volatile_cache {
+            return None;
+        }
+        self.dirty = true;
+        Some(Needs { device: id, epoch: self.epoch })
+    }
+
+    /// Whether some completed write is not durable.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// A flush begins: it covers the writes completed up to now; later ones are of the next epoch.
+    pub(crate) fn begin_flush(&mut self) -> Epoch {
+        let covered = self.epoch;
+        self.epoch = Epoch(covered.0 + 1);
+        self.dirty = false;
+        covered
+    }
+
+    /// A flush succeeded.
+    pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
+        self.flushed = self.flushed.max(Some(covered));
+    }
+
+    /// The last epoch known durable.
+    pub(crate) fn flushed(&self) -> Option<Epoch> {
+        self.flushed
+    }
+
+    /// Space whose release is durable: it rests until every command begun so far has ended.
+    pub(crate) fn rest(&mut self, whole: Whole) {
+        let generation = self.outstanding.close();
+        self.resting.push_back((generation, whole));
+    }
+
+    /// Space that has rested.
+    pub(crate) fn rested(&mut self) -> Option<Whole> {
+        let (generation, _) = self.resting.front()?;
+        let clear = self.outstanding.has_ended(*generation);
+        if clear { self.resting.pop_front().map(|(_, whole)| whole) } else { None }
+    }
+
+    /// Whether some space is resting.
+    pub(crate) fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+}
+
+/// Commands in flight, counted by generation: closing a generation and waiting for its end waits for
+/// every command begun before, without knowing which they are.
+#[derive(Debug)]
+struct Outstanding {
+    first: u64,
+    counts: VecDeque<u32>,
+}
+
+impl Default for Outstanding {
+    fn default() -> Self {
+        Self { first: 0, counts: VecDeque::from([0]) }
+    }
+}
+
+impl Outstanding {
+    #[inline]
+    fn begin(&mut self) -> u64 {
+        if let Some(count) = self.counts.back_mut() {
+            *count += 1;
+        }
+        self.first + self.counts.len() as u64 - 1
+    }
+
+    #[inline]
+    fn end(&mut self, generation: u64) {
+        if let Some(count) = self.counts.get_mut((generation - self.first) as usize) {
+            *count -= 1;
+        }
+        while self.counts.len() > 1 && self.counts[0] == 0 {
+            self.counts.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Ends the present generation; the number of the last one that must end.
+    fn close(&mut self) -> u64 {
+        let last = self.first + self.counts.len() as u64 - 1;
+        if self.counts.back() == Some(&0) {
+            // Nothing was begun in it: the one before decides (none, if this is the first).
+            return last.wrapping_sub(1);
+        }
+        self.counts.push_back(0);
+        last
+    }
+
+    fn has_ended(&self, generation: u64) -> bool {
+        generation == u64::MAX || generation < self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::DeviceExtent;
+
+    #[test]
+    fn space_rests_until_the_commands_begun_before_have_ended() {
+        let mut device = Device::new(DeviceSettings::default());
+        let whole = |n| Whole { device: DeviceId(0), extent: DeviceExtent(n) };
+        device.rest(whole(0));
+        assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
+        let a = device.begin();
+        let b = device.begin();
+        device.rest(whole(1));
+        let c = device.begin();
+        device.rest(whole(2));
+        assert_eq!(device.rested(), None);
+        device.end(b);
+        device.end(c);
+        assert_eq!(device.rested(), None, "a is still in flight");
+        device.end(a);
+        assert_eq!(
+            (device.rested(), device.rested(), device.rested()),
+            (Some(whole(1)), Some(whole(2)), None)
+        );
+    }
+
+    #[test]
+    fn a_flush_covers_what_had_completed_before_it() {
+        let mut device = Device::new(DeviceSettings::default());
+        let id = DeviceId(0);
+        let before = device.wrote(id, false).unwrap();
+        let covered = device.begin_flush();
+        let during = device.wrote(id, false).unwrap();
+        device.flush_succeeded(covered);
+        assert!(device.flushed() >= Some(before.epoch) && device.flushed() < Some(during.epoch));
+        assert!(device.is_dirty());
+        assert_eq!(device.wrote(id, true), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Probes: a few reads of each device when the pool starts, so that policies know from the first
+//! allocation which device is fast. Measured, never assumed.
+
+use crate::Engine;
+use crate::piece::{Flight, NewIo, Purpose};
+use weir_map::Whole;
+use weir_model::{BLOCK, Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
+
+/// Reads per device, one after the other, spread over it.
+const PROBES: u32 = 8;
+
+/// One probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    buffer: Buffer,
+    number: u32,
+}
+
+/// Probing under way.
+#[derive(Debug, Default)]
+pub(crate) struct Probing {
+    devices_left: usize,
+    sums: Vec<Nanos>,
+}
+
+impl Engine {
+    /// Whether idle responses are still being measured: allocation waits for them.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probing.devices_left > 0
+    }
+
+    pub(crate) fn start_probes(&mut self) {
+        self.probing = Probing { devices_left: self.devices.len(), sums: vec![Nanos(0); self.devices.len()] };
+        for i in 0..self.devices.len() {
+            let device = DeviceId(i as u8);
+            match self.scratch.blocks(1) {
+                Some([Some(buffer), _]) => self.probe(device, Probe { buffer, number: 0 }),
+                // More devices than scratch blocks: the rest count as slow until they are used.
+                _ => self.probing.devices_left -= 1,
+            }
+        }
+    }
+
+    fn probe(&mut self, device: DeviceId, probe: Probe) {
+        let extents = self.map.space(device).extents();
+        // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
+        let extent = u64::from(extents) * u64::from(probe.number * 3 % PROBES) / u64::from(PROBES);
+        let whole = Whole { device, extent: DeviceExtent(extent as u32) };
+        let at = self.map.address(whole, 0);
+        let buffer = probe.buffer.part(0, BLOCK as u32);
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(probe));
+    }
+
+    pub(crate) fn probe_ended(&mut self, probe: Probe, flight: &Flight, result: Result<(), IoError>) {
+        let i = flight.device.index();
+        self.probing.sums[i] += self.now.since(flight.started);
+        let number = probe.number + 1;
+        if result.is_ok() && number < PROBES {
+            return self.probe(flight.device, Probe { number, ..probe });
+        }
+        let mean = Nanos(self.probing.sums[i].0 / u64::from(number));
+        self.devices[i].idle = Some(if result.is_ok() { mean } else { Nanos::MAX });
+        self.scratch.put_back(probe.buffer);
+        self.ready.extend(self.waiting_scratch.pop_front());
+        self.probing.devices_left -= 1;
+        if self.probing.devices_left == 0 {
+            self.retry_waiting_space();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
+
+use crate::Engine;
+use crate::piece::{Flight, NewIo, PieceId, Purpose};
+use weir_map::{Found, Location, Record};
+use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
+
+/// Where a run of blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) device: DeviceId,
+    pub(crate) at: DeviceOffset,
+}
+
+impl Engine {
+    pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
+        match self.map.find(key) {
+            Found::Empty => {
+                self.pieces[id.0 as usize].found.1 = true;
+                self.piece_ended(id);
+            }
+            Found::Direct(whole) => {
+                let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
+                let piece = &mut self.pieces[id.0 as usize];
+                piece.found.0 = true;
+                piece.left = 1;
+                self.launch(
+                    NewIo { device: whole.device, kind: IoKind::Read, at, buffer },
+                    Purpose::Read(id),
+                );
+            }
+            Found::Record(record) => {
+                let record = record.into_owned();
+                self.read_record(id, &record, memory);
+            }
+        }
+    }
+
+    fn read_record<M: Memory>(&mut self, id: PieceId, record: &Record, memory: &mut M) {
+        let piece = &self.pieces[id.0 as usize];
+        let (range, buffer) = (piece.range, piece.buffer);
+        let mut at = range.first;
+        let mut holes = false;
+        let mut reads = 0;
+        // Zeros are filled in only beside data: a piece that is all zeros leaves its buffer alone.
+        let any = record.places.iter().any(|p| p.valid.contains_any(range));
+        while at < range.end() {
+            let (run, source) = self.run(record, BlockRange { first: at, count: range.end() - at });
+            let offset = u32::from(run.first - range.first) * BLOCK as u32;
+            let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
+            match source {
+                Some(Source { device, at }) => {
+                    reads += 1;
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));
+                }
+                None => {
+                    holes = true;
+                    if any {
+                        memory.bytes_mut(part).fill(0);
+                    }
+                }
+            }
+            at = run.end();
+        }
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.found = (any, holes);
+        piece.left = reads;
+        if reads == 0 {
+            self.piece_ended(id);
+        }
+    }
+
+    /// The longest run from the first block of `range` that can be read in one command, or is all
+    /// zeros.
+    pub(crate) fn run(&self, record: &Record, range: BlockRange) -> (BlockRange, Option<Source>) {
+        let first = self.source(record, range.first);
+        let mut count = 1;
+        while count < range.count {
+            let next = self.source(record, range.first + count);
+            let continues = match (first, next) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.device == b.device && b.at.0 == a.at.0 + u64::from(count) * BLOCK,
+                _ => false,
+            };
+            if !continues {
+                break;
+            }
+            count += 1;
+        }
+        (BlockRange { first: range.first, count }, first)
+    }
+
+    /// Where a block is: of several places that hold it, on the device with the lowest measured read
+    /// response.
+    pub(crate) fn source(&self, record: &Record, block: u16) -> Option<Source> {
+        let holding = record.places.iter().filter(|p| p.valid.contains(block));
+        let place = holding.min_by_key(|p| {
+            let device = match &p.at {
+                Location::Whole(whole) => whole.device,
+                Location::Fine { device, .. } => *device,
+            };
+            self.devices[device.index()].reads.response.get()
+        })?;
+        match &place.at {
+            Location::Whole(whole) => Some(Source {
+                device: whole.device,
+                at: self.map.address(*whole, u32::from(block) * BLOCK as u32),
+            }),
+            Location::Fine { device, slots } => {
+                let nth = place.valid.iter().take_while(|b| *b < block).count();
+                let slot = slots.get(nth)?;
+                let whole = weir_map::Whole { device: *device, extent: slot.extent };
+                Some(Source {
+                    device: *device,
+                    at: self.map.address(whole, u32::from(slot.block) * BLOCK as u32),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn read_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if let Err(error) = result {
+            piece.error.get_or_insert(flight.error(error));
+        }
+        piece.left -= 1;
+        if piece.left == 0 {
+            self.piece_ended(id);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Requests: checked, cut into pieces, answered.
+
+use crate::clear::Clear;
+use crate::piece::{Piece, Work};
+use crate::{Engine, StoppedChanges};
+use weir_map::Hardening;
+use weir_model::{
+    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, ReadShape, Reply, Request, RequestError,
+    SECTOR, Span, VolumeId, VolumeOffset,
+};
+
+/// A request in flight: its place in the engine's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ActiveId(pub(crate) usize);
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) request: Request,
+    pub(crate) submitted: Nanos,
+    /// Pieces to end, and one more while pieces are still to be made.
+    pub(crate) left: u32,
+    pub(crate) error: Option<RequestError>,
+    /// Reads: some blocks hold data; some are zeros.
+    pub(crate) found: (bool, bool),
+    /// Do not reply before a commit.
+    pub(crate) commit: bool,
+    /// Requests over many extents: where the next piece begins.
+    pub(crate) next: VolumeOffset,
+    /// The engine's own: clears a volume that is being removed. No reply.
+    pub(crate) internal: bool,
+}
+
+/// Pieces a long request makes at a time, and has in flight at most.
+const PIECES_AT_A_TIME: u32 = 256;
+
+impl Engine {
+    pub(crate) fn accept<M: Memory>(&mut self, request: Request, memory: &mut M) {
+        if let Err(error) = self.check(&request) {
+            let result = Err(error);
+            let reply = Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) };
+            self.replies.push_back(reply);
+            return;
+        }
+        let id = self.activate(request, false);
+        match request.op {
+            Op::Read | Op::Write => self.cut(id, request),
+            Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
+            Op::Flush => {
+                self.active[id.0].commit = true;
+                self.request_ended(id);
+            }
+        }
+        self.run_ready(memory);
+    }
+
+    pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
+        let next = request.offset;
+        ActiveId(self.active.insert(Active {
+            request,
+            submitted: self.now,
+            left: 0,
+            error: None,
+            found: (false, false),
+            commit: internal,
+            next,
+            internal,
+        }))
+    }
+
+    fn check(&self, request: &Request) -> Result<(), RequestError> {
+        let &Request { offset, len, op, .. } = request;
+        let volume = self.map.volume(request.volume).ok_or(RequestError::NoVolume)?;
+        if self.admin.is_being_removed(request.volume) {
+            return Err(RequestError::NoVolume);
+        }
+        let changing = op.changes() || op == Op::Flush;
+        if changing && self.stopped_changes.is_some() {
+            return Err(RequestError::ReadOnly);
+        }
+        if op == Op::Flush {
+            return Ok(());
+        }
+        let fits = |buffer: Buffer| {
+            u64::from(buffer.len) == Request::buffer_len(offset, len).0 && buffer.at.is_multiple_of(BLOCK)
+        };
+        let misshapen = offset.0 % SECTOR != 0 || len.0 % SECTOR != 0 || len.0 == 0;
+        if misshapen {
+            return Err(RequestError::Misaligned { offset, len });
+        }
+        if offset.0.checked_add(len.0).is_none_or(|end| end > volume.size.0) {
+            return Err(RequestError::OutOfRange { offset, len, size: volume.size });
+        }
+        if op.has_payload() && !request.buffer.is_some_and(fits) {
+            return Err(RequestError::Misaligned { offset, len });
+        }
+        Ok(())
+    }
+
+    /// Whether the volume's changes must be durable when acknowledged.
+    #[inline]
+    pub(crate) fn is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
+        fua || self.map.volume(volume).is_some_and(|v| v.hardening == Hardening::Write)
+    }
+
+    /// Cuts a read or write into pieces at extent borders.
+    fn cut(&mut self, id: ActiveId, request: Request) {
+        let Some(buffer) = request.buffer else { return };
+        let extent = self.map.extent();
+        let work = if request.op == Op::Read { Work::Read } else { Work::Write { zeros: false } };
+        let end = request.offset.0 + request.len.0;
+        let mut at = request.offset;
+        // One more than the pieces, so that the request does not end while it is being cut.
+        self.active[id.0].left = 1;
+        while at.0 < end {
+            let start = extent.within(at);
+            let len = (extent.bytes().0 - u64::from(start)).min(end - at.0) as u32;
+            let span = Span { start, len };
+            let range = span.touched();
+            let first_block = at.0 / BLOCK - request.offset.0 / BLOCK;
+            let part = buffer.part((first_block * BLOCK) as u32, u32::from(range.count) * BLOCK as u32);
+            let key = ExtentKey { volume: request.volume, index: extent.index(at) };
+            self.add_piece(Piece {
+                request: id,
+                key,
+                span,
+                work,
+                range,
+                buffer: part,
+                left: 0,
+                error: None,
+                found: (false, false),
+                target: None,
+            });
+            at = at + Bytes(len.into());
+        }
+        self.piece_made(id);
+    }
+
+    /// No more pieces are coming.
+    fn piece_made(&mut self, id: ActiveId) {
+        self.active[id.0].left -= 1;
+        if self.active[id.0].left == 0 {
+            self.request_ended(id);
+        }
+    }
+
+    /// Makes the next pieces of requests over many extents.
+    pub(crate) fn advance_ranges<M: Memory>(&mut self, memory: &mut M) {
+        for _ in 0..self.ranges.len() {
+            if let Some(id) = self.ranges.pop_front() {
+                self.active[id.0].left -= 1;
+                self.advance_range(id);
+                self.run_ready(memory);
+            }
+        }
+    }
+
+    /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
+    /// [`Engine::tick`].
+    pub(crate) fn advance_range(&mut self, id: ActiveId) {
+        let request = self.active[id.0].request;
+        let end = request.offset + request.len;
+        let extent = self.map.extent();
+        let no_hole = request.op == Op::WriteZeroes { no_hole: true };
+        self.active[id.0].left += 1;
+        let mut budget = PIECES_AT_A_TIME;
+        let mut at = self.active[id.0].next;
+        while at.0 < end.0 && budget > 0 {
+            budget -= 1;
+            let key = ExtentKey { volume: request.volume, index: extent.index(at) };
+            if !no_hole && matches!(self.map.find(key), weir_map::Found::Empty) {
+                at = self.skip_unmapped(key, end);
+                continue;
+            }
+            let start = extent.within(at);
+            let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
+            self.clear_pieces(id, key, Span { start, len });
+            at = at + Bytes(len.into());
+        }
+        self.active[id.0].next = at;
+        if at.0 < end.0 {
+            self.ranges.push_back(id);
+        } else {
+            self.piece_made(id);
+        }
+    }
+
+    /// Where the extent after this one begins that may have anything mapped.
+    fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
+        let extent = self.map.extent();
+        let mut next = weir_model::ExtentIndex(key.index.0 + 1);
+        if self.map.pending() == 0 {
+            match self.map.next_mapped(key.volume, next) {
+                Some(mapped) => next = mapped,
+                None => return end,
+            }
+        }
+        VolumeOffset(extent.start(next).0.min(end.0))
+    }
+
+    fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
+        let op = self.active[id.0].request.op;
+        let covered = span.covered();
+        let piece = |work, span: Span, range| Piece {
+            request: id,
+            key,
+            span,
+            work,
+            range,
+            buffer: Buffer::EMPTY,
+            left: 0,
+            error: None,
+            found: (false, false),
+            target: None,
+        };
+        let whole = span.len == self.map.extent().bytes().0 as u32;
+        let clear = match op {
+            Op::WriteZeroes { no_hole: true } => Clear::Keep,
+            Op::WriteZeroes { no_hole: false } => Clear::Zero,
+            _ if whole => Clear::GiveUp,
+            _ => Clear::Zero,
+        };
+        if !covered.is_empty() || clear == Clear::Keep {
+            self.add_piece(piece(Work::Clear(clear), span, covered));
+        }
+        if op == Op::Trim {
+            return;
+        }
+        // Part-blocks at the ends are written with zeros.
+        let block = BLOCK as u32;
+        let edge = |start: u32, end: u32| (end > start).then_some(Span { start, len: end - start });
+        let head_end = span.start.next_multiple_of(block).min(span.end());
+        let tail_start = (span.end() / block * block).max(head_end);
+        for edge in [edge(span.start, head_end), edge(tail_start, span.end())].into_iter().flatten() {
+            let range = BlockRange { first: (edge.start / block) as u16, count: 1 };
+            self.add_piece(piece(Work::Write { zeros: true }, edge, range));
+        }
+    }
+
+    /// All pieces have ended: replies, or waits for the commit.
+    pub(crate) fn request_ended(&mut self, id: ActiveId) {
+        let active = &self.active[id.0];
+        if active.commit && active.error.is_none() {
+            self.wait_for_commit(crate::commit::Waiter::Request(id));
+        } else {
+            self.reply(id);
+        }
+    }
+
+    /// Answers the request and forgets it.
+    pub(crate) fn reply(&mut self, id: ActiveId) {
+        let active = self.active.remove(id.0);
+        if active.internal {
+            self.clearing_ended(active.request.volume, active.error);
+            return;
+        }
+        let shape = match active.found {
+            (true, false) => ReadShape::Data,
+            (true, true) => ReadShape::Mixed,
+            (false, _) if active.request.op == Op::Read => ReadShape::Zeros,
+            (false, _) => ReadShape::Data,
+        };
+        self.replies.push_back(Reply {
+            id: active.request.id,
+            result: active.error.map_or(Ok(shape), Err),
+            buffer: active.request.buffer,
+            response: self.now.since(active.submitted),
+        });
+    }
+
+    /// Why changes are refused, for those already under way.
+    pub(crate) fn changes_have_stopped(&self) -> bool {
+        self.stopped_changes == Some(StoppedChanges::MetadataFailed)
+    }
+}

@@ -1,0 +1,164 @@
+//! What the pool is doing, as plain data.
+
+use crate::{Engine, StoppedChanges, VolumeInfo};
+use weir_map::{Found, MapMemory, MapRoom};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
+
+/// A device's share of the pool and how it performs.
+#[derive(Clone, Debug)]
+pub struct DeviceStatus {
+    /// Its id.
+    pub id: DeviceId,
+    /// Its name in the pool file.
+    pub name: String,
+    /// What kind of device it is.
+    pub class: DeviceClass,
+    /// Space for user data.
+    pub total: Bytes,
+    /// Of it, not owned by any volume.
+    pub free: Bytes,
+    /// Reads completed, and their bytes.
+    pub reads: (u64, Bytes),
+    /// Writes completed (the map's included), and their bytes.
+    pub writes: (u64, Bytes),
+    /// Mean response to reads, recent ones counting more; `None` before the first.
+    pub read_response: Option<Nanos>,
+    /// … to writes.
+    pub write_response: Option<Nanos>,
+    /// Response to a 4 KiB read when idle.
+    pub idle_response: Option<Nanos>,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Commands that failed.
+    pub errors: u64,
+    /// Commands in flight.
+    pub in_flight: u64,
+    /// A flush failed: writes since the last good one may be lost, and FLUSH fails.
+    pub in_doubt: bool,
+    /// It carries the map.
+    pub metadata: bool,
+}
+
+/// The pool as it is.
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its extent size.
+    pub extent: Bytes,
+    /// The placement policy.
+    pub policy: &'static str,
+    /// Its devices, by id.
+    pub devices: Vec<DeviceStatus>,
+    /// Its volumes.
+    pub volumes: Vec<VolumeInfo>,
+    /// Memory the map takes.
+    pub memory: MapMemory,
+    /// How full the metadata area is.
+    pub metadata: MapRoom,
+    /// Requests in flight.
+    pub requests: usize,
+    /// Changes are refused: the map can no longer be written.
+    pub read_only: bool,
+}
+
+/// A run of a volume's bytes that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How many bytes.
+    pub len: Bytes,
+    /// They hold data; otherwise they read as zeros.
+    pub data: bool,
+}
+
+impl Engine {
+    /// The pool as it is. Walks the leaves of every volume: for people, not for every request.
+    pub fn status(&self) -> PoolStatus {
+        let map = &self.map;
+        let extent = map.extent().bytes();
+        let device = |sb: &weir_map::Superblock| {
+            let (device, space) = (&self.devices[sb.device.index()], map.space(sb.device));
+            DeviceStatus {
+                id: sb.device,
+                name: sb.device_name.clone(),
+                class: sb.class,
+                total: Bytes(u64::from(space.extents()) * extent.0),
+                free: Bytes(u64::from(space.free()) * extent.0),
+                reads: (device.reads.count, device.reads.bytes),
+                writes: (device.writes.count, device.writes.bytes),
+                read_response: device.reads.response.get(),
+                write_response: device.writes.response.get(),
+                idle_response: device.idle,
+                flushes: device.flushes,
+                errors: device.errors,
+                in_flight: device.in_flight(),
+                in_doubt: device.in_doubt,
+                metadata: sb.device == map.metadata_device(),
+            }
+        };
+        PoolStatus {
+            name: map.devices().first().map(|sb| sb.pool_name.clone()).unwrap_or_default(),
+            extent,
+            policy: self.policy.name(),
+            devices: map.devices().iter().map(device).collect(),
+            volumes: self.volumes().collect(),
+            memory: map.memory(),
+            metadata: map.room(),
+            requests: self.active.len(),
+            read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
+        }
+    }
+
+    /// Which bytes of a range hold data and which read as zeros: runs appended to `out`, at most
+    /// `most`, from the start of the range; fewer bytes than asked for if that is not enough, or if
+    /// the volume ends.
+    pub fn block_status(
+        &self,
+        volume: VolumeId,
+        offset: VolumeOffset,
+        len: Bytes,
+        most: usize,
+        out: &mut Vec<Status>,
+    ) {
+        let Some(size) = self.map.volume(volume).map(|v| v.size.0) else { return };
+        let end = offset.0.saturating_add(len.0).min(size);
+        let first = out.len();
+        let mut push = |len: u64, data: bool| {
+            let full = out.len() - first == most;
+            match out[first..].last_mut() {
+                Some(last) if last.data == data => last.len += Bytes(len),
+                _ if full => return false,
+                _ => out.push(Status { len: Bytes(len), data }),
+            }
+            true
+        };
+        let extent = self.map.extent();
+        let mut at = offset.0;
+        while at < end {
+            let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
+            let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
+            let (run_end, data) = match self.map.find(key) {
+                Found::Empty if self.map.pending() == 0 => {
+                    let next = self.map.next_mapped(volume, key.index);
+                    (next.map_or(end, |i| extent.start(i).0.min(end)), false)
+                }
+                Found::Empty => (extent_end, false),
+                Found::Direct(_) => (extent_end, true),
+                Found::Record(record) => {
+                    let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
+                    let valid = |b| record.places.iter().any(|p| p.valid.contains(b));
+                    let data = valid(first);
+                    let blocks = extent.blocks();
+                    let past = (first..blocks).find(|b| valid(*b) != data).unwrap_or(blocks);
+                    let run = BlockRange { first, count: past - first };
+                    let run_end = extent.start(key.index).0 + u64::from(run.end()) * BLOCK;
+                    (run_end.min(end), data)
+                }
+            };
+            if !push(run_end - at, data) {
+                return;
+            }
+            at = run_end;
+        }
+    }
+}

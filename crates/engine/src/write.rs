@@ -1,0 +1,278 @@
+//! Writes: in place where the extent has one, else on space allocated by the policy.
+//!
+//! A write shorter than a block to a block that is not valid there completes the block: with zeros
+//! if it is valid nowhere, else with the old block, read first. To a block that is valid there the
+//! sectors alone are written, if the device can.
+
+use crate::Engine;
+use crate::piece::{Flight, NewIo, PieceId, Purpose, Work};
+use crate::read::Source;
+use smallvec::SmallVec;
+use weir_map::{Found, Location, Record, Whole};
+use weir_model::{BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, RequestError, Span};
+use weir_policy::placement::DeviceView;
+
+/// Where a write piece goes, once that is decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) whole: Whole,
+    /// Bytes written, counted from the start of the extent: wider than the span where blocks are
+    /// completed.
+    start: u32,
+    end: u32,
+    /// Some block becomes valid by this write.
+    changes: bool,
+    /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
+    old: [Option<(Buffer, u16)>; 2],
+}
+
+impl Engine {
+    pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
+        if self.changes_have_stopped() {
+            return self.piece_failed(id, RequestError::ReadOnly);
+        }
+        let mut record = match self.map.find(key) {
+            Found::Empty => None,
+            Found::Direct(whole) => return self.write_to(id, whole, None, memory),
+            Found::Record(record) => Some(record.into_owned()),
+        };
+        if zeros
+            && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
+        {
+            return self.piece_ended(id);
+        }
+        let place = record.as_ref().and_then(|r| {
+            r.places.iter().find_map(|p| match p.at {
+                Location::Whole(whole) => Some(whole),
+                Location::Fine { .. } => None,
+            })
+        });
+        let whole = match place {
+            Some(whole) => whole,
+            None => match self.allocate(id, key) {
+                Some(whole) => {
+                    self.map.place(key, whole);
+                    if let Found::Record(now) = self.map.find(key) {
+                        record = Some(now.into_owned());
+                    }
+                    whole
+                }
+                None => return,
+            },
+        };
+        self.write_to(id, whole, record.as_ref(), memory);
+    }
+
+    /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
+    pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
+        if self.is_probing() {
+            self.waiting_space.push_back(id);
+            return None;
+        }
+        let views: SmallVec<[DeviceView; 8]> = (self.map.devices().iter().zip(&self.devices))
+            .map(|(sb, device)| DeviceView {
+                id: sb.device,
+                free: if device.in_doubt { 0 } else { self.map.space(sb.device).free() },
+                idle: device.idle.unwrap_or(weir_model::Nanos::MAX),
+            })
+            .collect();
+        let chosen = if self.map.has_metadata_room() { self.policy.allocate(&views, key) } else { None };
+        if let Some(whole) = chosen.and_then(|device| self.map.allocate(device)) {
+            return Some(whole);
+        }
+        // Space may be on its way: given up, but its release not durable yet, or a command that may
+        // still touch it not ended. What is in doubt never becomes durable.
+        let releasing = self.map.releasing() > 0 && !self.devices.iter().any(|d| d.in_doubt);
+        if releasing || self.devices.iter().any(|d| d.has_resting()) {
+            self.waiting_space.push_back(id);
+            if releasing {
+                self.request_commit();
+            }
+        } else {
+            self.piece_failed(id, RequestError::NoSpace);
+        }
+        None
+    }
+
+    /// Space has come back, or none is on its way any more: pieces that wait for some try again.
+    pub(crate) fn retry_waiting_space(&mut self) {
+        self.ready.extend(self.waiting_space.drain(..));
+    }
+
+    /// Decides what is written to a place and what must be read first. `record` is `None` if every
+    /// block is valid there.
+    fn write_to<M: Memory>(&mut self, id: PieceId, whole: Whole, record: Option<&Record>, memory: &mut M) {
+        let piece = &self.pieces[id.0 as usize];
+        let (span, range, buffer) = (piece.span, piece.range, piece.buffer);
+        let block = BLOCK as u32;
+        let valid_here = |b: u16| {
+            record.is_none_or(|r| {
+                r.places.iter().any(|p| p.at == Location::Whole(whole) && p.valid.contains(b))
+            })
+        };
+        let sector = u32::from(self.devices[whole.device.index()].settings.sector);
+        let mut target = Target { whole, start: span.start, end: span.end(), changes: false, old: [None; 2] };
+        let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
+        let head = (!span.start.is_multiple_of(block)).then_some(range.first);
+        let tail = (!span.end().is_multiple_of(block)).then_some(range.end() - 1);
+        let tail_only = tail.filter(|t| head != Some(*t));
+        for edge in [head, tail_only].into_iter().flatten() {
+            let aligned = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
+            if valid_here(edge) && aligned {
+                continue;
+            }
+            let source = match record {
+                Some(record) => self.source(record, edge),
+                None => {
+                    let at = self.map.address(whole, u32::from(edge) * block);
+                    Some(Source { device: whole.device, at })
+                }
+            };
+            match source {
+                Some(source) => reads.push((edge, source)),
+                // Valid nowhere: the rest of the block is zeros.
+                None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
+            }
+            // The whole block is written.
+            let start = u32::from(edge) * block;
+            if Some(edge) == head {
+                target.start = start;
+            }
+            if Some(edge) == tail {
+                target.end = start + block;
+            }
+        }
+        target.changes =
+            record.is_some_and(|r| r.places.len() > 1 || (range.first..range.end()).any(|b| !valid_here(b)));
+        if reads.is_empty() {
+            self.pieces[id.0 as usize].target = Some(target);
+            return self.write_target(id);
+        }
+        let Some(blocks) = self.scratch.blocks(reads.len()) else {
+            self.waiting_scratch.push_back(id);
+            return;
+        };
+        for (i, (edge, Source { device, at })) in reads.into_iter().enumerate() {
+            if let Some(old) = blocks[i] {
+                target.old[i] = Some((old, edge));
+                self.pieces[id.0 as usize].left += 1;
+                self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
+            }
+        }
+        self.pieces[id.0 as usize].target = Some(target);
+    }
+
+    pub(crate) fn merge_ended<M: Memory>(
+        &mut self,
+        id: PieceId,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if let Err(error) = result {
+            piece.error.get_or_insert(flight.error(error));
+        }
+        piece.left -= 1;
+        if piece.left > 0 {
+            return;
+        }
+        if piece.error.is_some() {
+            self.put_back_scratch(id);
+            return self.change_failed(id);
+        }
+        let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
+        for (old, block) in piece.target.iter().flat_map(|t| t.old).flatten() {
+            if work == (Work::Write { zeros: true }) {
+                let start = span.start % BLOCK as u32;
+                memory.bytes_mut(old.part(start, span.len)).fill(0);
+            } else {
+                for (part, at) in pads(buffer, range, block, span) {
+                    memory.copy(old.part(at, part.len), part);
+                }
+            }
+        }
+        self.write_target(id);
+    }
+
+    /// Writes the piece's bytes to its target.
+    fn write_target(&mut self, id: PieceId) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let Some(target) = piece.target else { return };
+        let len = target.end - target.start;
+        let buffer = match (piece.work, target.old[0]) {
+            (Work::Write { zeros: true }, Some((old, _))) => old,
+            (Work::Write { zeros: true }, None) => self.scratch.zeros.part(0, len),
+            _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
+        };
+        piece.left = 1;
+        let request = self.active[piece.request.0].request;
+        let durable = self.is_durable_when_acknowledged(request.volume, request.fua);
+        // What changes the map waits for a commit, which flushes the device.
+        let kind = IoKind::Write { fua: durable && !target.changes };
+        let at = self.map.address(target.whole, target.start);
+        self.launch(NewIo { device: target.whole.device, kind, at, buffer }, Purpose::Write(id));
+    }
+
+    pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
+        self.put_back_scratch(id);
+        let piece = &mut self.pieces[id.0 as usize];
+        let (key, range, request) = (piece.key, piece.range, piece.request);
+        let Some(target) = piece.target else { return };
+        if let Err(error) = result {
+            piece.error = Some(flight.error(error));
+            return self.change_failed(id);
+        }
+        let fua = flight.kind == IoKind::Write { fua: true };
+        let needs = self.devices[flight.device.index()].wrote(flight.device, fua);
+        if target.changes {
+            self.map.written(key, target.whole, range, needs);
+        }
+        if needs.is_some() || target.changes {
+            self.note_change();
+        }
+        let asked = self.active[request.0].request;
+        if self.is_durable_when_acknowledged(asked.volume, asked.fua) && (!fua || self.map.has_pending(key)) {
+            self.active[request.0].commit = true;
+        }
+        self.piece_ended(id);
+    }
+
+    /// The piece fails before anything was written.
+    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
+        self.pieces[id.0 as usize].error = Some(error);
+        self.change_failed(id);
+    }
+
+    /// The piece has failed: a place allocated for it may hold nothing.
+    fn change_failed(&mut self, id: PieceId) {
+        let key = self.pieces[id.0 as usize].key;
+        self.locks.tidy_later(key);
+        self.piece_ended(id);
+    }
+
+    fn put_back_scratch(&mut self, id: PieceId) {
+        let Some(target) = &mut self.pieces[id.0 as usize].target else { return };
+        let old = std::mem::take(&mut target.old);
+        for (buffer, _) in old.into_iter().flatten() {
+            self.scratch.put_back(buffer);
+            self.ready.extend(self.waiting_scratch.pop_front());
+        }
+    }
+}
+
+/// The parts of a piece's buffer that belong to a touched block but are not in the span, each with
+/// where in the block it begins: at most one before and one behind.
+fn pads(buffer: Buffer, range: BlockRange, block: u16, span: Span) -> impl Iterator<Item = (Buffer, u32)> {
+    let size = BLOCK as u32;
+    let base = u32::from(range.first) * size;
+    let (start, end) = (u32::from(block) * size, u32::from(block) * size + size);
+    let before = (start, span.start.clamp(start, end));
+    let behind = (span.end().clamp(start, end), end);
+    [before, behind]
+        .into_iter()
+        .filter(|(from, to)| from < to)
+        .map(move |(from, to)| (buffer.part(from - base, to - from), from - start))
+}
