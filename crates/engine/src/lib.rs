@@ -183,6 +183,7 @@ impl Engine {
         self.advance_removals();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
+        self.run_ready(memory);
     }
 
     /// The next command for a device, to be started now.

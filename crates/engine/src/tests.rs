@@ -1,1 +1,198 @@
+//! Short histories of one engine over devices in memory: what is asked of the devices, and in which
+//! order. Random histories, power cuts and an oracle are in weir-world.
 
+mod harness;
+
+use super::*;
+use harness::{Harness, VOLUME_SIZE};
+use weir_model::{DeviceId, IoError, IoKind, Op, ReadShape, RequestError};
+
+#[test]
+fn what_is_written_is_read_and_holes_are_zeros() {
+    let mut h = Harness::new(2, "stripe");
+    assert_eq!(h.read(0, 4096), (ReadShape::Zeros, vec![0; 4096]));
+    h.write(1002 * 512, &[7; 1536]);
+    let (shape, bytes) = h.read(1000 * 512, 4096);
+    assert_eq!(shape, ReadShape::Data);
+    assert!(bytes[..1024].iter().all(|b| *b == 0) && bytes[1024..2560].iter().all(|b| *b == 7));
+    // A read over written and unwritten blocks, and over an extent border.
+    h.write(128 << 10, &[9; 8192]);
+    let (shape, bytes) = h.read((128 << 10) - 4096, 12288);
+    assert_eq!(shape, ReadShape::Mixed);
+    assert!(bytes[..4096].iter().all(|b| *b == 0) && bytes[4096..].iter().all(|b| *b == 9));
+}
+
+#[test]
+fn a_part_of_a_valid_block_is_written_alone_and_on_4k_devices_completed_first() {
+    for (sector, reads) in [(512, 0), (4096, 1)] {
+        let mut h =
+            Harness::with_settings(1, "sequential", DeviceSettings { sector, ..DeviceSettings::default() });
+        h.write(0, &[1; 4096]);
+        let before = h.commands(IoKind::Read);
+        h.write(512, &[2; 512]);
+        assert_eq!(h.commands(IoKind::Read) - before, reads, "sector {sector}");
+        let (_, bytes) = h.read(0, 4096);
+        assert!(bytes[..512].iter().all(|b| *b == 1));
+        assert!(bytes[512..1024].iter().all(|b| *b == 2));
+        assert!(bytes[1024..].iter().all(|b| *b == 1));
+    }
+}
+
+#[test]
+fn flush_makes_data_durable_before_the_map_and_both_before_the_reply() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.log.clear();
+    h.flush().expect("a flush");
+    let metadata = h.engine.map().metadata_device();
+    let order: Vec<_> = h.log.iter().map(|io| (io.device, io.kind)).collect();
+    assert_eq!(order, [(DeviceId(0), IoKind::Flush), (metadata, IoKind::Write { fua: true })]);
+    h.log.clear();
+    h.flush().expect("a flush");
+    assert!(h.log.is_empty(), "nothing changed, nothing to flush: {:?}", h.log);
+}
+
+#[test]
+fn an_overwrite_with_fua_is_one_durable_write() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 128 << 10]);
+    h.flush().expect("a flush");
+    h.log.clear();
+    h.request(Op::Write, 4096, &[2; 4096], true).expect("a write");
+    let kinds: Vec<_> = h.log.iter().map(|io| io.kind).collect();
+    assert_eq!(kinds, [IoKind::Write { fua: true }]);
+}
+
+#[test]
+fn trim_gives_space_back_after_the_next_commit_and_write_zeroes_can_keep_it() {
+    let mut h = Harness::new(1, "sequential");
+    let free = h.free();
+    h.write(0, &[1; 256 << 10]);
+    h.flush().expect("a flush");
+    assert_eq!(free - h.free(), 2);
+    h.request(Op::Trim, 0, &[0; 256 << 10], false).expect("a trim");
+    assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);
+    assert_eq!(free - h.free(), 2, "not before its release is durable");
+    h.flush().expect("a flush");
+    assert_eq!(h.free(), free);
+    h.request(Op::WriteZeroes { no_hole: true }, 0, &[0; 128 << 10], true).expect("zeroes");
+    assert_eq!((free - h.free(), h.read(0, 4096).0), (1, ReadShape::Zeros));
+    h.reopen();
+    assert_eq!((free - h.free(), h.read(0, 4096).0), (1, ReadShape::Zeros), "kept over a restart");
+}
+
+#[test]
+fn write_zeroes_clears_blocks_and_writes_edges() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 16384]);
+    h.request(Op::WriteZeroes { no_hole: false }, 512, &[0; 12288], false).expect("zeroes");
+    let (_, bytes) = h.read(0, 16384);
+    let expected = |i: usize| u8::from(!(512..512 + 12288).contains(&i));
+    assert!(bytes.iter().enumerate().all(|(i, b)| *b == expected(i)));
+}
+
+#[test]
+fn a_full_pool_says_so_and_goes_on_overwriting() {
+    let mut h = Harness::new(1, "sequential");
+    let extents = h.free();
+    for i in 0..u64::from(extents) {
+        h.write(i * (128 << 10), &[1; 4096]);
+    }
+    let full = u64::from(extents) * (128 << 10);
+    assert_eq!(h.request(Op::Write, full, &[1; 4096], false), Err(RequestError::NoSpace));
+    h.write(0, &[2; 4096]);
+    // Space that is being given back is waited for.
+    h.request(Op::Trim, 0, &[0; 128 << 10], false).expect("a trim");
+    h.write(full, &[3; 4096]);
+    assert_eq!(h.read(full, 4096).1, [3; 4096]);
+}
+
+#[test]
+fn bad_requests_are_refused_with_the_reason() {
+    let mut h = Harness::new(1, "sequential");
+    let refused =
+        |h: &mut Harness, offset, len: usize| h.request(Op::Trim, offset, &vec![0; len], false).unwrap_err();
+    assert!(matches!(refused(&mut h, 100, 512), RequestError::Misaligned { .. }));
+    assert!(matches!(refused(&mut h, 0, 0), RequestError::Misaligned { .. }));
+    assert!(matches!(refused(&mut h, VOLUME_SIZE - 512, 1024), RequestError::OutOfRange { .. }));
+    assert!(matches!(refused(&mut h, u64::MAX - 511, 512), RequestError::OutOfRange { .. }));
+}
+
+#[test]
+fn everything_survives_a_restart_and_unflushed_changes_a_clean_stop() {
+    let mut h = Harness::new(3, "stripe");
+    for i in 0..40u64 {
+        h.write(i * 77 * 512, &[i as u8; 2048]);
+    }
+    h.stop();
+    h.reopen();
+    for i in 0..40u64 {
+        assert_eq!(h.read(i * 77 * 512, 2048).1, [i as u8; 2048], "write {i}");
+    }
+}
+
+#[test]
+fn a_removed_volume_gives_everything_back_and_its_name_too() {
+    let mut h = Harness::new(2, "stripe");
+    let free = h.free();
+    for i in 0..20 {
+        h.write(i * 100_000 / 512 * 512, &[1; 4096]);
+    }
+    h.remove_volume().expect("removed");
+    assert_eq!(h.free(), free);
+    assert_eq!(h.request(Op::Read, 0, &[0; 512], false), Err(RequestError::NoVolume));
+    h.create_volume().expect("the name is free again");
+    assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);
+}
+
+#[test]
+fn a_failed_flush_is_never_followed_by_one_that_pretends() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Flush, IoError::Os(5));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
+    assert_eq!(h.read(0, 4096).1, [1; 4096], "reads go on");
+}
+
+#[test]
+fn a_failed_write_fails_its_request_and_gives_its_space_back() {
+    let mut h = Harness::new(1, "sequential");
+    let free = h.free();
+    h.fail_next(IoKind::Write { fua: false }, IoError::Os(5));
+    let error = h.request(Op::Write, 0, &[1; 4096], false).unwrap_err();
+    assert!(matches!(error, RequestError::Io { error: IoError::Os(5), .. }));
+    h.flush().expect("a flush");
+    assert_eq!((h.free(), h.read(0, 4096).0), (free, ReadShape::Zeros));
+}
+
+#[test]
+fn a_failed_journal_write_stops_changes_and_not_reads() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Write { fua: true }, IoError::Os(5));
+    assert_eq!(h.flush(), Err(RequestError::ReadOnly));
+    assert_eq!(h.request(Op::Write, 0, &[2; 4096], false), Err(RequestError::ReadOnly));
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+    assert!(h.engine.status().read_only);
+}
+
+#[test]
+fn block_status_tells_data_from_holes() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(4096, &[1; 4096]);
+    h.write(128 << 10, &[1; 128 << 10]);
+    let mut out = Vec::new();
+    let volume = h.volume;
+    let status = |h: &Harness, most, out: &mut Vec<Status>| {
+        out.clear();
+        h.engine.block_status(volume, weir_model::VolumeOffset(0), Bytes(VOLUME_SIZE), most, out);
+        out.iter().map(|s| (s.len.0 >> 12, s.data)).collect::<Vec<_>>()
+    };
+    let all = VOLUME_SIZE >> 12;
+    let expected = vec![(1, false), (1, true), (30, false), (32, true), (all - 64, false)];
+    assert_eq!(status(&h, 100, &mut out), expected);
+    assert_eq!(status(&h, 2, &mut out), expected[..2]);
+    h.flush().expect("a flush");
+    assert_eq!(status(&h, 100, &mut out), expected);
+}

@@ -1,0 +1,220 @@
+//! An engine over devices in memory that answer at once, in order.
+
+use crate::{AdminError, AdminId, Command, DeviceSettings, Engine};
+use std::collections::VecDeque;
+use weir_map::{Map, NewDevice, NewPool, PoolId};
+use weir_model::{
+    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoDone, IoError,
+    IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store, VolumeId, VolumeOffset,
+};
+use weir_policy::placement;
+
+pub(super) const VOLUME_SIZE: u64 = 64 << 20;
+const DEVICE_SIZE: u64 = 8 << 20;
+
+/// Devices as plain vectors.
+struct Disks(Vec<Vec<u8>>);
+
+impl Store for Disks {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        bytes.copy_from_slice(&self.0[device.index()][at.0 as usize..][..bytes.len()]);
+        Ok(())
+    }
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        self.0[device.index()][at.0 as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+    fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+pub(super) struct Harness {
+    pub(super) engine: Engine,
+    pub(super) volume: VolumeId,
+    /// Every command the devices got.
+    pub(super) log: Vec<Io>,
+    memory: HeapMemory,
+    disks: Disks,
+    settings: Vec<DeviceSettings>,
+    policy: &'static str,
+    failing: VecDeque<(IoKind, IoError)>,
+    now: Nanos,
+}
+
+fn open(disks: &mut Disks) -> Map {
+    let mut superblocks = Vec::new();
+    for i in 0..disks.0.len() {
+        let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
+        superblocks.push(read.expect("readable").expect("a superblock"));
+    }
+    weir_map::open(disks, superblocks).expect("a pool").0
+}
+
+impl Harness {
+    pub(super) fn new(devices: usize, policy: &'static str) -> Self {
+        Self::with_settings(devices, policy, DeviceSettings::default())
+    }
+
+    pub(super) fn with_settings(devices: usize, policy: &'static str, settings: DeviceSettings) -> Self {
+        let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices]);
+        let new = |i| NewDevice { name: format!("d{i}"), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
+        let pool = NewPool {
+            id: PoolId([9; 16]),
+            name: "test".into(),
+            extent: ExtentSize::DEFAULT,
+            devices: (0..devices).map(new).collect(),
+            metadata: DeviceId(devices as u8 - 1),
+        };
+        weir_map::create(&mut disks, &pool).expect("created");
+        let map = open(&mut disks);
+        let mut memory = HeapMemory::new(Bytes::mib(8));
+        let settings = vec![settings; devices];
+        let policy_box = placement::by_name(policy).expect("a policy");
+        let engine = Engine::new(Nanos(1), map, policy_box, &settings, &mut memory).expect("an engine");
+        let mut harness = Self {
+            engine,
+            volume: VolumeId(0),
+            log: Vec::new(),
+            memory,
+            disks,
+            settings,
+            policy,
+            failing: VecDeque::new(),
+            now: Nanos(1),
+        };
+        harness.run();
+        harness.create_volume().expect("a volume");
+        harness
+    }
+
+    /// Runs until nothing is in flight; devices answer in order.
+    pub(super) fn run(&mut self) {
+        loop {
+            self.now = self.now + Nanos::micros(1);
+            self.engine.tick(self.now, &mut self.memory);
+            let mut any = false;
+            while let Some(io) = self.engine.next_io() {
+                any = true;
+                self.log.push(io);
+                let result = self.carry_out(io);
+                self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
+            }
+            if !any && self.engine.deadline().is_none_or(|d| d > self.now) {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
+        if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind) {
+            return self.failing.pop_front().map_or(Ok(()), |(_, error)| Err(error));
+        }
+        match io.kind {
+            IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+            IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
+            IoKind::Flush => Ok(()),
+        }
+    }
+
+    pub(super) fn fail_next(&mut self, kind: IoKind, error: IoError) {
+        self.failing.push_back((kind, error));
+    }
+
+    /// Carries out one request; `bytes` gives its length.
+    pub(super) fn request(
+        &mut self,
+        op: Op,
+        offset: u64,
+        bytes: &[u8],
+        fua: bool,
+    ) -> Result<ReadShape, RequestError> {
+        self.request_with(op, offset, bytes, fua).0
+    }
+
+    fn request_with(
+        &mut self,
+        op: Op,
+        offset: u64,
+        bytes: &[u8],
+        fua: bool,
+    ) -> (Result<ReadShape, RequestError>, Vec<u8>) {
+        let (at, len) = (VolumeOffset(offset), Bytes(bytes.len() as u64));
+        let within = (offset % 4096) as u32;
+        let payload = |b: Buffer| b.part(within, bytes.len() as u32);
+        let buffer =
+            op.has_payload().then(|| self.memory.take(Request::buffer_len(at, len)).expect("memory"));
+        if let (Op::Write, Some(buffer)) = (op, buffer) {
+            self.memory.bytes_mut(payload(buffer)).copy_from_slice(bytes);
+        }
+        let id = RequestId(77);
+        let request = Request { id, volume: self.volume, op, offset: at, len, fua, hint: Hint::None, buffer };
+        self.engine.submit(self.now, request, &mut self.memory);
+        self.run();
+        let reply = self.engine.next_reply().expect("a reply");
+        assert_eq!((reply.id, reply.buffer), (id, buffer));
+        let mut found = vec![0; bytes.len()];
+        if let Some(buffer) = buffer {
+            if reply.result != Ok(ReadShape::Zeros) {
+                found.copy_from_slice(self.memory.bytes(payload(buffer)));
+            }
+            self.memory.give(buffer);
+        }
+        (reply.result, found)
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.request(Op::Write, offset, bytes, false).expect("a write");
+    }
+
+    pub(super) fn read(&mut self, offset: u64, len: usize) -> (ReadShape, Vec<u8>) {
+        let (result, bytes) = self.request_with(Op::Read, offset, &vec![0; len], false);
+        (result.expect("a read"), bytes)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<ReadShape, RequestError> {
+        self.request(Op::Flush, 0, &[], false)
+    }
+
+    pub(super) fn commands(&self, kind: IoKind) -> usize {
+        self.log.iter().filter(|io| io.kind == kind).count()
+    }
+
+    /// Free extents of all devices.
+    pub(super) fn free(&self) -> u32 {
+        let map = self.engine.map();
+        map.devices().iter().map(|sb| map.space(sb.device).free()).sum()
+    }
+
+    fn admin(&mut self, command: Command) -> Result<VolumeId, AdminError> {
+        self.engine.admin(self.now, AdminId(1), command);
+        self.run();
+        self.engine.next_admin_reply().expect("a reply").result
+    }
+
+    pub(super) fn create_volume(&mut self) -> Result<(), AdminError> {
+        let command = Command::CreateVolume { name: "vol".into(), size: Bytes(VOLUME_SIZE) };
+        self.volume = self.admin(command)?;
+        Ok(())
+    }
+
+    pub(super) fn remove_volume(&mut self) -> Result<VolumeId, AdminError> {
+        self.admin(Command::RemoveVolume { name: "vol".into() })
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.engine.begin_stop(self.now);
+        self.run();
+        assert!(self.engine.stopped());
+    }
+
+    /// As after a kill: what the engine knew is gone, what it wrote is there.
+    pub(super) fn reopen(&mut self) {
+        let map = open(&mut self.disks);
+        self.memory = HeapMemory::new(Bytes::mib(8));
+        let policy = placement::by_name(self.policy).expect("a policy");
+        self.engine =
+            Engine::new(self.now, map, policy, &self.settings, &mut self.memory).expect("an engine");
+        self.run();
+    }
+}
