@@ -46,8 +46,8 @@ fn main() {
         }
     }
     for (name, ring) in [("io_uring", Ring::Uring), ("plain", Ring::Plain)] {
-        for depth in [1, 32] {
-            replies(&ReactorOptions { ring, ..Default::default() }, name, depth);
+        for (depth, block) in [(1, Bytes(BLOCK)), (32, Bytes(BLOCK)), (8, Bytes::mib(1))] {
+            replies(&ReactorOptions { ring, ..Default::default() }, name, depth, block);
         }
     }
 }
@@ -171,16 +171,16 @@ fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
 const REQUEST: usize = 28;
 const HEADER: usize = 16;
 
-/// A client asks for 4 KiB blocks with as many requests under way as `depth`; no device.
-fn replies(options: &ReactorOptions, name: &str, depth: usize) {
+/// A client asks for blocks with as many requests under way as `depth`; no device.
+fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("socket");
     let mut arena = Arena::new(Bytes::mib(16)).expect("memory");
     let Ok(mut reactor) = Reactor::new(options, Devices::new(), &arena) else { return };
     reactor.listen(&Listen::Unix { path: path.clone(), private: false }).expect("listening");
-    let client = std::thread::spawn(move || ask(&path, depth));
+    let client = std::thread::spawn(move || ask(&path, depth, block));
     let inward = arena.take(Bytes::kib(64)).expect("room");
-    let blocks: Vec<Buffer> = (0..256).map(|_| arena.take(Bytes(BLOCK)).expect("room")).collect();
+    let blocks: Vec<Buffer> = (0..depth).map(|_| arena.take(block).expect("room")).collect();
     let header = arena.take(Bytes(BLOCK)).expect("room").part(0, HEADER as u32);
     let (begin, busy) = (reactor.now(), processor());
     let (mut count, mut held, mut waiting, mut sending) = (0, 0, 0, false);
@@ -195,7 +195,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize) {
                 }
                 Event::Received { result: Ok(0) | Err(_), .. } => {
                     report(
-                        &format!("reply, {name}, depth {depth}"),
+                        &format!("reply of {block}, {name}, depth {depth}"),
                         count,
                         reactor.now().since(begin),
                         processor() - busy,
@@ -226,10 +226,10 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize) {
     }
 }
 
-fn ask(path: &Path, depth: usize) {
+fn ask(path: &Path, depth: usize, block: Bytes) {
     let mut socket = UnixStream::connect(path).expect("connected");
     let begin = std::time::Instant::now();
-    let mut replies = vec![0; depth * (HEADER + BLOCK as usize)];
+    let mut replies = vec![0; depth * (HEADER + block.0 as usize)];
     while begin.elapsed().as_secs() < 1 {
         socket.write_all(&vec![1; depth * REQUEST]).expect("sent");
         socket.read_exact(&mut replies).expect("replies");

@@ -50,3 +50,8 @@ pub(crate) fn exclusive(file: &File, path: &Path, wait: Duration) -> Result<(), 
         Err(GaveUp) => Err(DeviceError::InUse { path: path.to_owned(), waited: wait }),
     }
 }
+
+/// Whether somebody holds the lock just now.
+pub(crate) fn is_held(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}

@@ -197,7 +197,7 @@ fn open_file(
             Err(e) if is_block && e.kind() == io::ErrorKind::ResourceBusy => None,
             other => Some(other),
         })
-        .map_err(|_| DeviceError::Claimed { path: path.to_owned() })?
+        .map_err(|_| claimed(path, wait))?
         .map_err(|source| DeviceError::Open { path: path.to_owned(), source })
     };
     if direct {
@@ -209,6 +209,15 @@ fn open_file(
         }
     }
     Ok((open(false)?, false))
+}
+
+/// Why a block device is refused as busy: another weir process has it, or the system itself.
+fn claimed(path: &Path, waited: Duration) -> DeviceError {
+    let path = path.to_owned();
+    match File::open(&path).map(|file| lock::is_held(&file)) {
+        Ok(true) => DeviceError::InUse { path, waited },
+        _ => DeviceError::Claimed { path },
+    }
 }
 
 /// Gives a new file its size, and checks the size of an old one.

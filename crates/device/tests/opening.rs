@@ -108,3 +108,53 @@ fn foreign_contents_are_refused() {
         assert!(error.to_string().contains("ext4 (photos)"), "{error}");
     }
 }
+
+/// A file as a block device, as long as it lives.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Result<Self, String> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                Ok(Self(String::from_utf8_lossy(&made.stdout).trim().to_owned()))
+            }
+            Ok(made) => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_used_exclusively() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    std::fs::File::create(&file).unwrap().set_len(SIZE.0).unwrap();
+    let disk = match Loop::over(&file) {
+        Ok(disk) => disk,
+        Err(e) => return println!("skipped: no loop device is to be had here: {e}"),
+    };
+    let path = Path::new(&disk.0);
+    let device = open(path);
+    assert!(device.is_block() && device.size() == SIZE && device.sector() == Bytes(512));
+    device.refuse_foreign().unwrap();
+    assert!(matches!(refusal(path, &options()), DeviceError::InUse { .. }));
+    let mut rig = common::Rig::new(weir_device::Ring::Auto, Some(device));
+    rig.write(weir_model::DeviceOffset(512), &[5; 1024], true).unwrap();
+    rig.flush().unwrap();
+    assert_eq!(rig.read(weir_model::DeviceOffset(512), Bytes(1024)).unwrap(), [5; 1024]);
+    drop(rig);
+    let excl = rustix::fs::OFlags::EXCL.bits() as i32;
+    let claim = std::fs::OpenOptions::new().read(true).custom_flags(excl).open(path).unwrap();
+    assert!(matches!(refusal(path, &options()), DeviceError::Claimed { .. }));
+    drop(claim);
+    let other = DeviceOptions { size: Some(Bytes::mib(32)), ..options() };
+    assert!(matches!(refusal(path, &other), DeviceError::SizeDiffers { .. }));
+}

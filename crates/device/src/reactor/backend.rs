@@ -158,10 +158,10 @@ impl Backend {
         }
     }
 
-    /// Asks the kernel to end everything in flight.
-    pub(super) fn cancel_all(&mut self) {
+    /// Ends what never ends by itself, once listening has ended and connections are closed.
+    pub(super) fn stop(&mut self) {
         match self {
-            Self::Uring(ring) => ring.cancel_all(),
+            Self::Uring(ring) => ring.stop(),
             Self::Plain(_) => {}
         }
     }

@@ -14,8 +14,9 @@ use crate::DeviceError;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Bytes a socket may hold on their way to a client, so that a large reply leaves in one call.
-const SEND_BUFFER: usize = 1 << 20;
+/// Bytes a socket may hold on their way to a client: room for the replies of a deep queue in one
+/// call, and little enough to stay in the processor's cache.
+const SEND_BUFFER: usize = 1 << 18;
 
 /// Where to listen.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use io_uring::squeue::Entry;
-use io_uring::types::{CancelBuilder, Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Submitter, cqueue, opcode};
 use weir_model::IoDone;
 
@@ -346,11 +346,12 @@ impl Uring {
         }
     }
 
-    /// Cancels everything; from now on nothing is armed again by itself.
-    pub(super) fn cancel_all(&mut self) {
+    /// Cancels the bells; from now on nothing is armed again by itself.
+    pub(super) fn stop(&mut self) {
         self.stopping = true;
-        let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        self.push(all.user_data(Kind::Cancel.tag(0)));
+        for bell in Bell::ALL {
+            self.cancel_tag(Kind::Bell.tag(bell as u32));
+        }
     }
 
     /// Lets go of the devices' files now: a closed ring does so only some time later, and their
@@ -382,33 +383,28 @@ impl Uring {
 
 /// The ring with the best set-up this kernel knows.
 fn build(depth: u32) -> io::Result<IoUring> {
-    type Builder = io_uring::Builder;
-    // Deep, so that completions are not refused while many commands are in flight.
-    let base = || {
-        let mut builder: Builder = IoUring::builder();
-        builder.dontfork().setup_clamp().setup_cqsize(depth * 8);
-        builder
-    };
-    let best: [fn(&mut Builder) -> &mut Builder; 3] = [
-        |b| b.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
-        |b| b.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
-        |b| b,
+    type Choose = fn(&mut io_uring::Builder) -> &mut io_uring::Builder;
+    // The kernel's part of completions is done when we ask for them, in one go (Linux 6.1), or
+    // at our next system call (5.19, which also brought the accepts used here).
+    let best: [Choose; 2] = [
+        |b| b.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+        |b| b.setup_coop_taskrun().setup_taskrun_flag(),
     ];
-    let mut last = io::Error::from(io::ErrorKind::Unsupported);
-    for (grade, choose) in (0..).zip(best) {
-        match choose(&mut base()).build(depth) {
-            Ok(ring) if !ring.params().is_feature_ext_arg() => {
-                return Err(io::Error::other("this kernel's io_uring is too old (5.11 is needed)"));
-            }
+    for choose in best {
+        let mut builder = IoUring::builder();
+        // Completions have more room than submissions: many commands may be in flight.
+        builder.dontfork().setup_clamp().setup_submit_all().setup_cqsize(depth * 8);
+        match choose(&mut builder).build(depth) {
             Ok(ring) => {
-                tracing::info!(depth, grade, "running on io_uring");
+                let deferred = ring.params().is_setup_single_issuer();
+                tracing::info!(depth, deferred, "running on io_uring");
                 return Ok(ring);
             }
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => last = e,
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             Err(e) => return Err(e),
         }
     }
-    Err(last)
+    Err(io::Error::other("this kernel's is too old, 5.19 is needed"))
 }
 
 /// Registers the buffer memory; whether it worked.
