@@ -100,7 +100,7 @@ impl Devices {
 impl Store for Devices {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
-        if !device.direct {
+        if !device.needs_aligned() {
             return device.read_now(at, bytes);
         }
         let mut at = at;
@@ -114,7 +114,7 @@ impl Store for Devices {
 
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
-        if !device.direct {
+        if !device.needs_aligned() {
             return device.write_now(at, bytes, false);
         }
         let mut at = at;
@@ -133,6 +133,11 @@ impl Store for Devices {
 
 /// Blocking commands. Memory is aligned by the caller where the device is direct.
 impl Device {
+    /// Whether memory must be aligned for transfers.
+    fn needs_aligned(&self) -> bool {
+        self.direct && self.mapped.is_none()
+    }
+
     /// Whether a range lies within the device.
     pub(crate) fn holds(&self, at: DeviceOffset, len: Bytes) -> bool {
         at.0.checked_add(len.0).is_some_and(|end| end <= self.facts.size.0)

@@ -52,7 +52,8 @@ pub struct ReactorOptions {
     /// direct transfer. Needs as much locked memory as the arena has (`ulimit -l`); goes on
     /// without where that is refused.
     pub fixed_buffers: bool,
-    /// Report SIGTERM and SIGINT as [`Event::Stop`] instead of dying of them.
+    /// Report SIGTERM and SIGINT as [`Event::Stop`]. The process no longer dies of them, not even
+    /// when the reactor is gone.
     pub signals: bool,
     /// Threads for device commands on the plain ring.
     pub workers: usize,
