@@ -60,10 +60,7 @@ pub struct Report {
 /// If something it needs is missing, or it was interrupted.
 pub fn run(args: &DemoArgs) -> Result<Report, Failure> {
     fio::check_installed()?;
-    let demo = Demo {
-        scratch: Scratch::new(args.scratch.as_deref(), ROOM)?,
-        interrupted: interruption()?,
-    };
+    let demo = Demo { scratch: Scratch::new(args.scratch.as_deref(), ROOM)?, interrupted: interruption()? };
     eprintln!(
         "Three drives of different speed, modelled, in {}{}.",
         demo.scratch.folder().display(),
@@ -101,7 +98,12 @@ struct Demo {
 impl Demo {
     /// Makes a pool of these drives, fills a volume and runs the workload; returns what fio
     /// measured and what must be said about it. Leaves nothing behind.
-    fn measure(&self, title: &str, drives: &[Drive], seconds: u64) -> Result<(Measured, Vec<String>), Failure> {
+    fn measure(
+        &self,
+        title: &str,
+        drives: &[Drive],
+        seconds: u64,
+    ) -> Result<(Measured, Vec<String>), Failure> {
         let folder = self.scratch.folder().join(if drives.len() == 1 { drives[0].name } else { "pool" });
         std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
         let pool_file = write_pool_file(&folder, drives)?;
@@ -110,7 +112,8 @@ impl Demo {
         let server = Server::start(&folder, &pool_file)?;
         let mut picture = Picture::new();
         self.work(&format!("{title}: writing {SPAN} once"), &folder, Work::Fill, &mut picture, &pool_file)?;
-        let heading = format!("{title}: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for {seconds} s");
+        let heading =
+            format!("{title}: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for {seconds} s");
         let measured = self.work(&heading, &folder, Work::Mixed { seconds }, &mut picture, &pool_file)?;
         let warnings = pool::status(&pool_file)?.warnings();
         drop(server);
@@ -153,7 +156,9 @@ fn write_pool_file(folder: &Path, drives: &[Drive]) -> Result<PathBuf, Failure> 
     let mut text = "[pool]\nname = \"demo\"\npolicy = \"hierarchy\"\n".to_owned();
     for Drive { name, pace, size } in drives {
         let mib = size.get() >> 20;
-        text += &format!("\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{mib}MiB\"\npace = \"{pace}\"\n");
+        text += &format!(
+            "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{mib}MiB\"\npace = \"{pace}\"\n"
+        );
     }
     let path = folder.join("pool.toml");
     std::fs::write(&path, text).map_err(|error| Failure::os("write", &path, &error))?;
@@ -185,9 +190,10 @@ impl Report {
         };
         let size = Bytes(DRIVES.iter().map(|drive| drive.size.get()).sum());
         let pool = row("the pool".into(), size, &self.pool);
-        let alone = self.alone.iter().map(|(drive, measured)| {
-            row(format!("{} alone ({})", drive.name, drive.pace), ALONE, measured)
-        });
+        let alone = self
+            .alone
+            .iter()
+            .map(|(drive, measured)| row(format!("{} alone ({})", drive.name, drive.pace), ALONE, measured));
         let mut text = format!(
             "\nThe same workload on {SPAN} of data, as fio saw it at depth {}:\n\n{}\n",
             fio::DEPTH,

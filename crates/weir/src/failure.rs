@@ -14,6 +14,8 @@ pub struct Failure {
     pub message: String,
     /// The way out; empty where the message already says it.
     pub help: String,
+    /// Another process holds the devices: trying again may help.
+    pub is_held: bool,
 }
 
 impl Failure {
@@ -31,7 +33,7 @@ impl Failure {
     }
     /// Of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), help: help.into() }
+        Self { kind, message: message.into(), help: help.into(), is_held: false }
     }
     /// The operating system refused to do `what` with `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
@@ -43,6 +45,12 @@ impl Failure {
             _ => "",
         };
         Self::environment(format!("cannot {what} {}: {error}", path.display()), help)
+    }
+
+    /// From a message of the form "what happened; what to do".
+    pub fn told(kind: ErrorKind, text: &str) -> Self {
+        let (message, help) = text.split_once("; ").unwrap_or((text, ""));
+        Self::new(kind, message, help)
     }
 
     /// The class's name in JSON.

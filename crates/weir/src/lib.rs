@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod demo;
 pub mod failure;
 pub mod output;
 pub mod pool;
 pub mod pool_file;
+pub mod progress;
+pub mod serving;
 pub mod status;

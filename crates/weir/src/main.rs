@@ -1,3 +1,74 @@
 //! weir: the program. This file is its table of contents.
 
-fn main() {}
+use clap::Parser as _;
+use serde_json::json;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use weir::args::{Cli, Command, Common, PoolCommand, VolumeCommand};
+use weir::failure::Failure;
+use weir::status::{Status, VolumePart, volumes_table};
+use weir::{demo, output, pool, serving};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr();
+    match run(cli.command, &cli.common) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if cli.common.json {
+                output::print(true, &failure.to_json(), String::new);
+            }
+            eprintln!("{failure}");
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+fn run(command: Command, common: &Common) -> Result<(), Failure> {
+    match command {
+        Command::Pool(PoolCommand::Create { file, force }) => {
+            show_status(common, &pool::create(file.as_deref().unwrap_or(&common.pool), force)?)
+        }
+        Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(&common.pool)?),
+        Command::Volume(VolumeCommand::Create { name, size }) => {
+            show_volumes(common, &pool::create_volume(&common.pool, &name, size)?)
+        }
+        Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(&common.pool)?.volumes),
+        Command::Volume(VolumeCommand::Remove { name }) => {
+            show_volumes(common, &pool::remove_volume(&common.pool, &name)?)
+        }
+        Command::Serve(args) => {
+            return serving::serve(&common.pool, &args, |ready| {
+                output::print(common.json, &ready.to_json(), || ready.human());
+            });
+        }
+        Command::Demo(args) => {
+            let report = demo::run(&args)?;
+            output::print(common.json, &report.to_json(), || report.human());
+        }
+    }
+    Ok(())
+}
+
+fn show_status(common: &Common, status: &Status) {
+    output::print(common.json, status, || status.human());
+    for warning in status.warnings() {
+        eprintln!("warning: {warning}");
+    }
+}
+
+fn show_volumes(common: &Common, volumes: &[VolumePart]) {
+    output::print(common.json, &json!({ "volumes": volumes }), || volumes_table(volumes));
+}
+
+/// Logs go to standard error; `RUST_LOG` says how much.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}

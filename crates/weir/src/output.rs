@@ -1,11 +1,12 @@
 //! Results on standard output: one JSON document, or a table for people.
 
 use comfy_table::{Table, presets};
+use serde::Serialize;
 use std::io::Write as _;
 
 /// Prints `document` with `--json`, what `human` makes otherwise. A closed pipe is no error.
-pub fn print(json: bool, document: &serde_json::Value, human: impl FnOnce() -> String) {
-    let text = if json { format!("{document:#}") } else { human() };
+pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
+    let text = if json { serde_json::to_string_pretty(document).unwrap_or_default() } else { human() };
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", text.trim_end());
 }

@@ -1,4 +1,128 @@
-//! What commands do with a pool, idle or served.
+//! What commands do with a pool: on its devices while it is idle, through its server while it is
+//! served.
 
+mod create;
 pub mod devices;
-pub mod metadata;
+mod idle;
+mod metadata;
+
+use crate::failure::Failure;
+use crate::status::{IDLE, Status, VolumePart};
+use devices::Described;
+use idle::Idle;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use weir_model::Bytes;
+use weir_serve::control::{Answer, Request};
+
+pub use idle::{policy, settings};
+
+/// The control socket's extension, beside the pool file.
+pub const CONTROL: &str = "control";
+/// How long a command waits for devices that another process holds.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long before it looks again whether that process is a server.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Makes the pool a pool file describes.
+///
+/// # Errors
+/// If it cannot be made; then nothing was changed.
+pub fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
+    let described = Described::read(pool_file)?;
+    create::create(&described, force)?;
+    status(pool_file)
+}
+
+/// The pool as it is.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn status(pool_file: &Path) -> Result<Status, Failure> {
+    match on(pool_file, &Request::Status)? {
+        Outcome::Served(Answer::Status(status)) => serde_json::from_value(status).map_err(|error| {
+            Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
+        }),
+        Outcome::Served(answer) => Err(unexpected(&answer)),
+        Outcome::Idle(status) => Ok(*status),
+    }
+}
+
+/// Makes a thin volume, and says which there are then.
+///
+/// # Errors
+/// If the name is taken.
+pub fn create_volume(pool_file: &Path, name: &str, size: Bytes) -> Result<Vec<VolumePart>, Failure> {
+    change(pool_file, &Request::CreateVolume { name: name.to_owned(), size_bytes: size.get() })
+}
+
+/// Removes a volume, and says which there are then.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn remove_volume(pool_file: &Path, name: &str) -> Result<Vec<VolumePart>, Failure> {
+    change(pool_file, &Request::RemoveVolume { name: name.to_owned() })
+}
+
+fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePart>, Failure> {
+    match on(pool_file, request)? {
+        Outcome::Served(Answer::Done) => Ok(status(pool_file)?.volumes),
+        Outcome::Served(answer) => Err(unexpected(&answer)),
+        Outcome::Idle(status) => Ok(status.volumes),
+    }
+}
+
+/// How a request was carried out.
+#[derive(Debug)]
+enum Outcome {
+    /// By the server, which answered this.
+    Served(Answer),
+    /// On the devices; the pool as it was afterwards.
+    Idle(Box<Status>),
+}
+
+const UPGRADE: &str = "use the weir the server was started with, or restart the server";
+
+/// Carries out a request by the server if there is one, else on the idle pool. Servers come and
+/// go meanwhile: as long as somebody has the devices, both are tried.
+fn on(pool_file: &Path, request: &Request) -> Result<Outcome, Failure> {
+    let described = Described::read(pool_file)?;
+    let control = described.beside(CONTROL);
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask(&control, request)? {
+            return Ok(Outcome::Served(answer));
+        }
+        match Idle::open(&described, PAUSE) {
+            Ok(idle) => return Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?))),
+            Err(failure) if failure.is_held && began.elapsed() < WAIT => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The server's answer; `None` if there is no server.
+fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
+    match weir_serve::control::ask(control, request) {
+        Ok(Answer::Failed { class, message }) => Err(Failure::told(class.into(), &message)),
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(Failure::os("ask the server at", control, &error)),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    Failure::environment(format!("the server answered {answer:?}"), UPGRADE)
+}
+
+fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<Status, Failure> {
+    let result = request.command().map(|command| idle.admin(command).result);
+    let engine = idle.engine();
+    let status = Status::new(IDLE, described, engine.map(), engine.status(), &[]);
+    idle.close();
+    result.transpose()?;
+    Ok(status)
+}

@@ -4,8 +4,17 @@
 //! describes them, and a field may be added but not renamed.
 
 use crate::output::table;
+use crate::pool::devices::Described;
 use serde::{Deserialize, Serialize};
+use weir_device::PaceStats;
+use weir_engine::PoolStatus;
+use weir_map::Map;
 use weir_model::{Bytes, Nanos};
+
+/// The state of a pool that no server holds.
+pub const IDLE: &str = "idle";
+/// The state of a pool that a server serves.
+pub const SERVED: &str = "served";
 
 /// A pool at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +44,14 @@ pub struct PoolPart {
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
+    /// Room for metadata.
+    pub metadata_bytes: u64,
+    /// How much of it is taken.
+    pub metadata_used_bytes: u64,
+    /// Memory the map takes.
+    pub map_memory_bytes: u64,
+    /// The metadata can no longer be written: changes are refused.
+    pub read_only: bool,
 }
 
 /// One device.
@@ -65,13 +82,21 @@ pub struct DevicePart {
 pub struct Traffic {
     /// Reads.
     pub reads: Commands,
-    /// Writes.
+    /// Writes, the map's included.
     pub writes: Commands,
     /// Flushes.
-    pub flushes: Commands,
-    /// Commands a paced device answered later than its model wanted.
-    pub overruns: u64,
-    /// Whether there were so many overruns (above 1 %) that the figures say nothing of the model.
+    pub flushes: u64,
+    /// Commands that failed.
+    pub failed: u64,
+    /// Commands in flight.
+    pub in_flight: u64,
+    /// Response to a 4 KiB read when the pool was idle.
+    pub idle_response_ns: Option<u64>,
+    /// A flush failed: writes since the last good one may be lost, and FLUSH fails.
+    pub in_doubt: bool,
+    /// Commands that a paced device answered later than its model wanted, of all its commands.
+    pub overruns_share: f64,
+    /// So many overruns (above 1 %) that the figures say nothing of the model.
     pub figures_invalid: bool,
 }
 
@@ -82,10 +107,8 @@ pub struct Commands {
     pub count: u64,
     /// Bytes they moved.
     pub bytes: u64,
-    /// Their response times, from submission to completion, added up.
-    pub response_ns: u64,
-    /// How many failed.
-    pub failed: u64,
+    /// Their mean response, from submission to completion, recent ones counting more.
+    pub response_ns: Option<u64>,
 }
 
 /// One volume.
@@ -100,45 +123,94 @@ pub struct VolumePart {
 }
 
 impl Commands {
-    /// What was done since `earlier`.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            count: self.count.saturating_sub(earlier.count),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            response_ns: self.response_ns.saturating_sub(earlier.response_ns),
-            failed: self.failed.saturating_sub(earlier.failed),
-        }
+    /// The mean response, for people.
+    pub fn response(self) -> String {
+        self.response_ns.map_or("-".into(), |mean| Nanos(mean).to_string())
     }
-    /// The mean response; `None` if there was none.
-    pub fn mean(self) -> Option<Nanos> {
-        self.response_ns.checked_div(self.count).map(Nanos)
-    }
-    /// Of both kinds together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            bytes: self.bytes + other.bytes,
-            response_ns: self.response_ns + other.response_ns,
-            failed: self.failed + other.failed,
+
+    fn human(self) -> String {
+        match self.response_ns {
+            Some(mean) => format!("{} in {}", self.count, Nanos(mean)),
+            None => self.count.to_string(),
         }
     }
 }
 
-/// Commands that came too late, of all of a paced device's: above this the figures are invalid.
-pub const OVERRUNS_MAX: f64 = 0.01;
+impl From<(u64, Bytes, Option<Nanos>)> for Commands {
+    fn from((count, bytes, response): (u64, Bytes, Option<Nanos>)) -> Self {
+        Self { count, bytes: bytes.get(), response_ns: response.map(Nanos::get) }
+    }
+}
 
 impl Status {
+    /// From what the engine says, and what only the pool file and the devices know.
+    pub fn new(
+        state: &str,
+        described: &Described,
+        map: &Map,
+        engine: PoolStatus,
+        paces: &[Option<PaceStats>],
+    ) -> Self {
+        let page = |pages: u32| u64::from(pages) * weir_map::PAGE as u64;
+        let used = |device: &weir_engine::DeviceStatus| (device.total - device.free).get();
+        let pool = PoolPart {
+            name: engine.name,
+            id: map.pool().to_string(),
+            state: state.to_owned(),
+            policy: engine.policy.to_owned(),
+            extent_bytes: engine.extent.get(),
+            data_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
+            used_bytes: engine.devices.iter().map(used).sum(),
+            metadata_bytes: page(engine.metadata.pages),
+            metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
+            map_memory_bytes: engine.memory.total().get(),
+            read_only: engine.read_only,
+        };
+        let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
+        let devices = parts.map(|((entry, superblock), device)| {
+            let pace = paces.get(device.id.index()).copied().flatten().unwrap_or_default();
+            DevicePart {
+                path: described.device_path(entry).display().to_string(),
+                class: device.class.name().to_owned(),
+                metadata: device.metadata,
+                pace: entry.pace.map(str::to_owned),
+                size_bytes: superblock.size.get(),
+                data_bytes: device.total.get(),
+                used_bytes: used(&device),
+                traffic: (state == SERVED).then(|| Traffic {
+                    reads: (device.reads.0, device.reads.1, device.read_response).into(),
+                    writes: (device.writes.0, device.writes.1, device.write_response).into(),
+                    flushes: device.flushes,
+                    failed: device.errors,
+                    in_flight: device.in_flight,
+                    idle_response_ns: device.idle_response.map(Nanos::get),
+                    in_doubt: device.in_doubt,
+                    overruns_share: pace.overrun_share(),
+                    figures_invalid: !pace.valid(),
+                }),
+                name: device.name,
+            }
+        });
+        let volumes = engine.volumes.into_iter().map(|volume| VolumePart {
+            name: volume.name,
+            size_bytes: volume.size.get(),
+            used_bytes: volume.allocated.get(),
+        });
+        let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
+        status.volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        status
+    }
+
     /// For people.
     pub fn human(&self) -> String {
         let pool = &self.pool;
         let size = |bytes| Bytes(bytes).to_string();
         let mut text = format!(
-            "pool {} ({}), {}, policy {}, extents of {}\n\n",
+            "pool {} ({}), {}{}, policy {}, extents of {}\n\n",
             pool.name,
             pool.id,
             pool.state,
+            if pool.read_only { ", READ-ONLY: its metadata cannot be written" } else { "" },
             pool.policy,
             size(pool.extent_bytes)
         );
@@ -151,10 +223,10 @@ impl Status {
                     device.class.clone(),
                     size(device.used_bytes),
                     size(device.data_bytes),
-                    commands(traffic.reads),
-                    commands(traffic.writes),
-                    commands(traffic.flushes),
-                    traffic.reads.and(traffic.writes).and(traffic.flushes).failed.to_string(),
+                    traffic.reads.human(),
+                    traffic.writes.human(),
+                    traffic.flushes.to_string(),
+                    traffic.failed.to_string(),
                     device.notes(),
                 ]
             }),
@@ -168,13 +240,11 @@ impl Status {
         let invalid = self.devices.iter().filter(|device| device.traffic.is_some_and(|t| t.figures_invalid));
         invalid
             .map(|device| {
-                let traffic = device.traffic.unwrap_or_default();
-                let commands = traffic.reads.and(traffic.writes).and(traffic.flushes).count.max(1);
                 format!(
                     "figures invalid: device {} answered {:.1} % of its commands later than its model {} wanted; \
                      this machine is too slow or too busy for it, or its file is not in memory",
                     device.name,
-                    100.0 * traffic.overruns as f64 / commands as f64,
+                    100.0 * device.traffic.unwrap_or_default().overruns_share,
                     device.pace.as_deref().unwrap_or_default(),
                 )
             })
@@ -186,7 +256,8 @@ impl DevicePart {
     fn notes(&self) -> String {
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
         let metadata = self.metadata.then(|| "metadata".to_owned());
-        let invalid = self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
+        let invalid =
+            self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
         [metadata, pace, invalid].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
@@ -204,21 +275,14 @@ pub fn volumes_table(volumes: &[VolumePart]) -> String {
     )
 }
 
-fn commands(commands: Commands) -> String {
-    match commands.mean() {
-        None => "-".into(),
-        Some(mean) => format!("{} in {mean}", commands.count),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_status_is_told_and_warned_about() {
-        let reads = Commands { count: 100, bytes: 409_600, response_ns: 1_000_000, failed: 1 };
-        let traffic = Traffic { reads, overruns: 5, figures_invalid: true, ..Traffic::default() };
+        let reads = Commands { count: 100, bytes: 409_600, response_ns: Some(10_000) };
+        let traffic = Traffic { reads, overruns_share: 0.05, figures_invalid: true, ..Traffic::default() };
         let device = DevicePart {
             name: "slow".into(),
             pace: Some("hdd-7200".into()),
@@ -228,7 +292,9 @@ mod tests {
         };
         let status = Status { devices: vec![device], ..Status::default() };
         let text = status.human();
-        for part in ["slow", "100 in 10.0 us", "metadata, paced as hdd-7200, figures invalid", "weir volume create"] {
+        for part in
+            ["slow", "100 in 10.0 us", "metadata, paced as hdd-7200, figures invalid", "weir volume create"]
+        {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(status.warnings()[0].contains("5.0 %"), "{:?}", status.warnings());

@@ -67,10 +67,9 @@ impl Measured {
 /// Refuses to begin without fio and its NBD engine.
 pub(super) fn check_installed() -> Result<(), Failure> {
     let help = "install it (Debian: apt-get install fio), or run scripts/demo, which does";
-    let engines = Command::new("fio")
-        .arg("--enghelp")
-        .output()
-        .map_err(|error| Failure::environment(format!("fio, the demo's NBD client, does not run: {error}"), help))?;
+    let engines = Command::new("fio").arg("--enghelp").output().map_err(|error| {
+        Failure::environment(format!("fio, the demo's NBD client, does not run: {error}"), help)
+    })?;
     match String::from_utf8_lossy(&engines.stdout).lines().any(|line| line.trim() == "nbd") {
         true => Ok(()),
         false => Err(Failure::environment("this fio has no NBD engine", help)),
@@ -81,7 +80,8 @@ impl Fio {
     /// Starts fio on an export.
     pub(super) fn start(folder: &Path, uri: &str, span: Bytes, work: Work) -> Result<Self, Failure> {
         let (job, output) = (folder.join("job.fio"), folder.join("fio.json"));
-        std::fs::write(&job, job_file(uri, span, work)).map_err(|error| Failure::os("write", &job, &error))?;
+        std::fs::write(&job, job_file(uri, span, work))
+            .map_err(|error| Failure::os("write", &job, &error))?;
         let child = Command::new("fio")
             .args(["--output-format=json", "--output=fio.json", "job.fio"])
             .current_dir(folder)
@@ -173,7 +173,10 @@ mod tests {
               {"jobname": "sequential", "read": {"bw_bytes": 16777216}}]}"#;
         let found = measured(text).expect("it is a report");
         assert_eq!(found.requests_per_second, 100.0);
-        assert_eq!((found.read_mean, found.read_p99, found.write_mean), (Nanos(1500), Nanos(9000), Nanos(800)));
+        assert_eq!(
+            (found.read_mean, found.read_p99, found.write_mean),
+            (Nanos(1500), Nanos(9000), Nanos(800))
+        );
         assert_eq!(found.sequential_per_second, 16777216.0);
         assert!(measured("fio: failed").is_none());
     }

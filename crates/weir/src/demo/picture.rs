@@ -1,11 +1,11 @@
 //! The demo's live picture: what each device does at the moment, and how much data it holds.
 
 use crate::output::table;
-use crate::status::{Commands, Status};
+use crate::status::{Status, Traffic};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
-use weir_model::{Bytes, Nanos};
+use weir_model::Bytes;
 
 /// How often lines are printed where nothing can be redrawn.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -62,7 +62,8 @@ struct Rate {
     reads: f64,
     writes: f64,
     bytes: Bytes,
-    latency: Option<Nanos>,
+    read_response: String,
+    write_response: String,
     /// Of all data in the pool, the part that is here.
     share: f64,
 }
@@ -73,15 +74,17 @@ fn rates(before: &Status, status: &Status, passed: Duration) -> Vec<Rate> {
     let rate = |(index, device): (usize, &crate::status::DevicePart)| {
         let traffic = device.traffic.unwrap_or_default();
         let earlier = before.devices.get(index).and_then(|device| device.traffic).unwrap_or_default();
-        let reads: Commands = traffic.reads.since(earlier.reads);
-        let writes = traffic.writes.since(earlier.writes);
+        let reads = traffic.reads.count.saturating_sub(earlier.reads.count) as f64;
+        let writes = traffic.writes.count.saturating_sub(earlier.writes.count) as f64;
+        let moved = |traffic: Traffic| traffic.reads.bytes + traffic.writes.bytes;
         Rate {
             name: device.name.clone(),
             pace: device.pace.clone().unwrap_or_default(),
-            reads: reads.count as f64 / seconds,
-            writes: writes.count as f64 / seconds,
-            bytes: Bytes((reads.and(writes).bytes as f64 / seconds) as u64),
-            latency: reads.and(writes).mean(),
+            reads: reads / seconds,
+            writes: writes / seconds,
+            bytes: Bytes((moved(traffic).saturating_sub(moved(earlier)) as f64 / seconds) as u64),
+            read_response: traffic.reads.response(),
+            write_response: traffic.writes.response(),
             share: device.used_bytes as f64 / all,
         }
     };
@@ -90,7 +93,7 @@ fn rates(before: &Status, status: &Status, passed: Duration) -> Vec<Rate> {
 
 fn drawn(rates: &[Rate]) -> String {
     table(
-        ["DEVICE", "PACED AS", "READS/S", "WRITES/S", "THROUGHPUT", "LATENCY", "SHARE OF DATA"],
+        ["DEVICE", "PACED AS", "READS/S", "WRITES/S", "THROUGHPUT", "READ", "WRITE", "SHARE OF DATA"],
         rates.iter().map(|rate| {
             let filled = (rate.share * 20.0).round() as usize;
             [
@@ -99,8 +102,14 @@ fn drawn(rates: &[Rate]) -> String {
                 format!("{:.0}", rate.reads),
                 format!("{:.0}", rate.writes),
                 format!("{}/s", rate.bytes),
-                rate.latency.map_or("-".into(), |latency| latency.to_string()),
-                format!("{}{} {:.0} %", "█".repeat(filled), "░".repeat(20usize.saturating_sub(filled)), rate.share * 100.0),
+                rate.read_response.clone(),
+                rate.write_response.clone(),
+                format!(
+                    "{}{} {:.0} %",
+                    "█".repeat(filled),
+                    "░".repeat(20usize.saturating_sub(filled)),
+                    rate.share * 100.0
+                ),
             ]
         }),
     )
@@ -109,14 +118,15 @@ fn drawn(rates: &[Rate]) -> String {
 fn line(rates: &[Rate]) -> String {
     let mut text = String::new();
     for (index, rate) in rates.iter().enumerate() {
-        let latency = rate.latency.map_or("-".into(), |latency| latency.to_string());
         let _ = write!(
             text,
-            "{}{} {:.0} reads/s, {:.0} writes/s, {}/s, {latency}, {:.0} % of the data",
+            "{}{} {:.0} reads/s of {}, {:.0} writes/s of {}, {}/s, {:.0} % of the data",
             if index > 0 { "; " } else { "" },
             rate.name,
             rate.reads,
+            rate.read_response,
             rate.writes,
+            rate.write_response,
             rate.bytes,
             rate.share * 100.0
         );
@@ -127,12 +137,12 @@ fn line(rates: &[Rate]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{DevicePart, Traffic};
+    use crate::status::{Commands, DevicePart};
 
     #[test]
     fn rates_are_what_happened_between_two_looks() {
         let look = |count, used_bytes| {
-            let reads = Commands { count, bytes: count * 4096, response_ns: count * 1000, failed: 0 };
+            let reads = Commands { count, bytes: count * 4096, response_ns: Some(1000) };
             let traffic = Some(Traffic { reads, ..Traffic::default() });
             let device = DevicePart { name: "fast".into(), used_bytes, traffic, ..DevicePart::default() };
             let mut status = Status { devices: vec![device], ..Status::default() };
@@ -141,8 +151,10 @@ mod tests {
         };
         let rates = rates(&look(100, 0), &look(300, 1000), Duration::from_secs(2));
         assert_eq!((rates[0].reads, rates[0].writes), (100.0, 0.0));
-        assert_eq!((rates[0].latency, rates[0].bytes), (Some(Nanos(1000)), Bytes(409_600)));
+        assert_eq!(rates[0].bytes, Bytes(409_600));
         assert!(drawn(&rates).contains("25 %"), "{}", drawn(&rates));
-        assert!(line(&rates).contains("fast 100 reads/s, 0 writes/s, 400 KiB/s, 1.0 us, 25 % of the data"));
+        assert!(
+            line(&rates).contains("fast 100 reads/s of 1.0 us, 0 writes/s of -, 400 KiB/s, 25 % of the data")
+        );
     }
 }

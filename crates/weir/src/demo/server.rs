@@ -37,7 +37,9 @@ impl Server {
             // Ctrl-C is for the demo, which then ends the server itself.
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::environment(format!("the demo's server does not start: {error}"), ""))?;
+            .map_err(|error| {
+                Failure::environment(format!("the demo's server does not start: {error}"), "")
+            })?;
         let mut server = Self { child, socket, log };
         server.await_answer()?;
         Ok(server)
@@ -49,7 +51,10 @@ impl Server {
             let ended = self.child.try_wait().ok().flatten();
             if ended.is_some() || started.elapsed() > PATIENCE {
                 let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(Failure::environment(format!("the demo's server does not answer:\n{}", said.trim()), ""));
+                return Err(Failure::environment(
+                    format!("the demo's server does not answer:\n{}", said.trim()),
+                    "",
+                ));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

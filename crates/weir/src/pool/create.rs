@@ -14,7 +14,7 @@ use weir_map::{NewDevice, NewPool};
 /// # Errors
 /// If a device cannot be used, or holds something and `force` is not given. Then nothing was
 /// changed.
-pub fn create(described: &Described, force: bool) -> Result<(), Failure> {
+pub(super) fn create(described: &Described, force: bool) -> Result<(), Failure> {
     let made = MadeFiles::watch(described);
     let mut devices = described.open_devices(Duration::ZERO, true)?;
     if !force {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
 use weir_map::create::read_superblock;
 use weir_map::{MapError, PoolId, Superblock};
-use weir_model::{Bytes, DeviceId};
+use weir_model::{Bytes, DeviceClass, DeviceId};
 
 /// A pool file that was read and checked, and where it is.
 #[derive(Clone, Debug)]
@@ -49,7 +49,8 @@ impl Described {
 
     /// Where a device is: its path is relative to the pool file.
     pub fn device_path(&self, device: &DeviceEntry) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(&device.path)
+        let path = self.path.parent().unwrap_or(Path::new("")).join(&device.path);
+        std::path::absolute(&path).unwrap_or(path)
     }
 
     /// A file beside the pool file with its name and this extension.
@@ -81,7 +82,8 @@ impl Described {
         let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
         let mut superblocks = Vec::new();
         for ((entry, size), id) in self.file.devices.iter().zip(sizes).zip(0u8..) {
-            let found = read_superblock(&mut devices, DeviceId(id), size).map_err(|error| self.explain(error))?;
+            let found =
+                read_superblock(&mut devices, DeviceId(id), size).map_err(|error| self.explain(error))?;
             let path = self.device_path(entry);
             let superblock = found.ok_or_else(|| {
                 Failure::refused(
@@ -114,8 +116,10 @@ impl Described {
         }
         if let Some(first) = first.filter(|first| first.pool != found.pool) {
             return refused(
-                format!("{device} belongs to pool {} ({}), the devices before it to pool {} ({})",
-                    found.pool_name, found.pool, first.pool_name, first.pool),
+                format!(
+                    "{device} belongs to pool {} ({}), the devices before it to pool {} ({})",
+                    found.pool_name, found.pool, first.pool_name, first.pool
+                ),
                 "list the devices of one pool",
             );
         }
@@ -127,8 +131,12 @@ impl Described {
         }
         if found.extent != self.file.extent {
             return refused(
-                format!("pool {} has extents of {}, the pool file says {}",
-                    self.file.name, found.extent.bytes(), self.file.extent.bytes()),
+                format!(
+                    "pool {} has extents of {}, the pool file says {}",
+                    self.file.name,
+                    found.extent.bytes(),
+                    self.file.extent.bytes()
+                ),
                 "correct extent in the pool file; it cannot change once the pool is created",
             );
         }
@@ -159,11 +167,20 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Resul
         size: if create { entry.size } else { None },
         lock_wait: wait,
         volatile_cache: entry.volatile_cache,
-        class: entry.class,
+        class: entry.class.or_else(|| class_of(entry.pace?)),
+        pace: entry.pace.map(str::to_owned),
         forget: entry.fault.map(|Fault::ForgetUnflushed| ForgetOptions::default()),
         ..DeviceOptions::default()
     };
     Ok(Device::open(path, &options)?)
+}
+
+/// The kind of drive a model is of.
+fn class_of(pace: &str) -> Option<DeviceClass> {
+    let family = pace.split('-').next();
+    [DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd]
+        .into_iter()
+        .find(|class| family == Some(class.name()))
 }
 
 /// Refuses devices that hold anything: a file system, a partition table, another pool.
@@ -202,15 +219,7 @@ pub fn new_id() -> PoolId {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
-        let (message, help) = split(&error.to_string());
-        Self::new(error.kind(), message, help)
-    }
-}
-
-/// "What happened; what to do" as two.
-fn split(text: &str) -> (String, String) {
-    match text.split_once("; ") {
-        Some((message, help)) => (message.into(), help.into()),
-        None => (text.into(), String::new()),
+        let is_held = matches!(error, DeviceError::InUse { .. });
+        Self { is_held, ..Self::told(error.kind(), &error.to_string()) }
     }
 }

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
-use weir_engine::{AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
-use weir_model::{Bytes, Io, IoDone, IoError, IoKind, HeapMemory, Memory as _, Nanos, Store as _};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
+use weir_model::{Bytes, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _};
 use weir_policy::placement;
 
 /// Memory for metadata on its way.
@@ -15,7 +15,7 @@ const MEMORY: Bytes = Bytes::mib(32);
 
 /// An idle pool, held by this process.
 #[derive(Debug)]
-pub struct Idle {
+pub(super) struct Idle {
     engine: Engine,
     devices: Devices,
     memory: HeapMemory,
@@ -27,10 +27,11 @@ impl Idle {
     ///
     /// # Errors
     /// If its devices are not all there, not its own, in use, or damaged.
-    pub fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
+    pub(super) fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
         let Opened { mut devices, superblocks } = described.open_pool(wait)?;
-        let (map, recovery) = progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
-            .map_err(|error| described.explain(error))?;
+        let (map, recovery) =
+            progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
+                .map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
@@ -39,17 +40,12 @@ impl Idle {
     }
 
     /// The engine, to look at.
-    pub fn engine(&self) -> &Engine {
+    pub(super) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The devices, to look at.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
     /// Carries out a command and waits until it is durable.
-    pub fn admin(&mut self, command: Command) -> AdminReply {
+    pub(super) fn admin(&mut self, command: Command) -> AdminReply {
         let now = self.now();
         self.engine.admin(now, AdminId(1), command);
         loop {
@@ -61,7 +57,7 @@ impl Idle {
     }
 
     /// Makes everything durable and lets go of the devices.
-    pub fn close(mut self) {
+    pub(super) fn close(mut self) {
         let now = self.now();
         self.engine.begin_stop(now);
         while !self.engine.stopped() {
@@ -110,6 +106,12 @@ pub fn settings(devices: &Devices) -> Vec<DeviceSettings> {
         sector: device.sector().get() as u16,
     };
     devices.iter().map(|(_, device)| settings(device)).collect()
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        Self::told(error.kind(), &error.to_string())
+    }
 }
 
 impl From<StartError> for Failure {

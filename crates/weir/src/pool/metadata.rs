@@ -16,7 +16,7 @@ const GRAIN: Nanos = Nanos::micros(50);
 ///
 /// # Errors
 /// If no device may carry metadata, or one fails.
-pub fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<DeviceId, Failure> {
+pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<DeviceId, Failure> {
     let mut best: Option<(u64, DeviceId)> = None;
     for (entry, id) in pool.devices.iter().zip(0u8..) {
         let id = DeviceId(id);
@@ -29,7 +29,10 @@ pub fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<DeviceId, Failur
         let response = match entry.pace {
             Some(pace) => modelled(pace, entry, devices, id),
             None => measured(devices, id).map_err(|error| {
-                Failure::environment(format!("device {}: a write and a flush failed: {error}", entry.name), "")
+                Failure::environment(
+                    format!("device {}: a write and a flush failed: {error}", entry.name),
+                    "",
+                )
             })?,
         };
         let steps = response.get() / GRAIN.get();

@@ -1,0 +1,118 @@
+//! `weir serve`: opens the pool, listens, and serves until told to stop.
+
+use crate::args::{Endpoint, ServeArgs};
+use crate::failure::Failure;
+use crate::pool::devices::{Described, Opened};
+use crate::pool::{CONTROL, policy, settings};
+use crate::progress;
+use crate::status::{SERVED, Status};
+use serde_json::{Value, json};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_device::{Arena, Listen, Reactor, ReactorOptions};
+use weir_engine::{Engine, PoolStatus};
+use weir_serve::{Describe, End, Limits, Server};
+
+/// How long a new server waits for the one before it to let go of the devices.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// What a server says once it answers.
+#[derive(Debug)]
+pub struct Ready {
+    pool: String,
+    nbd: Vec<Endpoint>,
+    control: PathBuf,
+    volumes: Vec<String>,
+}
+
+/// Serves the pool until SIGTERM, SIGINT or the control socket says stop; calls `ready` when it
+/// answers.
+///
+/// # Errors
+/// If the pool cannot be opened or an address cannot be had.
+pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
+    let described = Described::read(pool_file)?;
+    let endpoints = match args.nbd.as_slice() {
+        [] => vec![Endpoint::Unix(described.beside("sock"))],
+        given => given.to_vec(),
+    };
+    let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
+
+    let Opened { mut devices, superblocks } = described.open_pool(HANDOVER)?;
+    let (map, recovery) = progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
+        .map_err(|error| described.explain(error))?;
+    tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
+    let limits = Limits::default();
+    let mut arena = Arena::new(limits.memory())?;
+    let settings = settings(&devices);
+    let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
+    let reactor = Reactor::new(&options, devices, &arena)?;
+    let engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
+
+    let control = described.beside(CONTROL);
+    let pool = described.file.name.clone();
+    let volumes = engine.volumes().map(|volume| volume.name).collect();
+    let mut server = Server::new(reactor, arena, engine, &limits, describe(described));
+    let mut nbd = Vec::new();
+    for (endpoint, place) in endpoints.into_iter().zip(&places) {
+        // A port that was left to be found is known now.
+        nbd.push(match server.listen(place)? {
+            Some(address) => Endpoint::Tcp(address.to_string()),
+            None => endpoint,
+        });
+    }
+    server.listen_for_control(&control)?;
+    ready(&Ready { pool, nbd, control, volumes });
+    match server.run() {
+        End::Graceful => tracing::info!("the pool is at rest"),
+        End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
+    }
+    Ok(())
+}
+
+/// The pool's status for the control socket.
+fn describe(described: Described) -> Describe<Engine> {
+    Box::new(move |engine, reactor| {
+        let status: PoolStatus = engine.status();
+        let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
+        json!(Status::new(SERVED, &described, engine.map(), status, &paces))
+    })
+}
+
+fn listen_at(endpoint: &Endpoint) -> Result<Listen, Failure> {
+    match endpoint {
+        Endpoint::Unix(path) => Ok(Listen::Unix { path: path.clone(), private: false }),
+        Endpoint::Tcp(text) => Ok(Listen::Tcp(resolve(text)?)),
+    }
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let help = "write HOST:PORT, such as 127.0.0.1:10809, localhost:10809 or [::1]:10809";
+    text.to_socket_addrs()
+        .map_err(|error| Failure::environment(format!("cannot find the address {text}: {error}"), help))?
+        .next()
+        .ok_or_else(|| Failure::environment(format!("{text} has no address"), help))
+}
+
+impl Ready {
+    /// The document printed with `--json`.
+    pub fn to_json(&self) -> Value {
+        let nbd: Vec<String> = self.nbd.iter().map(Endpoint::to_string).collect();
+        json!({ "pool": self.pool, "nbd": nbd, "control": self.control, "volumes": self.volumes })
+    }
+
+    /// For people.
+    pub fn human(&self) -> String {
+        let mut text = format!("serving pool {}; Ctrl-C or SIGTERM stops it\n", self.pool);
+        for endpoint in &self.nbd {
+            for volume in &self.volumes {
+                text += &format!("  {}\n", endpoint.uri(volume));
+            }
+        }
+        if self.volumes.is_empty() {
+            text += "no volumes yet; make one with: weir volume create NAME --size 100GiB\n";
+        }
+        text
+    }
+}
