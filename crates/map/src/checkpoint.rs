@@ -54,6 +54,13 @@ struct UnderWay {
     replaced: Vec<PageNumber>,
 }
 
+impl UnderWay {
+    /// Nothing is left to capture or to take, tables aside.
+    fn is_taken(&self) -> bool {
+        self.ready.is_empty() && self.pages.is_empty() && self.groups.is_empty() && self.catalogue.is_none()
+    }
+}
+
 impl Store {
     pub(crate) fn new(pool: PoolId, meta_pages: u32, root: Root) -> Self {
         Self {
@@ -116,14 +123,15 @@ impl Store {
     ) -> bool {
         assert!(self.under_way.is_none(), "one checkpoint at a time");
         let catalogue_bytes = catalogue.encode();
-        let group_pages = |g: &usize| records.encode_group(*g).len().div_ceil(PAYLOAD).max(1);
+        let group_pages = |g: &usize| records.encoded_len(*g).div_ceil(PAYLOAD);
+        // The table pages, if all of them are written.
+        let page_ids = self.dirty_pages.last().map_or(0, |id| id.0 as usize + 1);
+        let group_ids = self.dirty_groups.last().map_or(0, |g| g + 1);
         let needed = self.dirty_pages.len()
             + self.dirty_groups.iter().map(group_pages).sum::<usize>()
-            + self.pages.dirty_bound()
-            + self.groups.dirty_bound()
-            + (self.dirty_pages.len() + self.dirty_groups.len()) / crate::table::FANOUT
-            + catalogue_bytes.len().div_ceil(PAYLOAD)
-            + 4;
+            + Table::pages_for(page_ids.max(self.pages.len()))
+            + Table::pages_for(group_ids.max(self.groups.len()))
+            + catalogue_bytes.len().div_ceil(PAYLOAD);
         if (self.space.free() as usize) < needed {
             return false;
         }
@@ -182,9 +190,12 @@ impl Store {
         }
     }
 
-    /// The root of the checkpoint whose pages have all been taken.
+    /// The root of the checkpoint whose pages have all been taken; `None` before.
     pub(crate) fn finished_root(&self) -> Option<Root> {
-        let under_way = self.under_way.as_ref()?;
+        let under_way = self.under_way.as_ref().filter(|u| u.is_taken())?;
+        if self.pages.is_dirty() || self.groups.is_dirty() {
+            return None;
+        }
         let pointer = |numbers: &[PageNumber]| {
             numbers.first().map_or(Pointer::NONE, |number| Pointer {
                 number: *number,

@@ -6,7 +6,6 @@ use crate::journal::{FRAME_MAX, FrameBuilder};
 use crate::map::Map;
 use crate::overlay::Epoch;
 use crate::page::PageNumber;
-use crate::pages::WORDS;
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::value::{RecordId, Value, Whole, Word};
@@ -35,8 +34,14 @@ pub(crate) struct Commit {
 
 impl Commit {
     pub(crate) fn new(ring: u64) -> Self {
-        let frame_max = (FRAME_MAX as u64).min(ring / 8).max(PAGE as u64) as usize;
+        // Whole pages: what is stored must never be longer than what room was asked for.
+        let frame_max = FRAME_MAX.min((ring / 8) as usize / PAGE * PAGE).max(PAGE);
         Self { builder: FrameBuilder::new(frame_max), left: 0, deltas: Vec::new(), extents: Vec::new() }
+    }
+
+    /// What its frames say.
+    pub(crate) fn deltas(&self) -> impl Iterator<Item = &Delta> {
+        self.deltas.iter()
     }
 }
 
@@ -52,7 +57,8 @@ impl Map {
         self.commit.left = self.overlay.candidates();
     }
 
-    /// Whether the journal can take a frame; if not, a checkpoint must become durable first.
+    /// Whether the journal can take a frame; if not, a checkpoint must become durable first, or two:
+    /// what the older root needs is kept until the second.
     pub fn has_journal_room(&self) -> bool {
         self.journal.has_room(self.commit.builder.capacity() as u64)
     }
@@ -138,8 +144,10 @@ impl Map {
         }
     }
 
-    /// Every frame of the commit is durable: applies it to the durable map. Space it released goes
-    /// to `released`; hand it to [`Self::reuse`] once nothing submitted against it is outstanding.
+    /// Every frame of the commit so far is durable: applies them to the durable map. To be called
+    /// without any frame too: what was given back before anything durable named it is released
+    /// without one. Space released goes to `released`; hand it to [`Self::reuse`] once nothing
+    /// submitted against it is outstanding.
     pub fn commit_durable(&mut self, released: &mut Vec<Whole>) {
         self.journal.all_durable();
         let before = released.len();
@@ -154,13 +162,7 @@ impl Map {
         }
         self.commit.extents = extents;
         self.releasing -= released.len() - before;
-        if !self.leaves_to_come.is_empty() {
-            let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
-            self.leaves_to_come.retain(|(volume, leaf)| {
-                let index = weir_model::ExtentIndex(leaf * WORDS as u64);
-                volumes.get(volume).is_some_and(|v| !pages.has_leaf(v.tree, index))
-            });
-        }
+        self.review_pages_to_come();
     }
 
     /// Makes a delta part of the durable map: after its frame became durable, and in replay.
@@ -184,7 +186,7 @@ impl Map {
             Delta::Volume { id, name, size, hardening, copies } => {
                 let tree = crate::pages::Tree::new(self.extent.count(size));
                 self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
-                self.catalogue.next_volume = self.catalogue.next_volume.max(id.0 + 1);
+                self.catalogue.next_volume = self.catalogue.next_volume.max(id.0.saturating_add(1));
             }
             Delta::DropVolume { id } => {
                 self.catalogue.volumes.remove(&id);

@@ -6,7 +6,7 @@ use crate::commit::Commit;
 use crate::delta::Delta;
 use crate::journal::Journal;
 use crate::overlay::{Needs, Overlay, Version};
-use crate::pages::{Pages, WORDS};
+use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::value::{Location, Record, RecordId, Value, Whole, Word};
 use crate::{Hardening, PoolId, Space, Superblock};
@@ -80,8 +80,9 @@ pub struct Map {
     pub(crate) records: Records,
     pub(crate) spaces: Vec<Space>,
     pub(crate) overlay: Overlay,
-    /// Leaves that durable entries will need and that do not exist yet.
-    pub(crate) leaves_to_come: FxHashSet<(VolumeId, u64)>,
+    /// Map pages that extents with changes may need and that do not exist yet: volume, level, and
+    /// which of the level's.
+    pub(crate) pages_to_come: FxHashSet<(VolumeId, u8, u64)>,
     /// Changes of volumes and intents waiting for the next commit.
     pub(crate) admin: VecDeque<Delta>,
     pub(crate) journal: Journal,
@@ -183,8 +184,8 @@ impl Map {
         let group_bytes = GROUP * (5 + 2 * (6 + usize::from(self.blocks) / 8));
         let pages_per_group = group_bytes.div_ceil(crate::page::PAYLOAD);
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
-        let leaves = self.pages.live() + self.leaves_to_come.len();
-        let objects = leaves + groups * pages_per_group + self.catalogue.volumes.len() / 16;
+        let pages = self.pages.live() + self.pages_to_come.len();
+        let objects = pages + groups * pages_per_group + self.catalogue.volumes.len() / 16;
         3 * (objects + objects / 100) + 64 <= self.store.room().0 as usize
     }
 
@@ -243,10 +244,29 @@ impl Map {
         if let Some(pending) = self.overlay.get_mut(key) {
             pending.tentative = true;
         }
-        if let Some(volume) = self.catalogue.volumes.get(&key.volume)
-            && !self.pages.has_leaf(volume.tree, key.index)
-        {
-            self.leaves_to_come.insert((key.volume, key.index.0 / WORDS as u64));
+        self.note_pages_to_come(key);
+    }
+
+    fn note_pages_to_come(&mut self, key: ExtentKey) {
+        let Some(volume) = self.catalogue.volumes.get(&key.volume) else { return };
+        for level in 0..self.pages.absent(volume.tree, key.index) {
+            let page = key.index.0 / reach(u32::from(level) + 1);
+            self.pages_to_come.insert((key.volume, level, page));
+        }
+    }
+
+    /// After changes became durable: which pages are still to come. Some have come; others never
+    /// will, where a place was given back before anything durable named it.
+    pub(crate) fn review_pages_to_come(&mut self) {
+        let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
+        self.pages_to_come.retain(|(volume, level, page)| {
+            let first = ExtentIndex(page.saturating_mul(reach(u32::from(*level) + 1)));
+            volumes.get(volume).is_some_and(|v| pages.absent(v.tree, first) > *level)
+        });
+        if !self.pages_to_come.is_empty() {
+            self.pages_to_come.clear();
+            let keys: Vec<_> = self.overlay.keys().collect();
+            keys.into_iter().for_each(|key| self.note_pages_to_come(key));
         }
     }
 
@@ -254,7 +274,11 @@ impl Map {
     /// place no longer does. `needs`: the flush that makes the data durable; `None` if it is.
     pub fn written(&mut self, key: ExtentKey, whole: Whole, range: BlockRange, needs: Option<Needs>) {
         let (record, _) = self.current_record(key);
-        let Some(mut record) = record else { return };
+        let Some(mut record) = record else {
+            debug_assert!(false, "written where the extent has no place");
+            return self.overlay.forget_if_settled(key);
+        };
+        debug_assert!(record.places.iter().any(|p| p.at == Location::Whole(whole)), "not a place of {key}");
         for place in &mut record.places {
             if place.at == Location::Whole(whole) {
                 place.valid.insert(range);
@@ -364,7 +388,8 @@ impl Map {
     /// Queues the creation of a volume for the next commit and gives its id. It exists once that
     /// is durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
     pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening) -> VolumeId {
-        let queued = self.admin.iter().filter(|d| matches!(d, Delta::Volume { .. })).count() as u32;
+        let on_the_way = self.admin.iter().chain(self.commit.deltas());
+        let queued = on_the_way.filter(|d| matches!(d, Delta::Volume { .. })).count() as u32;
         let id = VolumeId(self.catalogue.next_volume + queued);
         self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies: 1 });
         id

@@ -8,12 +8,12 @@ use crate::journal::{self, End, FRAME_MAX, Journal};
 use crate::map::Map;
 use crate::overlay::Overlay;
 use crate::page::{self, Identity, PageKind, PageNumber};
-use crate::pages::{Page, Pages, WORDS};
+use crate::pages::{Page, Pages, Tree, WORDS};
 use crate::records::Records;
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
-use crate::value::{Location, PageId, Value, Whole, Word};
+use crate::value::{Location, PageId, Whole, Word};
 use crate::{Catalogue, MapError, PAGE, Space, Superblock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -43,17 +43,23 @@ pub fn open(store: &mut dyn Store, superblocks: Vec<Superblock>) -> Result<(Map,
     let metadata = check_together(&superblocks)?;
     let sb = &superblocks[metadata.index()];
     let mut roots = Vec::new();
-    for at in ROOT_AT {
+    for (slot, at) in ROOT_AT.into_iter().enumerate() {
         let mut page = vec![0; PAGE];
         create::read(store, metadata, at, &mut page)?;
-        roots.extend(Root::decode(&page, sb.pool));
+        roots.extend(Root::decode(&page, sb.pool).filter(|root| root.slot() == slot));
     }
     roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
+    let newest = roots.first().map_or(0, |r| r.sequence);
     let mut first_error = None;
     for (i, root) in roots.into_iter().enumerate() {
         let mut recovery = Recovery { root: root.sequence, older_root: i > 0, ..Recovery::default() };
         match load(store, &superblocks, metadata, root, &mut recovery) {
             Ok(mut map) => {
+                if recovery.older_root {
+                    // The damaged newest root is overwritten first, and by another sequence: a page it
+                    // reaches is never mistaken for one written now.
+                    map.store.root.sequence = newest + 1;
+                }
                 map.start_journal(store)?;
                 return Ok((map, recovery));
             }
@@ -114,7 +120,13 @@ fn load(
         |what, at: u64, why: String| MapError::Damaged { device: metadata, what, at: DeviceOffset(at), why };
     // A root of this pool that passes its checksum but speaks of more than there is room for.
     let objects = root.pages.0.saturating_add(root.groups.0);
-    if journal_at.offset >= ring_bytes || objects > 2 * sb.meta_pages * WORDS as u64 {
+    let numbers = [root.sequence, journal_at.journal, journal_at.sequence];
+    let fits = numbers.iter().all(|n| (1..u64::MAX / 2).contains(n))
+        && journal_at.offset < ring_bytes
+        && journal_at.offset.is_multiple_of(PAGE as u64)
+        && objects <= 2 * sb.meta_pages * WORDS as u64
+        && root.next_volume <= u64::from(u32::MAX);
+    if !fits {
         return Err(damaged("root", ROOT_AT[root.slot()].0, "its fields contradict the superblock".into()));
     }
     let blocks = sb.extent.blocks();
@@ -129,7 +141,7 @@ fn load(
         records: Records::new(blocks),
         spaces: Vec::new(),
         overlay: Overlay::default(),
-        leaves_to_come: FxHashSet::default(),
+        pages_to_come: FxHashSet::default(),
         admin: VecDeque::new(),
         journal: Journal::new(
             sb.pool,
@@ -230,6 +242,13 @@ impl Map {
         self.catalogue = Catalogue::decode(&bytes, next_volume).ok_or_else(|| {
             self.damaged("catalogue page", pointer.number, "it holds something else".into())
         })?;
+        for (id, volume) in &self.catalogue.volumes {
+            let height = Tree::new(self.extent.count(volume.size)).height;
+            if volume.tree.height != height || !self.pages.is_whole(volume.tree) {
+                let why = format!("the map of volume {} ({}) has gaps", volume.name, id.0);
+                return Err(self.damaged("map page", PageNumber(0), why));
+            }
+        }
         Ok(())
     }
 
@@ -295,7 +314,7 @@ impl Map {
     fn rebuild_space(&mut self) -> Result<(), MapError> {
         let mut spaces: Vec<Space> = self.devices.iter().map(|sb| Space::new(sb.data_extents)).collect();
         let mut trouble = None;
-        let mut take = |location: &Location, owner: String| {
+        let mut take = |location: &Location, owner: &dyn Fn() -> String| {
             let taken = match location {
                 Location::Whole(whole) => take_whole(&mut spaces, *whole),
                 Location::Fine { device, slots } => slots.iter().all(|slot| {
@@ -304,20 +323,24 @@ impl Map {
             };
             if !taken && trouble.is_none() {
                 trouble =
-                    Some(format!("{location:?}, named by {owner}, has another owner or does not exist"));
+                    Some(format!("{location:?}, named by {}, has another owner or does not exist", owner()));
             }
         };
-        for id in self.catalogue.volumes.keys() {
-            self.for_each(*id, |index, value| {
+        let mut lost = None;
+        for (id, volume) in &self.catalogue.volumes {
+            self.pages.for_each(volume.tree, &mut |index, word| {
                 let owner = || format!("volume {} extent {}", id.0, index.0);
-                match value {
-                    Value::Empty => {}
-                    Value::Direct(whole) => take(&Location::Whole(*whole), owner()),
-                    Value::Record(record) => record.places.iter().for_each(|p| take(&p.at, owner())),
+                match Word::decode(word) {
+                    Some(Word::Direct(whole)) => take(&Location::Whole(whole), &owner),
+                    Some(Word::Record(record)) => match self.records.get(record) {
+                        Some(record) => record.places.iter().for_each(|p| take(&p.at, &owner)),
+                        None => lost = Some(format!("there is no record {}, named by {}", record.0, owner())),
+                    },
+                    _ => {}
                 }
             });
         }
-        if let Some(why) = trouble {
+        if let Some(why) = trouble.or(lost) {
             return Err(self.damaged("map", PageNumber(0), why));
         }
         self.spaces = spaces;

@@ -48,7 +48,8 @@ pub(crate) struct Pending {
     /// The record id the durable map or the commit under way uses.
     pub(crate) record: Option<RecordId>,
     queued: bool,
-    /// `current` has a place no version names yet.
+    /// `current` has a place that neither the newest version nor, without versions, the durable map
+    /// names: a write to it may be under way.
     pub(crate) tentative: bool,
 }
 
@@ -83,6 +84,11 @@ impl Overlay {
         })
     }
 
+    /// The extents with changes, in no order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.extents.keys().copied()
+    }
+
     /// Extents with changes.
     pub(crate) fn len(&self) -> usize {
         self.extents.len()
@@ -91,7 +97,7 @@ impl Overlay {
     /// Adds a version; one with the same need takes the place of the last, unless that is being committed.
     pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
-        pending.tentative = false;
+        pending.tentative = pending.current.places() > version.value.places();
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
             // A version that needs nothing may ride with the one before it, which it must follow anyway.

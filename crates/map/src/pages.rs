@@ -94,16 +94,30 @@ impl Pages {
         }
     }
 
-    /// Whether the leaf that holds an extent's word exists.
-    pub(crate) fn has_leaf(&self, tree: Tree, index: ExtentIndex) -> bool {
-        let Some(mut id) = tree.root else { return false };
-        for level in (1..u32::from(tree.height)).rev() {
-            match self.get(id).map_or(0, |p| p.words[slot(index, level)]) {
-                0 => return false,
+    /// How many of the pages from an extent's leaf upwards do not exist.
+    pub(crate) fn absent(&self, tree: Tree, index: ExtentIndex) -> u8 {
+        let Some(mut id) = tree.root else { return tree.height };
+        for level in (1..tree.height).rev() {
+            match self.get(id).map_or(0, |p| p.words[slot(index, level.into())]) {
+                0 => return level,
                 word => id = PageId(word as u32),
             }
         }
-        true
+        0
+    }
+
+    /// Whether every interior word leads to a page of the level below: without that a volume would
+    /// read as zeros where it must not.
+    pub(crate) fn is_whole(&self, tree: Tree) -> bool {
+        tree.root.is_none_or(|root| self.is_whole_below(root, tree.height - 1))
+    }
+
+    fn is_whole_below(&self, id: PageId, level: u8) -> bool {
+        self.get(id).is_some_and(|page| {
+            let mut children = page.words.iter().filter(|w| **w != 0);
+            page.level == level
+                && (level == 0 || children.all(|w| self.is_whole_below(PageId(*w as u32), level - 1)))
+        })
     }
 
     /// Sets the word of an extent, making pages on the way down and taking away those that became
@@ -116,7 +130,7 @@ impl Pages {
         before: &mut impl BeforeChange,
         dropped: &mut Vec<PageId>,
     ) {
-        if word == 0 && !self.has_leaf(*tree, index) {
+        if word == 0 && self.absent(*tree, index) > 0 {
             return;
         }
         let top = u32::from(tree.height - 1);
@@ -275,7 +289,7 @@ impl Pages {
 
 /// Extents a word at `level` stands for.
 #[inline]
-const fn reach(level: u32) -> u64 {
+pub(crate) const fn reach(level: u32) -> u64 {
     (WORDS as u64).saturating_pow(level)
 }
 

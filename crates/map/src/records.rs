@@ -160,6 +160,22 @@ impl Records {
         self.groups.get(number).and_then(Option::as_ref).is_none_or(|g| g.iter().all(|p| p.state == UNUSED))
     }
 
+    /// How long [`Self::encode_group`] is, without making it.
+    pub(crate) fn encoded_len(&self, number: usize) -> usize {
+        let Some(Some(group)) = self.groups.get(number) else { return 0 };
+        let place = 6 + BlockSet::encoded_len(self.blocks);
+        let len = |packed: &Packed| match (packed.state, &packed.apart) {
+            (UNUSED, _) => 0,
+            (_, Some(record)) => {
+                let mut bytes = Vec::new();
+                record.encode(self.blocks, &mut bytes);
+                3 + bytes.len()
+            }
+            (places, None) => 3 + 2 + usize::from(places) * place,
+        };
+        group.iter().map(len).sum()
+    }
+
     /// The group's bytes for record pages.
     pub(crate) fn encode_group(&self, number: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -274,7 +290,9 @@ mod tests {
             }
             let mut loaded = Records::new(blocks);
             for number in 0..records.group_count() {
-                loaded.load_group(number, &records.encode_group(number)).expect("what was encoded");
+                let bytes = records.encode_group(number);
+                prop_assert_eq!(bytes.len(), records.encoded_len(number));
+                loaded.load_group(number, &bytes).expect("what was encoded");
             }
             loaded.finish_loading();
             for all in [&records, &loaded] {

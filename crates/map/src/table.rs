@@ -130,11 +130,6 @@ impl Table {
         self.levels.last().filter(|_| self.levels.len() > 1).map_or(Pointer::NONE, |l| l[0])
     }
 
-    /// Table pages there are when all are stored.
-    pub fn pages(&self) -> usize {
-        self.levels.iter().skip(1).map(Vec::len).sum()
-    }
-
     /// Takes one table page that differs from the disk's, lowest level first, so that a page's own
     /// pointer is set before its parent is written: its level, index and payload.
     pub(crate) fn take_dirty(&mut self) -> Option<(usize, usize, Vec<u8>)> {
@@ -143,9 +138,19 @@ impl Table {
         Some((level, index, self.payload(level, index)))
     }
 
-    /// How many table pages a checkpoint writes if `ids` change: at most.
-    pub(crate) fn dirty_bound(&self) -> usize {
-        self.pages() + 4
+    /// Whether some table page differs from the disk's.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.iter().any(|d| !d.is_empty())
+    }
+
+    /// Table pages there are for `len` ids.
+    pub(crate) fn pages_for(len: usize) -> usize {
+        let (mut all, mut pages) = (0, len);
+        for _ in 0..Self::height(len) {
+            pages = pages.div_ceil(FANOUT);
+            all += pages;
+        }
+        all
     }
 
     fn payload(&self, level: usize, index: usize) -> Vec<u8> {

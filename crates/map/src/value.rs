@@ -202,6 +202,10 @@ impl Value {
     #[must_use]
     pub fn canonical(&self, blocks: u16) -> Self {
         let Self::Record(record) = self else { return self.clone() };
+        let mut record = record.clone();
+        if !record.keep {
+            record.places.retain(|p| !p.valid.is_empty());
+        }
         let plain = record.copies == 1 && record.references == 1 && record.intent.is_none();
         if plain
             && let [Place { at: Location::Whole(whole), valid }] = &record.places[..]
@@ -209,11 +213,16 @@ impl Value {
         {
             return Self::Direct(*whole);
         }
-        let mut record = record.clone();
-        if !record.keep {
-            record.places.retain(|p| !p.valid.is_empty());
-        }
         if record.places.is_empty() { Self::Empty } else { Self::Record(record) }
+    }
+
+    /// How many places it names.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Direct(_) => 1,
+            Self::Record(record) => record.places.len(),
+        }
     }
 
     /// As a record, to be changed.
