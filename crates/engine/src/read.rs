@@ -17,10 +17,7 @@ impl Engine {
         let piece = &self.pieces[id.0 as usize];
         let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
         match self.map.find(key) {
-            Found::Empty => {
-                self.pieces[id.0 as usize].found.1 = true;
-                self.piece_ended(id);
-            }
+            Found::Empty => self.read_zeros(id, memory),
             Found::Direct(whole) => {
                 let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
                 let piece = &mut self.pieces[id.0 as usize];
@@ -38,14 +35,26 @@ impl Engine {
         }
     }
 
+    /// The piece is all zeros. They are filled in only if another piece of the request may hold data:
+    /// a request that is all zeros says so instead.
+    fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.found.1 = true;
+        if self.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
+            memory.bytes_mut(piece.buffer).fill(0);
+        }
+        self.piece_ended(id);
+    }
+
     fn read_record<M: Memory>(&mut self, id: PieceId, record: &Record, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (range, buffer) = (piece.range, piece.buffer);
         let mut at = range.first;
         let mut holes = false;
         let mut reads = 0;
-        // Zeros are filled in only beside data: a piece that is all zeros leaves its buffer alone.
-        let any = record.places.iter().any(|p| p.valid.contains_any(range));
+        if !record.places.iter().any(|p| p.valid.contains_any(range)) {
+            return self.read_zeros(id, memory);
+        }
         while at < range.end() {
             let (run, source) = self.run(record, BlockRange { first: at, count: range.end() - at });
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
@@ -57,19 +66,14 @@ impl Engine {
                 }
                 None => {
                     holes = true;
-                    if any {
-                        memory.bytes_mut(part).fill(0);
-                    }
+                    memory.bytes_mut(part).fill(0);
                 }
             }
             at = run.end();
         }
         let piece = &mut self.pieces[id.0 as usize];
-        piece.found = (any, holes);
+        piece.found = (true, holes);
         piece.left = reads;
-        if reads == 0 {
-            self.piece_ended(id);
-        }
     }
 
     /// The longest run from the first block of `range` that can be read in one command, or is all

@@ -92,7 +92,8 @@ impl Request {
 pub enum ReadShape {
     /// The buffer holds the data.
     Data,
-    /// Nothing was ever written there (or it was trimmed): all zeros. The buffer was not touched.
+    /// Nothing was ever written there (or it was trimmed): all zeros. The buffer's contents mean
+    /// nothing.
     Zeros,
     /// Some blocks hold data, the others were filled with zeros in the buffer.
     Mixed,

@@ -149,6 +149,9 @@ impl Harness {
         }
         let id = RequestId(77);
         let request = Request { id, volume: self.volume, op, offset: at, len, fua, hint: Hint::None, buffer };
+        if let (Op::Read, Some(buffer)) = (op, buffer) {
+            self.memory.bytes_mut(buffer).fill(0xcd);
+        }
         self.engine.submit(self.now, request, &mut self.memory);
         self.run();
         let reply = self.engine.next_reply().expect("a reply");
