@@ -2,15 +2,21 @@
 //!
 //! - [`nbd`]: the protocol, as pure functions over bytes.
 //! - [`connection`]: one client's state, without a socket.
+//! - [`server`]: the loop that owns sockets, memory, engine and clients.
+//! - [`control`]: what commands ask of a running server.
 //! - [`volumes`]: what is needed of the engine.
 //! - [`fuzzing`]: any bytes as a client, for the fuzz target.
 #![forbid(unsafe_code)]
 
 pub mod connection;
+pub mod control;
 pub mod fuzzing;
 pub mod nbd;
 pub mod ram;
+pub mod server;
 mod slab;
 pub mod volumes;
 
 pub use ram::Ram;
+pub use server::{Describe, End, Limits, Server};
+pub use volumes::Volumes;

@@ -9,6 +9,8 @@ pub mod handshake;
 pub mod transmission;
 pub mod wire;
 
+use crate::volumes::Volumes;
+use weir_engine::VolumeInfo;
 use weir_model::{Bytes, VolumeId};
 
 /// The longest payload of a read or write, as advertised: 32 MiB.
@@ -27,6 +29,14 @@ pub struct Export {
     pub volume: VolumeId,
     /// Its size, a multiple of 512.
     pub size: Bytes,
+}
+
+impl Export {
+    /// All volumes, as they are now.
+    pub fn all<V: Volumes>(volumes: &V) -> Vec<Self> {
+        let export = |info: VolumeInfo| Self { name: info.name, volume: info.id, size: info.size };
+        volumes.volumes().into_iter().map(export).collect()
+    }
 }
 
 /// The export a client means. The empty name is the only export there is, if there is only one.

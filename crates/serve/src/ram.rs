@@ -2,11 +2,12 @@
 //! target, and for measuring what serving costs without an engine.
 
 use crate::nbd::Export;
-use crate::volumes::{Change, ChangeId, Refusal, Run, RunsOf, Volumes};
+use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, Status, VolumeInfo};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, ErrorKind, Io, IoDone, IoError, IoKind, Memory, Nanos, Op,
-    ReadShape, Reply, Request, RequestError, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
+    Reply, Request, RequestError, VolumeId,
 };
 
 /// One volume named `ram`. Does at submission what is asked, so that the order of effects is the
@@ -19,7 +20,7 @@ pub struct Ram {
     /// Blocks no request may touch: a broken device.
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
-    changes: VecDeque<ChangeId>,
+    refused: VecDeque<AdminReply>,
     stopping: bool,
 }
 
@@ -31,7 +32,7 @@ impl Ram {
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
-            changes: VecDeque::new(),
+            refused: VecDeque::new(),
             stopping: false,
         }
     }
@@ -39,6 +40,11 @@ impl Ram {
     /// Makes every request fail that touches the block which holds byte `at`.
     pub fn break_at(&mut self, at: u64) {
         self.broken.insert(at / BLOCK);
+    }
+
+    /// What clients are offered.
+    pub fn exports(&self) -> Vec<Export> {
+        Export::all(self)
     }
 
     /// What clients can read.
@@ -113,10 +119,11 @@ impl Volumes for Ram {
     fn can_accept(&self) -> bool {
         true
     }
-    fn exports(&self) -> Vec<Export> {
-        vec![Export { name: "ram".into(), volume: VolumeId(0), size: Bytes(self.bytes.len() as u64) }]
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        let size = Bytes(self.bytes.len() as u64);
+        vec![VolumeInfo { id: VolumeId(0), name: "ram".into(), size, allocated: size }]
     }
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Run>) {
+    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);
         while at < end {
             let data = self.written[(at / BLOCK) as usize];
@@ -125,18 +132,18 @@ impl Volumes for Ram {
             match runs.last_mut() {
                 Some(run) if run.data == data => run.len += Bytes(next - at),
                 _ if known == of.most => return,
-                _ => runs.push(Run { len: Bytes(next - at), data }),
+                _ => runs.push(Status { len: Bytes(next - at), data }),
             }
             at = next;
         }
     }
-    fn change(&mut self, _: Nanos, id: ChangeId, _: Change) {
-        self.changes.push_back(id);
+    fn admin(&mut self, _: Nanos, id: AdminId, command: Command) {
+        // It is the only volume, and stays.
+        let (Command::CreateVolume { name, .. } | Command::RemoveVolume { name }) = command;
+        self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName(name)) });
     }
-    fn next_change(&mut self) -> Option<(ChangeId, Result<(), Refusal>)> {
-        let id = self.changes.pop_front()?;
-        let message = "the volume in memory is the only one, and stays".into();
-        Some((id, Err(Refusal { kind: ErrorKind::Refused, message })))
+    fn next_admin_reply(&mut self) -> Option<AdminReply> {
+        self.refused.pop_front()
     }
     fn begin_stop(&mut self, _: Nanos) {
         self.stopping = true;

@@ -18,6 +18,16 @@ impl<T> Slab<T> {
         self.free.is_empty() && self.slots.len() >= usize::from(self.most)
     }
 
+    /// The number the next thing gets.
+    pub(crate) fn next(&self) -> u16 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u16)
+    }
+
+    /// All numbers in use are below this one.
+    pub(crate) fn reach(&self) -> u16 {
+        self.slots.len() as u16
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,10 +1,11 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
-use crate::nbd::Export;
-use weir_model::{Bytes, ErrorKind, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
+use weir_engine::{AdminId, AdminReply, Command, Engine, Status, VolumeInfo};
+use weir_model::{Bytes, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
 
-/// Volumes, driven by events as [`weir_engine`] is: requests and completions in, device commands
-/// and replies out. Implemented by the engine, and by [`Ram`](crate::Ram) for tests of the server.
+/// Volumes, driven by events: requests and completions in, device commands and replies out.
+/// Implemented by [`Engine`], whose methods of the same names say what they do, and by
+/// [`Ram`](crate::Ram) for tests of the server.
 pub trait Volumes {
     /// From a client.
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M);
@@ -20,15 +21,14 @@ pub trait Volumes {
     fn deadline(&self) -> Option<Nanos>;
     /// Whether another request may be submitted.
     fn can_accept(&self) -> bool;
-    /// The volumes there are, by name.
-    fn exports(&self) -> Vec<Export>;
-    /// Which parts of a range hold data: runs from its start that follow each other, at most
-    /// `of.most`, none longer than `of.len` in all. Nothing if there is no such volume.
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Run>);
-    /// Makes or removes a volume; answered by [`next_change`](Self::next_change) under `id`.
-    fn change(&mut self, now: Nanos, id: ChangeId, change: Change);
+    /// The volumes there are.
+    fn volumes(&self) -> Vec<VolumeInfo>;
+    /// Which parts of a range hold data. Nothing if there is no such volume.
+    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>);
+    /// Makes or removes a volume.
+    fn admin(&mut self, now: Nanos, id: AdminId, command: Command);
     /// A change that is durable, or was refused.
-    fn next_change(&mut self) -> Option<(ChangeId, Result<(), Refusal>)>;
+    fn next_admin_reply(&mut self) -> Option<AdminReply>;
     /// No more requests will come: bring everything to rest on the devices.
     fn begin_stop(&mut self, now: Nanos);
     /// Everything is at rest.
@@ -48,41 +48,44 @@ pub struct RunsOf {
     pub most: usize,
 }
 
-/// Bytes that are all alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// How many.
-    pub len: Bytes,
-    /// They hold data; otherwise they are a hole and read as zeros.
-    pub data: bool,
-}
-
-/// Names a change while it is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChangeId(pub u64);
-
-/// A change to the volumes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A new one.
-    Create {
-        /// Its name.
-        name: String,
-        /// Its size.
-        size: Bytes,
-    },
-    /// One less.
-    Remove {
-        /// Its name.
-        name: String,
-    },
-}
-
-/// Why a change was not made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What the user has to do about it.
-    pub kind: ErrorKind,
-    /// What happened, and the way out.
-    pub message: String,
+impl Volumes for Engine {
+    fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
+        Self::submit(self, now, request, memory);
+    }
+    fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
+        Self::complete(self, now, done, memory);
+    }
+    fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
+        Self::tick(self, now, memory);
+    }
+    fn next_io(&mut self) -> Option<Io> {
+        Self::next_io(self)
+    }
+    fn next_reply(&mut self) -> Option<Reply> {
+        Self::next_reply(self)
+    }
+    fn deadline(&self) -> Option<Nanos> {
+        Self::deadline(self)
+    }
+    fn can_accept(&self) -> bool {
+        Self::can_accept(self)
+    }
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        Self::volumes(self).collect()
+    }
+    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
+        self.block_status(of.volume, of.offset, of.len, of.most, runs);
+    }
+    fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
+        Self::admin(self, now, id, command);
+    }
+    fn next_admin_reply(&mut self) -> Option<AdminReply> {
+        Self::next_admin_reply(self)
+    }
+    fn begin_stop(&mut self, now: Nanos) {
+        Self::begin_stop(self, now);
+    }
+    fn stopped(&self) -> bool {
+        Self::stopped(self)
+    }
 }

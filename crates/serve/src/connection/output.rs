@@ -5,7 +5,8 @@ use super::outbox::Outbox;
 use super::request::{Active, NONE, State};
 use super::{Connection, Input, Phase, Ready};
 use crate::nbd::transmission as wire;
-use crate::volumes::{Run, RunsOf};
+use crate::volumes::RunsOf;
+use weir_engine::Status;
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
 /// Descriptors of one block status reply at most.
@@ -124,7 +125,7 @@ impl Connection {
     pub fn gather<M: Memory>(
         &mut self,
         memory: &mut M,
-        mut runs_of: impl FnMut(RunsOf, &mut Vec<Run>),
+        mut runs_of: impl FnMut(RunsOf, &mut Vec<Status>),
     ) -> &[Buffer] {
         if self.outbox.sending || self.phase == Phase::Dead {
             return &[];
@@ -205,7 +206,7 @@ impl Connection {
         &mut self,
         number: u16,
         memory: &mut M,
-        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Run>),
+        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Status>),
     ) {
         let Some(request) = self.forget(number) else { return };
         match &request.fault {
@@ -226,7 +227,7 @@ impl Connection {
         &mut self,
         request: &Active,
         memory: &mut M,
-        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Run>),
+        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Status>),
     ) {
         let mut runs = Vec::new();
         let most = if request.one { 1 } else { STATUS_MAX };

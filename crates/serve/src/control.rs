@@ -1,0 +1,180 @@
+//! The control socket: what commands ask of a running server.
+//!
+//! A unix socket beside the pool file that only its owner may open. One JSON document a line,
+//! each answered by one line, in order:
+//!
+//! ```text
+//! {"do":"create_volume","name":"disk","size_bytes":1073741824}
+//! "done"
+//! {"do":"remove_volume","name":"dusk"}
+//! {"failed":{"class":"usage","message":"there is no volume \"dusk\"; ..."}}
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use weir_engine::Command;
+use weir_model::{Bytes, ErrorKind};
+
+/// The longest line a client may send, in bytes.
+pub const LINE_MAX: usize = 64 << 10;
+/// How long an answer is waited for: removing a large volume takes its time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What the pool is doing; answered by [`Answer::Status`].
+    Status,
+    /// Make a thin volume; answered when it is durable.
+    CreateVolume {
+        /// Its name.
+        name: String,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// Remove a volume nobody uses and give its space back; answered when that is durable.
+    RemoveVolume {
+        /// Its name.
+        name: String,
+    },
+    /// Stop as if by SIGTERM; answered when it has begun.
+    Stop,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The pool, in the form the embedding program gives it.
+    Status(serde_json::Value),
+    /// It was not done.
+    Failed {
+        /// What the asker has to do about it.
+        class: Class,
+        /// What happened, and the way out.
+        message: String,
+    },
+}
+
+/// [`ErrorKind`] on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Correct the request.
+    Usage,
+    /// Unsafe as things are.
+    Refused,
+    /// Stored data is damaged.
+    Damaged,
+    /// The machine stands in the way.
+    Environment,
+}
+
+impl From<ErrorKind> for Class {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Refused => Self::Refused,
+            ErrorKind::Corrupt => Self::Damaged,
+            ErrorKind::Environment => Self::Environment,
+        }
+    }
+}
+
+impl From<Class> for ErrorKind {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Usage => Self::Usage,
+            Class::Refused => Self::Refused,
+            Class::Damaged => Self::Corrupt,
+            Class::Environment => Self::Environment,
+        }
+    }
+}
+
+impl Answer {
+    /// It was not done, for this reason.
+    pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::Failed { class: kind.into(), message: message.into() }
+    }
+
+    /// As a line.
+    pub fn line(&self) -> Vec<u8> {
+        // Nothing in it can fail to be JSON; an empty line is an answer nobody understands.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// The answer to give to what is no request.
+    pub fn parse(line: &[u8]) -> Result<Self, Answer> {
+        serde_json::from_slice(line).map_err(|error| {
+            Answer::failed(ErrorKind::Usage, format!("not a request of this server: {error}"))
+        })
+    }
+
+    /// What the engine is to do, if it is for the engine.
+    pub fn command(&self) -> Option<Command> {
+        match self {
+            Self::CreateVolume { name, size_bytes } => {
+                Some(Command::CreateVolume { name: name.clone(), size: Bytes(*size_bytes) })
+            }
+            Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
+            Self::Status | Self::Stop => None,
+        }
+    }
+}
+
+/// Asks the server whose control socket is at `path`, and waits for its answer.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if no server runs there;
+/// others if it does not answer, or with something else than an answer.
+pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = Vec::new();
+    BufReader::new(stream).read_until(b'\n', &mut answer)?;
+    if answer.last() != Some(&b'\n') {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server went away without an answer"));
+    }
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_as_documented() {
+        let create = Request::parse(br#"{"do":"create_volume","name":"disk","size_bytes":1073741824}"#);
+        let expected = Request::CreateVolume { name: "disk".into(), size_bytes: 1 << 30 };
+        assert_eq!(create, Ok(expected));
+        assert_eq!(Request::parse(br#"{"do":"status"}"#), Ok(Request::Status));
+        assert_eq!(Answer::Done.line(), b"\"done\"\n");
+        let failed = Answer::failed(ErrorKind::Corrupt, "no");
+        assert_eq!(failed.line(), b"{\"failed\":{\"class\":\"damaged\",\"message\":\"no\"}}\n");
+        assert_eq!(serde_json::from_slice::<Answer>(&failed.line()).ok(), Some(failed));
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered() {
+        for line in [&b""[..], b"{}", b"\xff", br#"{"do":"dance"}"#, br#"{"do":"stop","now":1}"#, b"[[[["] {
+            assert!(matches!(Request::parse(line), Err(Answer::Failed { class: Class::Usage, .. })));
+        }
+    }
+}

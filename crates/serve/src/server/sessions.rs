@@ -1,0 +1,186 @@
+//! The control socket's clients: lines in, answers out, one at a time.
+
+use super::{Outside, Server, Stop, Told};
+use crate::control::{Answer, LINE_MAX, Request};
+use crate::nbd;
+use crate::volumes::Volumes;
+use std::collections::BTreeMap;
+use weir_device::{Arena, ConnId, Fill};
+use weir_engine::{AdminId, AdminReply};
+use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory};
+
+/// Sessions at a time.
+const SESSIONS: usize = 16;
+/// Bytes received or sent at once.
+const ROOM: usize = 4096;
+
+/// Everybody at the control socket.
+#[derive(Default)]
+pub(super) struct Sessions {
+    open: BTreeMap<ConnId, Session>,
+    /// Changes the engine is at, and who asked.
+    asked: BTreeMap<u64, ConnId>,
+    next: u64,
+}
+
+struct Session {
+    room: Buffer,
+    /// What has arrived and was not answered.
+    line: Vec<u8>,
+    /// The engine is at it.
+    waiting: bool,
+    /// The rest of the answer.
+    answer: Vec<u8>,
+    /// In flight to the client.
+    sending: Option<Buffer>,
+    receiving: bool,
+    /// The client will send no more.
+    ended: bool,
+}
+
+impl Sessions {
+    /// Somebody came; false if there is no room.
+    pub(super) fn accept(&mut self, conn: ConnId, outside: &mut Outside) -> bool {
+        let room = if self.open.len() < SESSIONS { outside.arena.take(Bytes(ROOM as u64)) } else { None };
+        let Some(room) = room else { return false };
+        let session = Session {
+            room,
+            line: Vec::new(),
+            waiting: false,
+            answer: Vec::new(),
+            sending: None,
+            receiving: false,
+            ended: false,
+        };
+        self.open.insert(conn, session);
+        true
+    }
+
+    pub(super) fn received(&mut self, conn: ConnId, result: Result<usize, IoError>, outside: &mut Outside) {
+        let Some(session) = self.open.get_mut(&conn) else { return };
+        session.receiving = false;
+        let bytes = result.unwrap_or(0);
+        session.line.extend_from_slice(outside.arena.bytes(session.room.part(0, bytes as u32)));
+        session.ended = bytes == 0;
+        if session.line.len() > LINE_MAX {
+            session.line.clear();
+            session.ended = true;
+        }
+    }
+
+    pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, outside: &mut Outside) {
+        let Some(session) = self.open.get_mut(&conn) else { return };
+        session.sending.take().into_iter().for_each(|buffer| outside.arena.give(buffer));
+        if result.is_err() {
+            session.answer.clear();
+            session.ended = true;
+        }
+    }
+
+    pub(super) fn closed(&mut self, conn: ConnId, arena: &mut Arena) {
+        let Some(session) = self.open.remove(&conn) else { return };
+        arena.give(session.room);
+        session.sending.into_iter().for_each(|buffer| arena.give(buffer));
+    }
+
+    /// A change was made or refused.
+    pub(super) fn reply(&mut self, reply: AdminReply) {
+        let answer = match reply.result {
+            Ok(_) => Answer::Done,
+            Err(error) => Answer::failed(error.kind(), error.to_string()),
+        };
+        let asker = self.asked.remove(&reply.id.0);
+        if let Some(session) = asker.and_then(|conn| self.open.get_mut(&conn)) {
+            session.waiting = false;
+            session.answer = answer.line();
+        }
+    }
+
+    /// The next request that may be answered now.
+    fn next_line(&mut self) -> Option<(ConnId, Vec<u8>)> {
+        self.open.iter_mut().find_map(|(&conn, session)| {
+            if session.waiting || !session.answer.is_empty() {
+                return None;
+            }
+            let end = session.line.iter().position(|&byte| byte == b'\n')?;
+            let rest = session.line.split_off(end + 1);
+            let mut line = std::mem::replace(&mut session.line, rest);
+            line.pop();
+            Some((conn, line))
+        })
+    }
+
+    /// Sends answers, receives from who has been answered, closes who is done.
+    pub(super) fn send(&mut self, outside: &mut Outside) {
+        for (&conn, session) in &mut self.open {
+            if session.sending.is_some() || session.waiting {
+                continue;
+            }
+            if !session.answer.is_empty() {
+                let now: Vec<u8> = session.answer.drain(..session.answer.len().min(ROOM)).collect();
+                session.sending = outside.send_bytes(conn, &now);
+                if session.sending.is_some() {
+                    continue;
+                }
+                session.ended = true;
+            }
+            if session.ended {
+                outside.reactor.close(conn);
+            } else if !session.receiving {
+                session.receiving = true;
+                outside.reactor.recv(conn, &[session.room], Fill::Some);
+            }
+        }
+    }
+}
+
+impl<V: Volumes> Server<V> {
+    /// Answers what has been asked at the control socket, or has the engine do it.
+    pub(super) fn answer_sessions(&mut self) {
+        while let Some((conn, line)) = self.sessions.next_line() {
+            let answer = match Request::parse(&line) {
+                Ok(request) => self.answer(conn, &request),
+                Err(answer) => Some(answer),
+            };
+            if let Some(session) = self.sessions.open.get_mut(&conn) {
+                session.waiting = answer.is_none();
+                session.answer = answer.map(|answer| answer.line()).unwrap_or_default();
+            }
+        }
+    }
+
+    /// The answer, unless the engine has to find it.
+    fn answer(&mut self, conn: ConnId, request: &Request) -> Option<Answer> {
+        if let Request::RemoveVolume { name } = request
+            && let Some(refused) = self.refuse_to_remove(name)
+        {
+            return Some(refused);
+        }
+        match request {
+            Request::Status => {
+                let status = (self.describe)(&self.volumes, &self.outside.reactor);
+                return Some(Answer::Status(status));
+            }
+            Request::Stop => {
+                let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
+                return stopping.then_some(Answer::Done);
+            }
+            Request::CreateVolume { .. } | Request::RemoveVolume { .. } => {}
+        }
+        let command = request.command()?;
+        let id = self.sessions.next;
+        self.sessions.next += 1;
+        self.sessions.asked.insert(id, conn);
+        self.volumes.admin(self.outside.now, AdminId(id), command);
+        self.exports = nbd::Export::all(&self.volumes);
+        None
+    }
+
+    fn refuse_to_remove(&self, name: &str) -> Option<Answer> {
+        let export = self.exports.iter().find(|export| export.name == name)?;
+        let users = self.clients.using(export.volume);
+        let clients = if users == 1 { "client uses" } else { "clients use" };
+        let message = format!("{users} {clients} volume {name:?}; disconnect first, then remove it");
+        (users > 0).then(|| Answer::failed(ErrorKind::Refused, message))
+    }
+}
