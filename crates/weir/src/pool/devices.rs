@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::pool_file::{self, DeviceEntry, Fault, PoolFile};
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
@@ -64,6 +65,7 @@ impl Described {
     /// # Errors
     /// If one cannot be opened, is held by another process, or is named twice.
     pub fn open_devices(&self, wait: Duration, create: bool) -> Result<Devices, Failure> {
+        self.refuse_two_names()?;
         let mut devices = Devices::new();
         for (entry, id) in self.file.devices.iter().zip(0u8..) {
             let path = self.device_path(entry);
@@ -71,6 +73,25 @@ impl Described {
             devices.insert(DeviceId(id), device)?;
         }
         Ok(devices)
+    }
+
+    /// Refuses two paths to one file or block device before the second finds it locked by the
+    /// first.
+    fn refuse_two_names(&self) -> Result<(), Failure> {
+        let mut seen: Vec<((u64, u64), PathBuf)> = Vec::new();
+        for entry in &self.file.devices {
+            let path = self.device_path(entry);
+            let Ok(found) = std::fs::metadata(&path) else { continue };
+            let identity = match found.file_type().is_block_device() {
+                true => (u64::MAX, found.rdev()),
+                false => (found.dev(), found.ino()),
+            };
+            if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
+                return Err(DeviceError::SameDevice { first: first.clone(), second: path }.into());
+            }
+            seen.push((identity, path));
+        }
+        Ok(())
     }
 
     /// Opens the devices of a pool that was created and checks that they are it.

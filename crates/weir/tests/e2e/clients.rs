@@ -144,7 +144,13 @@ fn fio_verifies_what_four_jobs_wrote_at_depth_32() {
     let work = |name: &str, more: &[&str]| {
         client("fio", common.iter().copied().chain([name]).chain(more.iter().copied()));
     };
-    let region = ["--size=48m", "--offset_increment=64m", "--verify=crc32c", "--verify_fatal=1"];
+    let region = [
+        "--size=48m",
+        "--offset_increment=64m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+    ];
     work("--name=small", &[&region[..], &["--rw=randwrite", "--bs=4k", "--fsync=64"]].concat());
     work("--name=odd", &[&region[..], &["--rw=randwrite", "--bsrange=512-64k", "--blockalign=512"]].concat());
     work("--name=mixed", &[&region[..], &["--rw=randrw", "--bs=8k"]].concat());
