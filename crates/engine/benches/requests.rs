@@ -96,6 +96,7 @@ impl Bench {
     /// One round of a driver: commands carried out, replies collected. Whether anything happened.
     fn round(&mut self) -> bool {
         self.now = self.now + Nanos(100);
+        self.engine.tick(self.now, &mut self.memory);
         let mut any = false;
         while let Some(io) = self.engine.next_io() {
             any = true;
@@ -109,7 +110,6 @@ impl Bench {
             }
             self.engine.complete(self.now, IoDone { id: io.id, result: Ok(()) }, &mut self.memory);
         }
-        self.engine.tick(self.now, &mut self.memory);
         while let Some(reply) = self.engine.next_reply() {
             black_box(reply.result).expect("a good reply");
             any = true;
