@@ -15,6 +15,8 @@ pub mod nbd;
 pub mod ram;
 pub mod server;
 mod slab;
+#[cfg(test)]
+mod testing;
 pub mod volumes;
 
 pub use ram::Ram;

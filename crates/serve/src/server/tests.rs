@@ -1,1 +1,260 @@
+//! The whole server over real sockets, with a volume in memory.
 
+use super::*;
+use crate::control::{self, Answer, Class, Request};
+use crate::nbd::wire::{Reader, command};
+use crate::ram::Ram;
+use crate::testing::{Said, hello, pattern, request, said, write};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_device::{Devices, ReactorOptions, Ring};
+
+/// A server on a thread of its own, stopped when dropped.
+struct Running {
+    folder: tempfile::TempDir,
+    stopper: Waker,
+    thread: Option<JoinHandle<End>>,
+}
+
+impl Running {
+    fn start(ring: Ring, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let arena = Arena::new(limits.memory()).unwrap();
+            let options = ReactorOptions { ring, ..ReactorOptions::default() };
+            let reactor = Reactor::new(&options, Devices::default(), &arena).unwrap();
+            let describe = Box::new(|ram: &Ram, _: &Reactor| ram.contents().len().into());
+            let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(16)), &limits, describe);
+            server.listen(&Listen::Unix { path: path.join("nbd"), private: false }).unwrap();
+            server.listen_for_control(&path.join("control")).unwrap();
+            tell.send(server.stopper()).unwrap();
+            server.run()
+        });
+        Self { folder, stopper: told.recv().unwrap(), thread: Some(thread) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A client past the handshake.
+    fn client(&self) -> Client {
+        self.try_client().unwrap()
+    }
+
+    /// A client past the handshake, unless it is turned away.
+    fn try_client(&self) -> std::io::Result<Client> {
+        let mut stream = UnixStream::connect(self.path("nbd"))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(&hello(true))?;
+        let context = 20 + 4 + 15;
+        let mut answers = [0; 18 + 20 + 20 + 10];
+        stream.read_exact(&mut answers)?;
+        stream.read_exact(&mut answers[..context])?;
+        Ok(Client { stream })
+    }
+
+    /// A client past the handshake, as soon as there is room for it.
+    fn patient_client(&self) -> Client {
+        loop {
+            match self.try_client() {
+                Ok(client) => return client,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn end(&mut self) -> End {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stopper.wake();
+            let end = thread.join();
+            if !std::thread::panicking() {
+                assert_eq!(end.unwrap(), End::Graceful);
+            }
+        }
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next message, which is a simple reply or a chunk.
+    fn hear(&mut self) -> Said {
+        let mut bytes = vec![0; 16];
+        self.stream.read_exact(&mut bytes).unwrap();
+        if Reader(&bytes).u32() != Some(0x6744_6698) {
+            bytes.resize(20, 0);
+            self.stream.read_exact(&mut bytes[16..]).unwrap();
+            let len = u32::from_be_bytes(bytes[16..20].try_into().unwrap()) as usize;
+            bytes.resize(20 + len, 0);
+            self.stream.read_exact(&mut bytes[20..]).unwrap();
+        }
+        said(&bytes).pop().unwrap()
+    }
+
+    /// Whether the server has ended the connection.
+    fn is_over(&mut self) -> bool {
+        loop {
+            match self.stream.read(&mut [0; 4096]) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+fn everywhere(limits: Limits, test: fn(&mut Running)) {
+    for ring in [Ring::Auto, Ring::Plain] {
+        test(&mut Running::start(ring, limits));
+    }
+}
+
+#[test]
+fn clients_share_one_volume() {
+    everywhere(Limits::default(), |server| {
+        let (mut one, mut two) = (server.client(), server.client());
+        let long = pattern(1, 3 << 20);
+        one.send(&write(1, 512, &long));
+        assert_eq!(one.hear(), Said::Simple { cookie: 1, error: 0 });
+        two.send(&request(command::READ, 0, 2, 512, 3 << 20));
+        let mut found = vec![0; 3 << 20];
+        loop {
+            let Said::Data { cookie: 2, done, offset, bytes } = two.hear() else { panic!("no data") };
+            found[offset as usize - 512..][..bytes.len()].copy_from_slice(&bytes);
+            if done {
+                break;
+            }
+        }
+        assert!(found == long);
+    });
+}
+
+#[test]
+fn many_requests_in_flight_are_all_answered() {
+    everywhere(Limits::default(), |server| {
+        let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        for (number, client) in (0u64..).zip(&mut clients) {
+            let mut stream = client.stream.try_clone().unwrap();
+            std::thread::spawn(move || {
+                for cookie in 0..1000 {
+                    let at = number * (4 << 20) + cookie % 900 * 4096;
+                    stream.write_all(&write(cookie, at, &pattern(cookie, 4096))).unwrap();
+                }
+            });
+        }
+        for client in &mut clients {
+            let mut seen = vec![false; 1000];
+            for _ in 0..1000 {
+                let Said::Simple { cookie, error: 0 } = client.hear() else { panic!("no success") };
+                assert!(!std::mem::replace(&mut seen[cookie as usize], true));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_deaf_client_stalls_only_itself() {
+    everywhere(Limits { each: Bytes::mib(2), ..Limits::default() }, |server| {
+        let mut deaf = server.client();
+        deaf.send(&write(0, 0, &pattern(1, 8 << 20)));
+        assert_eq!(deaf.hear(), Said::Simple { cookie: 0, error: 0 });
+        (0..50).for_each(|cookie| deaf.send(&request(command::READ, 0, cookie, 0, 8 << 20)));
+        let mut other = server.client();
+        for cookie in 0..100 {
+            other.send(&write(cookie, 8 << 20, &pattern(cookie, 65536)));
+            assert_eq!(other.hear(), Said::Simple { cookie, error: 0 });
+        }
+    });
+}
+
+#[test]
+fn clients_beyond_the_limit_are_turned_away_and_places_are_used_again() {
+    everywhere(Limits { clients: 2, ..Limits::default() }, |server| {
+        for _ in 0..10 {
+            let (mut one, mut two) = (server.patient_client(), server.patient_client());
+            assert!(server.try_client().is_err());
+            two.send(&request(command::FLUSH, 0, 1, 0, 0));
+            assert_eq!(two.hear(), Said::Simple { cookie: 1, error: 0 });
+            one.send(&request(command::DISC, 0, 2, 0, 0));
+            assert!(one.is_over());
+        }
+    });
+}
+
+#[test]
+fn stopping_answers_what_is_in_flight_and_closes() {
+    everywhere(Limits::default(), |server| {
+        let mut client = server.client();
+        client.send(&write(1, 0, &pattern(1, 1 << 20)));
+        assert_eq!(client.hear(), Said::Simple { cookie: 1, error: 0 });
+        // Half a write: nobody waits for the rest.
+        client.send(&write(2, 0, &pattern(1, 1 << 20))[..500_000]);
+        server.stopper.wake();
+        assert_eq!(server.end(), End::Graceful);
+        assert!(client.is_over());
+        assert!(!server.path("nbd").exists() && !server.path("control").exists());
+    });
+}
+
+#[test]
+fn the_control_socket_answers_in_order() {
+    everywhere(Limits::default(), |server| {
+        let path = server.path("control");
+        assert_eq!(control::ask(&path, &Request::Status).unwrap(), Answer::Status((16 << 20).into()));
+        let refused = |request| match control::ask(&path, &request).unwrap() {
+            Answer::Failed { class, message } => (class, message),
+            other => panic!("{other:?}"),
+        };
+        let create = Request::CreateVolume { name: "x".into(), size_bytes: 1 << 20 };
+        assert_eq!(refused(create).0, Class::Usage);
+        let client = server.client();
+        let (class, message) = refused(Request::RemoveVolume { name: "ram".into() });
+        assert!(class == Class::Refused && message.contains("1 client uses volume \"ram\""), "{message}");
+        drop(client);
+
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"nonsense\n{\"do\":\"status\"}\n{\"do\":").unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream.try_clone().unwrap()));
+        assert!(lines.next().unwrap().unwrap().starts_with("{\"failed\""));
+        assert_eq!(lines.next().unwrap().unwrap(), "{\"status\":16777216}");
+        let _ = stream.write_all(&[b'x'; control::LINE_MAX + 1]);
+        assert!(lines.next().is_none_or(|line| line.is_err()), "a line without end");
+
+        assert_eq!(control::ask(&path, &Request::Stop).unwrap(), Answer::Done);
+        assert_eq!(server.end(), End::Graceful);
+        assert_eq!(control::ask(&path, &Request::Stop).map_err(|e| e.kind()), Err(ErrorKind::NotFound));
+    });
+}
+
+#[test]
+fn told_twice_it_stops_at_once() {
+    everywhere(Limits::default(), |server| {
+        // A client that takes nothing keeps a graceful stop waiting.
+        let mut deaf = server.client();
+        deaf.send(&write(0, 0, &pattern(1, 8 << 20)));
+        assert_eq!(deaf.hear(), Said::Simple { cookie: 0, error: 0 });
+        deaf.send(&request(command::READ, 0, 1, 0, 8 << 20));
+        assert_eq!(control::ask(&server.path("control"), &Request::Stop).unwrap(), Answer::Done);
+        server.stopper.wake();
+        assert_eq!(server.end(), End::AtOnce);
+    });
+}
