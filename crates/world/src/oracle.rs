@@ -380,11 +380,18 @@ impl Oracle {
         self.reads.first_key_value().map_or(NEVER, |(ticket, _)| ticket.0)
     }
 
-    /// Whether anything that is not zeros may be within this place, now or after a crash. An
-    /// upper bound on what has to be stored.
+    /// A whole volume is new: zeros, and nothing older comes back. Nothing may be under way there.
+    pub fn blank(&mut self, volume: usize) {
+        self.volumes[volume].fill(smallvec![Candidate::BLANK]);
+        self.unflushed.retain(|change| change.place.volume != volume);
+    }
+
+    /// Whether a read now, or one after a crash, may find anything but zeros in this place: an upper
+    /// bound on what has to be stored.
     #[must_use]
     pub fn may_hold_data(&self, place: Place) -> bool {
-        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| !c.zero)
+        let over = |c: &Candidate| c.buried && c.over != NEVER;
+        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| !c.zero && !over(c))
     }
 }
 

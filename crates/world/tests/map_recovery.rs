@@ -9,7 +9,7 @@ use common::property;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use weir_map::{Found, Hardening, Location, Map, MapError, NewDevice, NewPool, PoolId, Whole};
+use weir_map::{Found, Hardening, KeepSpace, Location, Map, MapError, NewDevice, NewPool, PoolId, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceClass, DeviceId, ExtentIndex, ExtentKey, ExtentSize, Nanos, Store, VolumeId,
 };
@@ -24,7 +24,7 @@ const EXTENTS: u64 = 150;
 #[derive(Clone)]
 enum Step {
     Write(u64, BlockRange),
-    Clear(u64, BlockRange, bool),
+    Clear(u64, BlockRange, KeepSpace),
     Commit,
     Checkpoint,
     /// The power fails at this blocking write from now on.
@@ -37,7 +37,7 @@ impl fmt::Debug for Step {
         match self {
             Self::Write(extent, range) => write!(f, "write extent {extent}: {}+{}", range.first, range.count),
             Self::Clear(extent, range, keep) => {
-                write!(f, "clear extent {extent}: {}+{}, keep {keep}", range.first, range.count)
+                write!(f, "clear extent {extent}: {}+{}, keep {keep:?}", range.first, range.count)
             }
             Self::Commit => f.write_str("commit"),
             Self::Checkpoint => f.write_str("checkpoint"),
@@ -54,9 +54,10 @@ fn step() -> impl Strategy<Value = Step> {
         (0..blocks, 1..blocks)
             .prop_map(move |(first, count)| BlockRange { first, count: count.min(blocks - first) }),
     ];
+    let keep = prop_oneof![8 => Just(KeepSpace::AsIs), 1 => Just(KeepSpace::Yes), 1 => Just(KeepSpace::No)];
     prop_oneof![
         30 => (0..EXTENTS, range.clone()).prop_map(|(extent, range)| Step::Write(extent * STRIDE, range)),
-        20 => (0..EXTENTS, range, prop::bool::weighted(0.1))
+        20 => (0..EXTENTS, range, keep)
             .prop_map(|(extent, range, keep)| Step::Clear(extent * STRIDE, range, keep)),
         8 => Just(Step::Commit),
         2 => Just(Step::Checkpoint),

@@ -37,9 +37,19 @@ where
     for chunk in bytes.chunks_exact_mut(8) {
         chunk.copy_from_slice(&words.word().to_le_bytes());
     }
-    let config = Config { cases: cases * rounds() as u32, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: cases * rounds() as u32,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     if let Err(error) = runner.run(&inputs, test) {
         panic!("{error}\nrepeat with WEIR_SEED={}", seed());
     }
+}
+
+/// Prints a line, seen with `--nocapture`.
+pub fn say(what: std::fmt::Arguments<'_>) {
+    println!("{what}");
 }

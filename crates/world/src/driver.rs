@@ -1,0 +1,363 @@
+//! The real engine in the simulated world, beside the oracle.
+//!
+//! [`Driver::run`] carries out a history step by step. It plays every part around the engine: the
+//! clients that ask, the reactor that carries commands to devices and answers back, the operator
+//! who stops and opens the pool. Each answer goes past the oracle.
+
+use crate::{Answer, Change, DeviceSpec, Oracle, Place, Seed, Ticket, World};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fmt;
+use weir_engine::Engine;
+use weir_model::{
+    BLOCK, Buffer, Bytes, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
+    RequestError, RequestId, VolumeId, VolumeOffset,
+};
+
+mod failure;
+mod lifecycle;
+mod step;
+
+pub use failure::Failure;
+pub use step::{Ask, Crash, Step};
+
+/// The longest read or write one request may carry: the longest buffer.
+const PAYLOAD_MAX: Bytes = Bytes::mib(4);
+
+/// How often virtual time may move on without any request being answered.
+const IDLE_EVENTS_MAX: u32 = 1_000_000;
+
+/// Everything a history starts from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Decides every random choice of the world.
+    pub seed: Seed,
+    /// The pool's extent size.
+    pub extent: ExtentSize,
+    /// The placement policy, by name.
+    pub policy: String,
+    /// The pool's devices; the first one carries the map.
+    pub devices: Vec<DeviceSpec>,
+    /// The volumes' sizes.
+    pub volumes: Vec<Bytes>,
+    /// Buffer memory.
+    pub memory: Bytes,
+    /// Most requests under way at once.
+    pub depth: usize,
+}
+
+/// What a run has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests answered.
+    pub requests: u64,
+    /// Of these, told that there is no space.
+    pub no_space: u64,
+    /// Crashes survived, those while opening included.
+    pub crashes: u64,
+    /// Bytes read back and compared.
+    pub compared: Bytes,
+}
+
+impl std::ops::Add for Tally {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            no_space: self.no_space + other.no_space,
+            crashes: self.crashes + other.crashes,
+            compared: self.compared + other.compared,
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, no_space, crashes, compared } = self;
+        write!(f, "{requests} requests ({no_space} without space), {crashes} crashes, {compared} compared")
+    }
+}
+
+/// A pool in the simulated world.
+pub struct Driver {
+    setup: Setup,
+    world: World,
+    engine: Engine,
+    oracle: Oracle,
+    volumes: Vec<Volume>,
+    /// Extents told to keep their space: volume and offset.
+    kept: FxHashSet<(usize, u64)>,
+    /// Extents all devices have for data.
+    room: u64,
+    under_way: FxHashMap<RequestId, UnderWay>,
+    requests: u64,
+    admins: u64,
+    done: Vec<IoDone>,
+    tally: Tally,
+}
+
+struct Volume {
+    id: VolumeId,
+    name: String,
+    size: Bytes,
+}
+
+struct UnderWay {
+    ask: Ask,
+    ticket: Ticket,
+    buffer: Option<Buffer>,
+    since: Nanos,
+}
+
+impl Driver {
+    /// A new pool with its volumes, idle.
+    pub fn new(setup: Setup) -> Result<Self, Failure> {
+        let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
+        let room = lifecycle::create_pool(&mut world, &setup)?;
+        let engine = lifecycle::open_pool(&mut world, &setup)?;
+        let mut driver = Self {
+            oracle: Oracle::new(&setup.volumes),
+            world,
+            engine,
+            volumes: Vec::new(),
+            kept: FxHashSet::default(),
+            room,
+            under_way: FxHashMap::default(),
+            requests: 0,
+            admins: 0,
+            done: Vec::new(),
+            tally: Tally::default(),
+            setup,
+        };
+        for (number, size) in driver.setup.volumes.clone().into_iter().enumerate() {
+            let volume = driver.create_volume(format!("volume{number}"), size)?;
+            driver.volumes.push(volume);
+        }
+        Ok(driver)
+    }
+
+    /// Carries out a history, then waits for every answer and checks all volumes, before and
+    /// after a restart.
+    pub fn run(&mut self, steps: &[Step]) -> Result<Tally, Failure> {
+        for step in steps {
+            self.step(step)?;
+        }
+        self.check()?;
+        self.restart()?;
+        self.check()?;
+        Ok(self.tally)
+    }
+
+    /// A number that two runs share only if the same happened in both.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.world.digest()
+    }
+
+    /// Carries out one step.
+    pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        match step {
+            Step::Ask(ask) => self.ask(*ask),
+            Step::Wait(answers) => self.wait(*answers),
+            Step::Pass(time) => self.pass(*time),
+            Step::Replace(volume) => self.replace(volume % self.volumes.len()),
+            Step::Crash(crash) => self.crash(crash),
+            Step::Restart => self.restart(),
+            Step::Check => self.check(),
+        }
+    }
+
+    /// Submits a request as soon as the engine and the buffer memory take it.
+    fn ask(&mut self, ask: Ask) -> Result<(), Failure> {
+        let Some(ask) = self.fit(ask) else { return Ok(()) };
+        while !self.engine.can_accept() || self.under_way.len() >= self.setup.depth {
+            self.wait(1)?;
+        }
+        if ask.op == (Op::WriteZeroes { no_hole: true }) {
+            self.keep_space(&ask);
+        }
+        let buffer = if ask.op.has_payload() { Some(self.take_buffer(&ask)?) } else { None };
+        let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
+        let ticket = match ask.op {
+            Op::Read => self.oracle.read(place),
+            Op::Write => self.oracle.change(place, Change::Write, ask.fua),
+            Op::WriteZeroes { .. } => self.oracle.change(place, Change::Zero, ask.fua),
+            Op::Trim => self.oracle.change(place, Change::Trim, ask.fua),
+            Op::Flush => self.oracle.flush(ask.volume),
+        };
+        if let Some(buffer) = buffer {
+            // Foreign bytes around what is written, and under what is read.
+            let bytes = self.world.memory.bytes_mut(buffer);
+            bytes.fill(0xee);
+            if ask.op == Op::Write {
+                let payload = within(&ask);
+                self.oracle.fill(ticket, place, &mut bytes[payload]);
+            }
+        }
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.under_way.insert(id, UnderWay { ask, ticket, buffer, since: self.world.now() });
+        let request = Request {
+            id,
+            volume: self.volumes[ask.volume].id,
+            op: ask.op,
+            offset: ask.offset,
+            len: ask.len,
+            fua: ask.fua,
+            hint: Hint::None,
+            buffer,
+        };
+        self.engine.submit(self.world.now(), request, &mut self.world.memory);
+        self.pump()
+    }
+
+    /// The request cut to what its volume has and a buffer can hold; `None` if nothing is left.
+    fn fit(&self, ask: Ask) -> Option<Ask> {
+        let volume = ask.volume % self.volumes.len();
+        if ask.op == Op::Flush {
+            return Some(Ask { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask });
+        }
+        let size = self.volumes[volume].size;
+        let mut len = ask.len.0.min(size.0.saturating_sub(ask.offset.0));
+        if ask.op.has_payload() {
+            len = len.min(PAYLOAD_MAX.0 - BLOCK);
+        }
+        let fua = ask.fua && ask.op.changes();
+        (len > 0).then_some(Ask { volume, len: Bytes(len), fua, ..ask })
+    }
+
+    fn keep_space(&mut self, ask: &Ask) {
+        let extent = self.setup.extent.bytes().0;
+        let first = ask.offset.0 / extent * extent;
+        let starts = (first..ask.offset.0 + ask.len.0).step_by(extent as usize);
+        self.kept.extend(starts.map(|start| (ask.volume, start)));
+    }
+
+    fn take_buffer(&mut self, ask: &Ask) -> Result<Buffer, Failure> {
+        let len = Request::buffer_len(ask.offset, ask.len);
+        loop {
+            if let Some(buffer) = self.world.memory.take(len) {
+                return Ok(buffer);
+            }
+            self.wait(1)?;
+        }
+    }
+
+    /// Everything that can happen at this instant happens.
+    fn pump(&mut self) -> Result<(), Failure> {
+        self.engine.tick(self.world.now(), &mut self.world.memory);
+        while let Some(io) = self.engine.next_io() {
+            self.world.start(io);
+        }
+        while let Some(reply) = self.engine.next_reply() {
+            self.answered(reply)?;
+        }
+        Ok(())
+    }
+
+    /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
+    fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
+        let next = [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min();
+        let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
+        let mut done = std::mem::take(&mut self.done);
+        self.world.advance(next, &mut done);
+        for answer in done.drain(..) {
+            self.engine.complete(self.world.now(), answer, &mut self.world.memory);
+        }
+        self.done = done;
+        self.pump()?;
+        Ok(true)
+    }
+
+    /// Time passes until `answers` more requests are answered, or none is under way.
+    fn wait(&mut self, answers: usize) -> Result<(), Failure> {
+        let left = self.under_way.len().saturating_sub(answers);
+        let mut events = 0;
+        let mut before = self.under_way.len();
+        while self.under_way.len() > left {
+            events += 1;
+            if !self.advance(Nanos::MAX)? || events > IDLE_EVENTS_MAX {
+                return Err(self.stuck());
+            }
+            if self.under_way.len() < before {
+                before = self.under_way.len();
+                events = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
+        let until = self.world.now() + time;
+        while self.advance(until)? {}
+        self.world.advance(until, &mut self.done);
+        self.pump()
+    }
+
+    fn stuck(&self) -> Failure {
+        let oldest = self.under_way.iter().min_by_key(|(id, _)| **id).map(|(_, request)| request);
+        Failure::Stuck {
+            left: self.under_way.len(),
+            oldest: oldest.map(|request| request.ask),
+            since: oldest.map_or(self.world.now(), |request| request.since),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        self.wait(usize::MAX)
+    }
+
+    /// A reply goes past the oracle.
+    fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
+        self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
+        let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
+        if request.buffer != reply.buffer || reply.response != self.world.now() - request.since {
+            return Err(Failure::StrayReply(reply.id));
+        }
+        self.tally.requests += 1;
+        match reply.result {
+            Ok(shape) => self.succeeded(&request, shape)?,
+            Err(error) => self.failed(&request, error)?,
+        }
+        if let Some(buffer) = request.buffer {
+            self.world.memory.give(buffer);
+        }
+        Ok(())
+    }
+
+    fn succeeded(&mut self, request: &UnderWay, shape: ReadShape) -> Result<(), Failure> {
+        let UnderWay { ask, ticket, .. } = *request;
+        match (ask.op, request.buffer) {
+            (Op::Read, Some(buffer)) => {
+                let bytes = &self.world.memory.bytes(buffer)[within(&ask)];
+                let answer = if shape == ReadShape::Zeros { Answer::Zeros } else { Answer::Bytes(bytes) };
+                self.tally.compared += ask.len;
+                self.oracle
+                    .read_done(ticket, answer)
+                    .map_err(|difference| Failure::Difference { ask, difference })?;
+            }
+            (Op::Flush, _) => self.oracle.flushed(ticket),
+            _ => self.oracle.changed(ticket),
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
+        let UnderWay { ask, ticket, .. } = *request;
+        if error != RequestError::NoSpace || !ask.op.changes() {
+            return Err(Failure::Refused { ask, error });
+        }
+        self.tally.no_space += 1;
+        self.oracle.change_failed(ticket);
+        let (needed, room) = (self.extents_needed(), self.room);
+        if needed < room {
+            return Err(Failure::SpaceLeft { ask, needed, room });
+        }
+        Ok(())
+    }
+}
+
+/// Where in its buffer a request's payload is.
+fn within(ask: &Ask) -> std::ops::Range<usize> {
+    let start = (ask.offset.0 % BLOCK) as usize;
+    start..start + ask.len.0 as usize
+}

@@ -1,0 +1,86 @@
+//! How a history can fail.
+
+use super::Ask;
+use crate::{Difference, UnknownModel};
+use thiserror::Error;
+use weir_engine::{AdminError, StartError};
+use weir_map::MapError;
+use weir_model::{Nanos, RequestError, RequestId};
+
+/// The engine (or the set-up of a test) did what it must not.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A read answered what no order of the requests explains.
+    #[error("{ask:?}: {difference}")]
+    Difference {
+        /// The read.
+        ask: Ask,
+        /// What was wrong with the answer.
+        difference: Box<Difference>,
+    },
+    /// A request failed though nothing was wrong with it or the devices.
+    #[error("{ask:?} failed: {error}")]
+    Refused {
+        /// The request.
+        ask: Ask,
+        /// What it was told.
+        error: RequestError,
+    },
+    /// There was room for the write.
+    #[error("{ask:?} was told there is no space: at most {needed} of {room} extents can be in use")]
+    SpaceLeft {
+        /// The request.
+        ask: Ask,
+        /// Extents that may hold something.
+        needed: u64,
+        /// Extents there are.
+        room: u64,
+    },
+    /// Requests are under way and nothing will ever happen.
+    #[error("{left} requests are never answered; the oldest is {oldest:?}, submitted at {since}")]
+    Stuck {
+        /// How many.
+        left: usize,
+        /// One of them.
+        oldest: Option<Ask>,
+        /// When it was submitted.
+        since: Nanos,
+    },
+    /// A reply to nothing, a second one, or one with another buffer than the request's.
+    #[error("reply {0:?} answers no request under way, or has another buffer")]
+    StrayReply(RequestId),
+    /// The pool did not open.
+    #[error("opening the pool: {0}")]
+    Open(#[from] MapError),
+    /// The engine did not start.
+    #[error("starting the engine: {0}")]
+    Start(#[from] StartError),
+    /// A volume could not be created or removed.
+    #[error("{command} failed: {error}")]
+    Admin {
+        /// The command.
+        command: String,
+        /// Why.
+        error: AdminError,
+    },
+    /// A command of the operator is never answered.
+    #[error("{0} is never answered")]
+    NeverDone(String),
+    /// The engine was told to stop and does not.
+    #[error("the engine does not stop")]
+    NeverStops,
+    /// A volume is missing, there is one too many, or one has changed.
+    #[error("the pool has the volumes {found}, not {expected}")]
+    Volumes {
+        /// What there is.
+        found: String,
+        /// What there should be.
+        expected: String,
+    },
+    /// The set-up names no placement policy.
+    #[error("no placement policy {0:?}")]
+    UnknownPolicy(String),
+    /// The set-up names no timing model.
+    #[error(transparent)]
+    Setup(#[from] UnknownModel),
+}

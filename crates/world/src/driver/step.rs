@@ -1,0 +1,80 @@
+//! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
+
+use crate::Stop;
+use std::fmt;
+use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+
+/// One step of a history.
+#[derive(Clone, PartialEq)]
+pub enum Step {
+    /// Submit a request; what is earlier goes on meanwhile.
+    Ask(Ask),
+    /// Let time pass until so many requests are answered, or none are under way.
+    Wait(usize),
+    /// Let this much time pass, wherever that leaves the requests under way.
+    Pass(Nanos),
+    /// Wait for everything, remove a volume and create another one in its place.
+    Replace(usize),
+    /// Stop the engine and the devices at this very moment, and open the pool again.
+    Crash(Crash),
+    /// Stop the engine in good order, and open the pool again.
+    Restart,
+    /// Read all volumes.
+    Check,
+}
+
+/// A client's request.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Ask {
+    /// The volume, by its position; taken modulo the number of volumes.
+    pub volume: usize,
+    /// What to do.
+    pub op: Op,
+    /// Where; cut to the volume's end.
+    pub offset: VolumeOffset,
+    /// How much; cut to the volume's end.
+    pub len: Bytes,
+    /// Do not answer before it is durable.
+    pub fua: bool,
+}
+
+/// The end of everything under way.
+#[derive(Clone, PartialEq)]
+pub struct Crash {
+    /// What the devices keep.
+    pub how: Stop,
+    /// The power fails again while the pool is opened: each time at this many blocking writes.
+    pub again: Vec<u64>,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(ask) => ask.fmt(f),
+            Self::Wait(answers) => write!(f, "wait for {answers}"),
+            Self::Pass(time) => write!(f, "let {time} pass"),
+            Self::Replace(volume) => write!(f, "replace volume {volume}"),
+            Self::Crash(Crash { how, again }) => {
+                f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
+                again.iter().try_for_each(|write| write!(f, ", again at write {write} of opening"))
+            }
+            Self::Restart => f.write_str("restart"),
+            Self::Check => f.write_str("check"),
+        }
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.op {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Flush => return write!(f, "flush volume {}", self.volume),
+            Op::Trim => "trim",
+            Op::WriteZeroes { no_hole: false } => "zero",
+            Op::WriteZeroes { no_hole: true } => "zero, keeping space,",
+        };
+        let fua = if self.fua { " fua" } else { "" };
+        write!(f, "{what}{fua} {} of volume {} at {}", self.len, self.volume, self.offset)
+    }
+}

@@ -1,0 +1,153 @@
+//! Random set-ups and histories: plain data that proptest makes up and shrinks.
+#![allow(unreachable_pub, reason = "a part of the test binaries")]
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_world::driver::{Ask, Crash, Setup, Step};
+use weir_world::{DeviceSpec, Pace, Seed, Stop};
+
+/// What a history may contain.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// Most steps.
+    pub steps: usize,
+    /// Power cuts and kills.
+    pub crashes: bool,
+}
+
+/// A set-up with a history for it.
+pub fn history(kind: Kind) -> impl Strategy<Value = (Setup, Vec<Step>)> {
+    // Steps do not depend on the set-up before both are made up, so that each shrinks by itself.
+    (setup(), prop::collection::vec(step(kind), 1..=kind.steps)).prop_map(|(setup, steps)| {
+        let steps = steps.into_iter().map(|step| step.sized(setup.extent)).collect();
+        (setup, steps)
+    })
+}
+
+/// A step, requests counted in extents of unknown size.
+#[derive(Clone, Debug)]
+enum Sketch {
+    Ask { volume: usize, op: Op, at: Span, len: Span, fua: bool },
+    Other(Step),
+}
+
+/// So many sixteenths of an extent and sectors.
+type Span = (u64, u64);
+
+impl Sketch {
+    fn sized(self, extent: ExtentSize) -> Step {
+        let sized = |(sixteenths, sectors)| sixteenths * extent.bytes().0 / 16 + sectors * SECTOR;
+        match self {
+            Self::Ask { volume, op, at, len, fua } => {
+                let (offset, len) = (VolumeOffset(sized(at)), Bytes(sized(len)));
+                Step::Ask(Ask { volume, op, offset, len, fua })
+            }
+            Self::Other(step) => step,
+        }
+    }
+}
+
+fn extent_size() -> impl Strategy<Value = ExtentSize> {
+    let size = |kib| ExtentSize::new(Bytes::kib(kib)).expect("a valid size");
+    select(vec![64, 64, 64, 64, 128, 128, 256, 1024, 4096]).prop_map(size)
+}
+
+/// Tiny devices, so that space runs out, under volumes that promise more than there is.
+fn setup() -> impl Strategy<Value = Setup> {
+    let pace = prop_oneof![
+        6 => (1u64..2000).prop_map(|usual| Pace::Random(Nanos::micros(usual))),
+        1 => select(&weir_timing::NAMES[..]).prop_map(|name| Pace::Model(name.to_owned())),
+    ];
+    let device = (1u64..24, pace, prop::bool::weighted(0.8));
+    (
+        any::<u64>(),
+        extent_size(),
+        select(weir_policy::placement::ALL).prop_map(|policy| policy.0.to_owned()),
+        prop::collection::vec(device, 1..4),
+        prop::collection::vec((1u64..24, 0u64..64), 1..4),
+        select(vec![1usize, 2, 4, 8, 16, 32]),
+        select(vec![8u64, 12, 32]),
+    )
+        .prop_map(|(seed, extent, policy, devices, volumes, depth, memory)| {
+            let bytes = extent.bytes().0;
+            // Room for superblocks and, on the first device, for the map.
+            let overhead = bytes.max(1 << 20) + (4 << 20);
+            let device = |(extents, pace, write_cache)| DeviceSpec {
+                size: Bytes(overhead + extents * bytes),
+                pace,
+                write_cache,
+                faults: vec![],
+            };
+            // Large extents: fewer of them are enough.
+            let fewer = (bytes >> 18).max(1);
+            let volume = |(extents, blocks): (u64, u64)| Bytes((extents / fewer + 1) * bytes + blocks * 4096);
+            Setup {
+                seed: Seed(seed),
+                extent,
+                policy,
+                devices: devices.into_iter().map(device).collect(),
+                volumes: volumes.into_iter().map(volume).collect(),
+                memory: Bytes::mib(memory),
+                depth,
+            }
+        })
+}
+
+fn step(kind: Kind) -> impl Strategy<Value = Sketch> {
+    let crashes = u32::from(kind.crashes);
+    prop_oneof![
+        800 => ask(),
+        100 => (1usize..8).prop_map(|answers| Sketch::Other(Step::Wait(answers))),
+        60 => (1u64..3000).prop_map(|micros| Sketch::Other(Step::Pass(Nanos::micros(micros)))),
+        3 => Just(Sketch::Other(Step::Check)),
+        2 => (0usize..4).prop_map(|volume| Sketch::Other(Step::Replace(volume))),
+        2 => Just(Sketch::Other(Step::Restart)),
+        12 * crashes => crash(),
+    ]
+}
+
+fn crash() -> impl Strategy<Value = Sketch> {
+    let again = prop_oneof![4 => Just(vec![]), 1 => prop::collection::vec(1u64..12, 1..3)];
+    (prop_oneof![3 => Just(Stop::PowerCut), 1 => Just(Stop::Kill)], again)
+        .prop_map(|(how, again)| Sketch::Other(Step::Crash(Crash { how, again })))
+}
+
+fn ask() -> impl Strategy<Value = Sketch> {
+    let op = prop_oneof![
+        40 => Just(Op::Write),
+        35 => Just(Op::Read),
+        6 => Just(Op::Trim),
+        5 => Just(Op::WriteZeroes { no_hole: false }),
+        3 => Just(Op::WriteZeroes { no_hole: true }),
+        6 => Just(Op::Flush),
+    ];
+    (0usize..4, op, range(), prop::bool::weighted(0.1)).prop_map(|(volume, op, (at, len), fua)| Sketch::Ask {
+        volume,
+        op,
+        at,
+        len,
+        fua,
+    })
+}
+
+/// Where requests go: often to the same few blocks, or across a border of extents; often in whole
+/// blocks, but not always.
+fn range() -> impl Strategy<Value = (Span, Span)> {
+    let at = prop_oneof![
+        3 => (Just(0u64), 0u64..64),
+        2 => ((0u64..6).prop_map(|extent| 16 * extent + 15), 0u64..48),
+        3 => (0u64..24 * 16, 0u64..8),
+    ];
+    let len = prop_oneof![
+        6 => (Just(0u64), 1u64..33),
+        2 => (0u64..16, 1u64..9),
+        1 => (0u64..32, 0u64..9),
+        1 => (Just(16u64), Just(0u64)),
+    ];
+    (any::<bool>(), at, len).prop_map(|(odd, at, len)| {
+        let round = |(sixteenths, sectors): Span| (sixteenths, if odd { sectors } else { sectors / 8 * 8 });
+        let (at, len) = (round(at), round(len));
+        (at, if len == (0, 0) { (0, 8) } else { len })
+    })
+}

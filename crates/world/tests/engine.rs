@@ -1,0 +1,54 @@
+//! The real engine in the simulated world against the oracle: the whole path from a request to
+//! the devices, with and without crashes.
+
+#[path = "common/history.rs"]
+mod history;
+
+mod common;
+
+use common::property;
+use history::{Kind, history};
+use proptest::test_runner::TestCaseError;
+use std::cell::Cell;
+use weir_world::Driver;
+use weir_world::driver::{Failure, Setup, Step, Tally};
+
+fn run(setup: Setup, steps: &[Step]) -> Result<(Tally, u64), Failure> {
+    let mut driver = Driver::new(setup)?;
+    let tally = driver.run(steps)?;
+    Ok((tally, driver.digest()))
+}
+
+/// Runs random histories until so many requests were answered, at least.
+fn histories(kind: Kind, cases: u32, requests: u64) {
+    let total = Cell::new(Tally::default());
+    property(cases, history(kind), |(setup, steps)| {
+        let (tally, _) = run(setup, &steps).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
+        total.set(total.get() + tally);
+        Ok(())
+    });
+    let total = total.get();
+    common::say(format_args!("{total} from WEIR_SEED={}", common::seed()));
+    assert!(total.requests >= requests, "{total}: too few to mean anything");
+}
+
+#[test]
+fn every_answer_is_one_the_oracle_admits() {
+    histories(Kind { steps: 2000, crashes: false }, 150, 100_000);
+}
+
+#[test]
+fn what_was_promised_survives_crashes() {
+    histories(Kind { steps: 800, crashes: true }, 160, 40_000);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    property(8, history(Kind { steps: 200, crashes: true }), |(setup, steps)| {
+        let fail = |failure: Failure| TestCaseError::fail(failure.to_string());
+        let first = run(setup.clone(), &steps).map_err(fail)?;
+        let second = run(setup, &steps).map_err(fail)?;
+        proptest::prop_assert_eq!(first, second);
+        Ok(())
+    });
+}
