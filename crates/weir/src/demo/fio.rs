@@ -13,13 +13,18 @@ pub(super) const DEPTH: u32 = 16;
 /// The most the sequential reader takes, so that it does not crowd out everything else.
 pub(super) const SEQUENTIAL: Bytes = Bytes::mib(16);
 
+/// Which blocks are busy: the same ones at any seed.
+const BUSY: &str = "random_distribution=zipf:1.1:0\nnorandommap=1";
+
 /// What fio is to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
+    /// Write here and there, as often to each block as [`Work::Mixed`] will ask for it.
+    Begin,
     /// Write the whole span once, sequentially.
     Fill,
-    /// Seven reads to three writes of 4 KiB, mostly near the span's beginning (Zipf), besides a
-    /// sequential reader of 128 KiB.
+    /// Seven reads to three writes of 4 KiB, some blocks far more often than others (Zipf), besides
+    /// a sequential reader of 128 KiB.
     Mixed {
         /// How long.
         seconds: u64,
@@ -128,11 +133,12 @@ fn job_file(uri: &str, span: Bytes, work: Work) -> String {
     let span = span.get();
     let mut job = format!("[global]\nioengine=nbd\nuri={uri}\nsize={span}\nrandseed=1\n");
     let _ = match work {
+        Work::Begin => write!(job, "[begin]\nrw=randwrite\nbs=4k\niodepth={DEPTH}\nio_size=48m\n{BUSY}\n"),
         Work::Fill => write!(job, "[fill]\nrw=write\nbs=1m\niodepth=4\nend_fsync=1\n"),
         Work::Mixed { seconds } => write!(
             job,
             "time_based=1\nruntime={seconds}\n\
-             [mixed]\nrw=randrw\nrwmixread=70\nbs=4k\niodepth={DEPTH}\nrandom_distribution=zipf:1.1:0\nnorandommap=1\n\
+             [mixed]\nrw=randrw\nrwmixread=70\nbs=4k\niodepth={DEPTH}\n{BUSY}\n\
              [sequential]\nrw=read\nbs=128k\niodepth=2\nrate={}\n",
             SEQUENTIAL.get()
         ),

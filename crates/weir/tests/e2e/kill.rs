@@ -43,7 +43,7 @@ fn kills(device_options: &str, rounds: u64) {
     let mut acknowledged = 0;
     for round in 0..rounds {
         let server = pool.serve();
-        let after = Duration::from_millis(20 + rng.below(400));
+        let after = Duration::from_millis(20 + rng.below(800));
         std::thread::scope(|scope| {
             let working: Vec<_> = writers
                 .iter_mut()
