@@ -140,6 +140,8 @@ impl<V: Volumes> Server<V> {
     /// brings the volumes to rest. Told twice, returns at once.
     pub fn run(mut self) -> End {
         let mut events = Vec::new();
+        // What the volumes wanted of the devices before anything happened.
+        self.turn();
         loop {
             if let Some(end) = self.advance_stop() {
                 return end;
