@@ -12,7 +12,7 @@ use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::output::table;
 use crate::pool;
-use crate::status::Status;
+use crate::status::{OVERRUN_WHY, Status};
 use fio::{Fio, Measured, Work};
 use picture::Picture;
 use scratch::Scratch;
@@ -40,8 +40,8 @@ struct Drive {
 }
 
 const DRIVES: [Drive; 3] = [
-    Drive { name: "nvme", pace: "ssd-nvme", size: Bytes::mib(256) },
-    Drive { name: "sata", pace: "ssd-sata", size: Bytes::mib(384) },
+    Drive { name: "nvm", pace: "nvm", size: Bytes::mib(256) },
+    Drive { name: "ssd", pace: "ssd-sata", size: Bytes::mib(384) },
     Drive { name: "disk", pace: "hdd-7200", size: Bytes::mib(1024) },
 ];
 const ALONE: Bytes = Bytes::mib(1024);
@@ -51,7 +51,8 @@ const ALONE: Bytes = Bytes::mib(1024);
 pub struct Report {
     pool: Measured,
     alone: Vec<(Drive, Measured)>,
-    warnings: Vec<String>,
+    /// Devices that came later than their models too often, and in which run.
+    late: Vec<String>,
 }
 
 /// Runs the demo and cleans up after it, also when it is interrupted.
@@ -66,16 +67,16 @@ pub fn run(args: &DemoArgs) -> Result<Report, Failure> {
         demo.scratch.folder().display(),
         if demo.scratch.in_memory() { "" } else { " (not in memory: the fast ones may come out too slow)" }
     );
-    let (pool, mut warnings) = demo.measure("the pool of all three", &DRIVES, args.seconds)?;
+    let (pool, mut late) = demo.measure("the pool of all three", &DRIVES, args.seconds)?;
     let mut alone = Vec::new();
     for drive in DRIVES {
         let seconds = (args.seconds / 5).max(2);
         let title = format!("{} alone", drive.name);
-        let (measured, late) = demo.measure(&title, &[Drive { size: ALONE, ..drive }], seconds)?;
-        warnings.extend(late.into_iter().map(|warning| format!("{title}: {warning}")));
+        let (measured, late_alone) = demo.measure(&title, &[Drive { size: ALONE, ..drive }], seconds)?;
+        late.extend(late_alone.into_iter().map(|device| format!("{device} alone")));
         alone.push((drive, measured));
     }
-    Ok(Report { pool, alone, warnings })
+    Ok(Report { pool, alone, late })
 }
 
 /// Set once the user wants an end.
@@ -126,10 +127,10 @@ impl Demo {
         let heading =
             format!("{title}: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for {seconds} s");
         let measured = self.work(&heading, &folder, Work::Mixed { seconds }, &mut picture, &pool_file)?;
-        let warnings = pool::status(&pool_file)?.warnings();
+        let late = pool::status(&pool_file)?.overrun();
         drop(server);
         std::fs::remove_dir_all(&folder).map_err(|error| Failure::os("remove", &folder, &error))?;
-        Ok((measured, warnings))
+        Ok((measured, late))
     }
 
     /// Runs fio to its end, showing what the devices do meanwhile.
@@ -182,7 +183,7 @@ impl Report {
         let alone: Vec<Value> = self.alone.iter().map(|(drive, measured)| {
             json!({ "device": drive.name, "pace": drive.pace, "measured": measured.to_json() })
         }).collect();
-        json!({ "pool": self.pool.to_json(), "alone": alone, "warnings": self.warnings })
+        json!({ "pool": self.pool.to_json(), "alone": alone, "figures_invalid": self.late })
     }
 
     /// For people.
@@ -220,8 +221,8 @@ impl Report {
             parts.join(", "),
             fio::SEQUENTIAL,
         );
-        for warning in &self.warnings {
-            text += &format!("\nwarning: {warning}\n");
+        if !self.late.is_empty() {
+            text += &format!("\nfigures invalid: {};\n{OVERRUN_WHY}\n", self.late.join(", "));
         }
         text
     }

@@ -25,23 +25,22 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, common: &Common) -> Result<(), Failure> {
+    let pool_file = &common.pool;
     match command {
         Command::Pool(PoolCommand::Create { file, force }) => {
-            show_status(common, &pool::create(file.as_deref().unwrap_or(&common.pool), force)?)
+            show_status(common, &pool::create(file.as_ref().unwrap_or(pool_file), force)?);
         }
-        Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(&common.pool)?),
+        Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(pool_file)?),
         Command::Volume(VolumeCommand::Create { name, size }) => {
-            show_volumes(common, &pool::create_volume(&common.pool, &name, size)?)
+            show_volumes(common, &pool::create_volume(pool_file, &name, size)?);
         }
-        Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(&common.pool)?.volumes),
+        Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(pool_file)?.volumes),
         Command::Volume(VolumeCommand::Remove { name }) => {
-            show_volumes(common, &pool::remove_volume(&common.pool, &name)?)
+            show_volumes(common, &pool::remove_volume(pool_file, &name)?);
         }
-        Command::Serve(args) => {
-            return serving::serve(&common.pool, &args, |ready| {
-                output::print(common.json, &ready.to_json(), || ready.human());
-            });
-        }
+        Command::Serve(args) => serving::serve(pool_file, &args, |ready| {
+            output::print(common.json, &ready.to_json(), || ready.human());
+        })?,
         Command::Demo(args) => {
             let report = demo::run(&args)?;
             output::print(common.json, &report.to_json(), || report.human());

@@ -237,20 +237,25 @@ impl Status {
 
     /// What must be said about devices whose figures are not to be trusted.
     pub fn warnings(&self) -> Vec<String> {
-        let invalid = self.devices.iter().filter(|device| device.traffic.is_some_and(|t| t.figures_invalid));
-        invalid
-            .map(|device| {
-                format!(
-                    "figures invalid: device {} answered {:.1} % of its commands later than its model {} wanted; \
-                     this machine is too slow or too busy for it, or its file is not in memory",
-                    device.name,
-                    100.0 * device.traffic.unwrap_or_default().overruns_share,
-                    device.pace.as_deref().unwrap_or_default(),
-                )
-            })
-            .collect()
+        match self.overrun() {
+            late if late.is_empty() => Vec::new(),
+            late => vec![format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", "))],
+        }
+    }
+
+    /// The paced devices that came too late too often, each with how often.
+    pub fn overrun(&self) -> Vec<String> {
+        let late = self.devices.iter().filter_map(|device| {
+            let traffic = device.traffic.filter(|traffic| traffic.figures_invalid)?;
+            Some(format!("{} {:.1} %", device.name, 100.0 * traffic.overruns_share))
+        });
+        late.collect()
     }
 }
+
+/// What it means when a device is named by [`Status::overrun`].
+pub const OVERRUN_WHY: &str = "so many commands were answered later than the modelled drive would have (more than 1 %): \
+     this machine is too slow or too busy, or the files are not in memory";
 
 impl DevicePart {
     fn notes(&self) -> String {
@@ -297,7 +302,7 @@ mod tests {
         {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
-        assert!(status.warnings()[0].contains("5.0 %"), "{:?}", status.warnings());
+        assert!(status.warnings()[0].contains("slow 5.0 %"), "{:?}", status.warnings());
         let json = serde_json::to_string(&status).expect("it is JSON");
         assert_eq!(serde_json::from_str::<Status>(&json).ok(), Some(status));
     }
