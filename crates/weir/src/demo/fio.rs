@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use weir_model::{Bytes, Nanos};
 
 /// Requests in flight of the mixed workload.
-pub(super) const DEPTH: u32 = 16;
+pub(super) const DEPTH: u32 = 4;
 /// The most the sequential reader takes, so that it does not crowd out everything else.
 pub(super) const SEQUENTIAL: Bytes = Bytes::mib(16);
 
