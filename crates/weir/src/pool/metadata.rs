@@ -75,3 +75,39 @@ fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) ->
     }
     now
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::failure::Failure;
+    use crate::pool::devices::Described;
+    use crate::pool_file::parse;
+    use std::time::Duration;
+    use weir_model::{DeviceId, ErrorKind};
+
+    /// Chooses among three devices that differ by these lines of the pool file.
+    fn choose(lines: [&str; 3]) -> Result<DeviceId, Failure> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut text = "[pool]\nname = \"x\"\n".to_owned();
+        for (index, line) in lines.iter().enumerate() {
+            text += &format!(
+                "[[device]]\nname = \"d{index}\"\npath = \"d{index}.img\"\nsize = \"64MiB\"\n{line}\n"
+            );
+        }
+        let file = parse(&text).expect("a good pool file");
+        let described = Described { file, path: folder.path().join("pool.toml") };
+        let mut devices = described.open_devices(Duration::ZERO, true).expect("three devices");
+        super::choose(&described.file, &mut devices)
+    }
+
+    #[test]
+    fn the_device_with_the_fastest_flush_is_chosen_unless_one_is_declared() {
+        let paces = ["pace = \"hdd-7200\"", "pace = \"ssd-sata\"", "pace = \"nvm\""];
+        assert_eq!(choose(paces).expect("one of them"), DeviceId(2));
+        let declared = ["pace = \"hdd-7200\"\nmetadata = true", "pace = \"ssd-sata\"", "pace = \"nvm\""];
+        assert_eq!(choose(declared).expect("the declared one"), DeviceId(0));
+        let forbidden = ["pace = \"hdd-7200\"", "durable = false", "pace = \"nvm\"\nmetadata = false"];
+        assert_eq!(choose(forbidden).expect("the only one left"), DeviceId(0));
+        let none = choose(["durable = false", "metadata = false", "durable = false"]);
+        assert_eq!(none.expect_err("none is left").kind, ErrorKind::Usage);
+    }
+}
