@@ -1,0 +1,85 @@
+//! Random histories of a map beside a naive twin, with power cuts anywhere and damage to any page:
+//! whatever was durable is there after opening, exactly, or opening says that something is damaged.
+
+mod support;
+
+use proptest::prelude::*;
+use std::cell::Cell;
+use support::history::{History, Met, Run, Shape, Spot, Step};
+use support::property;
+use support::sparse::Sparse;
+
+fn spot() -> impl Strategy<Value = Spot> {
+    // Mostly a few extents, so that much happens to each.
+    let slot = prop_oneof![4 => 0u8..12, 1 => 0u8..200];
+    (0u8..3, slot).prop_map(|(volume, slot)| Spot { volume, slot })
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    prop_oneof![1 => Just(None), 2 => any::<(u16, u16)>().prop_map(Some)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => any::<u8>().prop_map(Step::Create),
+        1 => any::<u8>().prop_map(Step::Remove),
+        12 => (spot(), any::<u8>()).prop_map(|(at, device)| Step::Place(at, device)),
+        24 => (spot(), any::<u8>(), run(), prop::bool::weighted(0.2))
+            .prop_map(|(at, place, run, durable)| Step::Write { at, place, run, durable }),
+        3 => (spot(), 1u8..180, run()).prop_map(|(first, count, run)| Step::Many { first, count, run }),
+        12 => (spot(), run(), any::<u8>()).prop_map(|(at, run, keep)| Step::Clear { at, run, keep }),
+        8 => spot().prop_map(Step::GiveBack),
+        6 => any::<u8>().prop_map(Step::Flush),
+        6 => (1u8..100).prop_map(Step::Reuse),
+        20 => (1u8..6, any::<bool>()).prop_map(|(steps, eager)| Step::Commit { steps, eager }),
+        12 => (1u8..12, 1u8..5).prop_map(|(steps, pages)| Step::Checkpoint { steps, pages }),
+        2 => Just(Step::Settle),
+        3 => (any::<u64>(), any::<bool>()).prop_map(|(seed, damage)| Step::Cut { seed, damage }),
+    ]
+}
+
+/// Rings of a few pages, odd sizes among them, and metadata areas that are soon full.
+fn shape() -> impl Strategy<Value = Shape> {
+    let meta_pages = prop_oneof![90u64..200, 200u64..1000];
+    (16u8..=18, 9u64..40, meta_pages).prop_map(|(extent_log2, journal_pages, meta_pages)| Shape {
+        extent_log2,
+        journal_pages,
+        meta_pages,
+    })
+}
+
+#[test]
+fn what_was_durable_is_there_and_nothing_else() {
+    let all = Cell::new(Met::default());
+    property(150, (shape(), prop::collection::vec(step(), 1..500)), |(shape, steps)| {
+        let mut history = History::new(shape);
+        history.met = all.get();
+        history.run(&steps);
+        all.set(history.met);
+    });
+    let met = all.get();
+    let corners = [
+        met.wraps,
+        met.checkpoints,
+        met.torn_frames,
+        met.no_metadata_room,
+        met.no_space,
+        met.damage_refused,
+        met.damage_survived,
+        met.older_roots,
+        met.cut_recoveries,
+        met.removed,
+    ];
+    assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
+}
+
+/// Admission ([`weir_map::Map::has_metadata_room`]) keeps checkpoints possible, in volumes so large and
+/// so sparse that every extent needs pages of its own on every level.
+#[test]
+fn admitted_extents_never_fill_the_metadata_area() {
+    let inputs = (80u64..600, 1u32..=6, prop::collection::vec((any::<u64>(), 0u8..10), 1..300));
+    property(100, inputs, |(meta_pages, distance, steps)| {
+        let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages };
+        Sparse::new(shape, distance).run(&steps);
+    });
+}

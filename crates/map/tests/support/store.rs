@@ -1,0 +1,127 @@
+//! Devices in memory that lose what was not flushed.
+
+use super::Rng;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use weir_map::PAGE;
+use weir_model::{DeviceId, DeviceOffset, IoError, Store};
+
+type Page = Rc<[u8; PAGE]>;
+const SECTOR: usize = 512;
+
+#[derive(Clone, Debug, Default)]
+struct Device {
+    live: BTreeMap<u64, Page>,
+    durable: BTreeMap<u64, Page>,
+    /// What each durable page was before.
+    stale: BTreeMap<u64, Page>,
+    /// Since the last flush, in order.
+    unflushed: Vec<(u64, Page)>,
+}
+
+/// Sparse devices of any size. Absent pages are zeros.
+#[derive(Clone, Debug)]
+pub struct MemStore {
+    devices: Vec<Device>,
+    /// Writes until the power fails; everything fails from then on, until [`Self::power_cut`].
+    writes_left: Option<u64>,
+}
+
+impl MemStore {
+    pub fn new(devices: usize) -> Self {
+        Self { devices: vec![Device::default(); devices], writes_left: None }
+    }
+
+    /// The power is to fail at the write after this many.
+    pub fn fail_after(&mut self, writes: u64) {
+        self.writes_left = Some(writes);
+    }
+
+    /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
+    /// is there.
+    pub fn power_cut(&mut self, rng: &mut Rng) {
+        self.writes_left = None;
+        for device in &mut self.devices {
+            let chance = [0, 50, 90, 100][rng.below(4) as usize];
+            for (number, page) in device.unflushed.drain(..) {
+                let old = device.durable.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
+                let kept = Rc::make_mut(old);
+                for (to, from) in kept.chunks_mut(SECTOR).zip(page.chunks(SECTOR)) {
+                    if rng.below(100) < chance {
+                        to.copy_from_slice(from);
+                    }
+                }
+            }
+            device.live = device.durable.clone();
+        }
+    }
+
+    /// What was durable on a page before what is: as if the last write had been lost.
+    pub fn stale(&self, device: DeviceId, number: u64) -> [u8; PAGE] {
+        self.devices[device.index()].stale.get(&number).map_or([0; PAGE], |p| **p)
+    }
+
+    /// Puts a page in place, durably: images, and damage.
+    pub fn set_page(&mut self, device: DeviceId, number: u64, page: [u8; PAGE]) {
+        let device = &mut self.devices[device.index()];
+        device.live.insert(number, Rc::new(page));
+        device.durable.insert(number, Rc::new(page));
+    }
+
+    pub fn page(&self, device: DeviceId, number: u64) -> [u8; PAGE] {
+        self.devices[device.index()].live.get(&number).map_or([0; PAGE], |p| **p)
+    }
+
+    /// The numbers of the pages that are not all zeros.
+    pub fn pages(&self, device: DeviceId) -> impl Iterator<Item = u64> + '_ {
+        let written = self.devices[device.index()].live.iter();
+        written.filter(|(_, page)| page.iter().any(|b| *b != 0)).map(|(number, _)| *number)
+    }
+
+    fn device(&mut self, device: DeviceId) -> Result<&mut Device, IoError> {
+        if self.writes_left == Some(0) {
+            return Err(IoError::Lost);
+        }
+        Ok(&mut self.devices[device.index()])
+    }
+}
+
+impl Store for MemStore {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        assert!(at.0.is_multiple_of(PAGE as u64) && bytes.len().is_multiple_of(PAGE));
+        let device = self.device(device)?;
+        for (i, to) in bytes.chunks_mut(PAGE).enumerate() {
+            match device.live.get(&(at.0 / PAGE as u64 + i as u64)) {
+                Some(page) => to.copy_from_slice(&page[..]),
+                None => to.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        assert!(at.0.is_multiple_of(PAGE as u64) && bytes.len().is_multiple_of(PAGE));
+        let failing = self.writes_left == Some(1);
+        let device = self.device(device)?;
+        let (pages, _) = bytes.as_chunks::<PAGE>();
+        for (i, page) in pages.iter().enumerate() {
+            let (number, page) = (at.0 / PAGE as u64 + i as u64, Rc::new(*page));
+            device.live.insert(number, page.clone());
+            device.unflushed.push((number, page));
+        }
+        if let Some(left) = &mut self.writes_left {
+            *left -= 1;
+        }
+        if failing { Err(IoError::Lost) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
+        let device = self.device(device)?;
+        for (number, page) in device.unflushed.drain(..) {
+            if let Some(old) = device.durable.insert(number, page) {
+                device.stale.insert(number, old);
+            }
+        }
+        Ok(())
+    }
+}
