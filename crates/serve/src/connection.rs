@@ -28,7 +28,7 @@ use request::{Active, Piece};
 use std::collections::VecDeque;
 use weir_model::{Buffer, Bytes, Memory, Request, VolumeId};
 
-pub use input::Inbox;
+pub use input::{Inbox, Room};
 
 /// The most bytes of a request that travel together. Pieces end at multiples of it, hence at
 /// borders of the extents that are not longer.
@@ -37,6 +37,9 @@ pub const PIECE: u32 = 256 << 10;
 pub const REQUESTS: u16 = 128;
 /// Pieces in flight; the memory they hold is limited by [`Credit`].
 const PIECES: u16 = 256;
+/// Bytes read and not sent beyond which a client's next reads wait: enough to keep a socket busy,
+/// few enough to stay in the processor's cache where devices are fast.
+const UNSENT: u64 = 512 << 10;
 /// The longest read that, if it goes out in order, is read as a whole first, so that a failure
 /// can still be told. With its edges it takes no more than [`PIECE`] bytes of memory.
 const WHOLE: u32 = WHOLE_MAX;
@@ -105,8 +108,12 @@ pub struct Connection {
     ready: VecDeque<Ready>,
     outbox: Outbox,
     receiving: bool,
+    /// The last payload was long.
+    had_long: bool,
     /// Pieces the engine has.
     submitted: u32,
+    /// Bytes that were read and have not left.
+    unsent: u64,
     /// Bytes of memory its payloads hold.
     held: u64,
 }
@@ -186,7 +193,9 @@ impl Connection {
             ready: VecDeque::new(),
             outbox,
             receiving: false,
+            had_long: false,
             submitted: 0,
+            unsent: 0,
             held: 0,
         })
     }

@@ -73,6 +73,8 @@ pub struct Server<V> {
     sessions: Sessions,
     control: Option<ListenerId>,
     describe: Describe<V>,
+    /// Clients may have more to submit, without anything happening first.
+    more: bool,
     stop: Stop,
 }
 
@@ -107,6 +109,7 @@ impl<V: Volumes> Server<V> {
             sessions: Sessions::default(),
             control: None,
             describe,
+            more: false,
             stop: Stop::Not,
         }
     }
@@ -162,7 +165,8 @@ impl<V: Volumes> Server<V> {
             Stop::Clients(until) => Some(until),
             _ => None,
         };
-        [self.volumes.deadline(), self.clients.deadline(), stop].into_iter().flatten().min()
+        let more = self.more.then_some(self.outside.now);
+        [more, self.volumes.deadline(), self.clients.deadline(), stop].into_iter().flatten().min()
     }
 
     fn take(&mut self, event: Event) -> Told {
@@ -204,7 +208,7 @@ impl<V: Volumes> Server<V> {
     /// Everything that follows from what has arrived.
     fn turn(&mut self) {
         let outside = &mut self.outside;
-        self.clients.submit(&mut self.volumes, &self.exports, outside);
+        self.more = self.clients.submit(&mut self.volumes, &self.exports, outside);
         self.answer_sessions();
         let outside = &mut self.outside;
         self.volumes.tick(outside.now, &mut outside.arena);

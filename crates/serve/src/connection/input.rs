@@ -1,15 +1,30 @@
 //! What comes from the client: bytes become requests.
 
 use super::request::{Active, NONE, Piece, State};
-use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step, WHOLE};
+use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step, UNSENT, WHOLE};
 use crate::nbd::handshake::{self, Agreed};
 use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
 use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Op, Request, RequestId, VolumeOffset};
 
-/// Below this, a receive takes what follows a payload too; above, only the next header, since
-/// what lands in the inbox has to be copied.
-const COPY_MAX: u32 = 32 << 10;
+/// From this length on, the rest of a payload is received by itself; below, what follows it is
+/// taken along, into the inbox, from where it has to be copied.
+const LONG: u32 = 32 << 10;
+
+/// Where the next bytes go.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    parts: [Buffer; 2],
+    /// Whether to wait until all of it is full; otherwise any number of bytes will do.
+    pub whole: bool,
+}
+
+impl Room {
+    /// The buffers, to be filled in turn.
+    pub fn parts(&self) -> &[Buffer] {
+        if self.parts[0].len == 0 { &self.parts[1..] } else { &self.parts }
+    }
+}
 
 /// Bytes that have arrived and wait to be looked at.
 #[derive(Debug)]
@@ -68,25 +83,25 @@ pub(super) fn run(len: u64) -> u64 {
 const _: () = assert!(Inbox::LEN > OPTION_MAX + 16);
 
 impl Connection {
-    /// Where the next bytes go, to be called after [`Step::Receive`]: in turn into the buffers,
-    /// empty ones left out. `None` if a receive is in flight or none is wanted.
-    pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<[Buffer; 2]> {
+    /// Where the next bytes go, to be called after [`Step::Receive`]. `None` if a receive is in
+    /// flight or none is wanted.
+    pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<Room> {
         if self.receiving || self.phase != Phase::Open {
             return None;
         }
         self.receiving = true;
-        let room = self.inbox.room(memory);
-        let Input::Payload { request, piece: Some(piece) } = self.input else {
-            return Some([Buffer::EMPTY, room]);
+        let inbox = self.inbox.room(memory);
+        let Input::Payload { piece: Some(piece), .. } = self.input else {
+            // After a long payload most likely another one comes: its header is enough, the
+            // payload can go straight where it belongs.
+            let len = if std::mem::take(&mut self.had_long) { BLOCK as u32 } else { inbox.len };
+            let inbox = inbox.part(0, len.min(inbox.len));
+            return Some(Room { parts: [Buffer::EMPTY, inbox], whole: false });
         };
         let rest = piece.buffer.part(piece.start + piece.filled, piece.len - piece.filled);
-        let last = self.requests.get(request).is_some_and(|r| r.taken + piece.len == r.len);
-        let after = match rest.len {
-            ..COPY_MAX => room,
-            _ if last => room.part(0, BLOCK as u32),
-            _ => Buffer::EMPTY,
-        };
-        Some([rest, after])
+        self.had_long = rest.len >= LONG;
+        let parts = if self.had_long { [Buffer::EMPTY, rest] } else { [rest, inbox] };
+        Some(Room { parts, whole: self.had_long })
     }
 
     /// So many bytes arrived where [`receive`](Self::receive) said; none is the end of the stream.
@@ -222,9 +237,8 @@ impl Connection {
                 return None;
             }
         };
-        let Some((buffer, len)) = self.take(at, left, whole, credit, memory) else {
-            return Some(Step::Wait);
-        };
+        let taken = if self.unsent < UNSENT { self.take(at, left, whole, credit, memory) } else { None };
+        let Some((buffer, len)) = taken else { return Some(Step::Wait) };
         if len == left {
             self.input = Input::Header;
         }

@@ -5,7 +5,7 @@ use weir_model::{BLOCK, Buffer, Bytes, Memory};
 /// Parts of one send at most; the kernel takes 1024.
 const PARTS_MAX: usize = 512;
 /// Payload of one send beyond which no more is added, so that buffers come back soon.
-const PAYLOAD_MAX: u32 = 2 << 20;
+const PAYLOAD_MAX: u32 = 512 << 10;
 
 /// A send that is being put together, or in flight.
 #[derive(Debug)]

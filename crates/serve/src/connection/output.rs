@@ -48,7 +48,7 @@ impl Connection {
             if request.ordered {
                 self.advance(number, memory);
             } else {
-                self.ready.push_back(Ready::Piece(index));
+                self.enqueue(index);
             }
             return;
         };
@@ -72,6 +72,13 @@ impl Connection {
             }),
         };
         piece.state = State::Read { zeros };
+        self.enqueue(index);
+    }
+
+    /// Has the data (or the failure) of a piece sent.
+    fn enqueue(&mut self, index: u16) {
+        let buffer = self.pieces.get(index).and_then(|piece| piece.buffer);
+        self.unsent += buffer.map_or(0, |buffer| run(buffer.len.into()));
         self.ready.push_back(Ready::Piece(index));
     }
 
@@ -90,12 +97,13 @@ impl Connection {
             waiting.into_iter().for_each(|index| self.drop_piece(index, memory));
             return self.complete(number);
         }
-        while let Some(piece) = self.pieces.get(request.head)
+        while let Some(request) = self.requests.get_mut(number)
+            && let Some(piece) = self.pieces.get(request.head)
             && piece.state != State::Submitted
         {
+            let index = std::mem::replace(&mut request.head, piece.next);
             request.begun = true;
-            self.ready.push_back(Ready::Piece(request.head));
-            request.head = piece.next;
+            self.enqueue(index);
         }
     }
 
@@ -150,7 +158,9 @@ impl Connection {
     /// What [`gather`](Self::gather) laid out has left.
     pub fn sent<M: Memory>(&mut self, memory: &mut M) {
         self.outbox.sending = false;
-        self.held -= self.outbox.give_back(memory);
+        let given = self.outbox.give_back(memory);
+        self.held -= given;
+        self.unsent -= given;
     }
 
     /// Whether there is anything to [`gather`](Self::gather).
@@ -193,6 +203,7 @@ impl Connection {
             Some(buffer) if lent => self.outbox.lend(buffer),
             Some(buffer) => {
                 self.held -= run(buffer.len.into());
+                self.unsent -= run(buffer.len.into());
                 memory.give(buffer);
             }
             None => {}

@@ -98,7 +98,7 @@ impl Wire {
         }
         let Some(room) = self.connection.receive(&mut self.memory) else { return false };
         let mut arrived = 0;
-        for part in room {
+        for &part in room.parts() {
             let len = self.input.len().min(part.len as usize).min(self.portion - arrived);
             let bytes = self.memory.bytes_mut(part.part(0, len as u32));
             bytes.iter_mut().zip(self.input.drain(..len)).for_each(|(to, from)| *to = from);
@@ -329,7 +329,7 @@ fn many_greedy_clients_leave_room_for_another() {
             match connection.step(&exports, &credit, &mut memory) {
                 Step::Request(_) => {}
                 Step::Receive if !bytes.is_empty() => {
-                    let [_, room] = connection.receive(&mut memory).unwrap();
+                    let room = connection.receive(&mut memory).unwrap().parts()[0];
                     let len = bytes.len().min(room.len as usize);
                     memory.bytes_mut(room.part(0, len as u32)).copy_from_slice(&bytes[..len]);
                     bytes.drain(..len);

@@ -8,8 +8,10 @@ use crate::volumes::Volumes;
 use weir_device::{Arena, ConnId, Fill};
 use weir_model::{Bytes, IoError, Nanos, Reply, VolumeId};
 
-/// Requests a client may submit before the next one has its turn.
+/// Pieces of requests, and bytes of payload, that a client may submit before the next one has
+/// its turn and the engine goes to work.
 const TURN: usize = 32;
+const TURN_BYTES: u64 = 512 << 10;
 /// How long a client may take to say what it wants.
 const HANDSHAKE: Nanos = Nanos::secs(30);
 const NOBODY: u16 = u16::MAX;
@@ -139,30 +141,29 @@ impl Clients {
         }
     }
 
-    /// Lets all clients, in turn, submit what has arrived from them and what their credit allows,
-    /// and receives from those that have nothing more.
-    pub(super) fn submit<V: Volumes>(&mut self, volumes: &mut V, exports: &[Export], outside: &mut Outside) {
+    /// Lets each client, in turn, submit what has arrived from it and what its credit allows, up
+    /// to a bound, and receives from those that have nothing more. Whether some may have more to
+    /// submit at once.
+    pub(super) fn submit<V: Volumes>(
+        &mut self,
+        volumes: &mut V,
+        exports: &[Export],
+        outside: &mut Outside,
+    ) -> bool {
         let count = self.slots.reach();
-        let mut more = count > 0 && volumes.can_accept();
-        while more {
-            more = false;
-            for _ in 0..count {
-                let number = self.first % count;
-                let Some(client) = self.slots.get_mut(number).filter(|client| client.may_submit()) else {
-                    self.first = number + 1;
-                    continue;
-                };
-                let mut steps = 0;
-                while steps < TURN && client.step(volumes, exports, &self.credit, outside) {
-                    steps += 1;
-                    if !volumes.can_accept() {
-                        return;
-                    }
-                }
-                more |= steps == TURN;
-                self.first = number + 1;
+        let mut more = false;
+        for _ in 0..count {
+            let number = self.first % count;
+            if !volumes.can_accept() {
+                break;
             }
+            if let Some(client) = self.slots.get_mut(number).filter(|client| client.may_submit()) {
+                more |= client.turn(volumes, exports, &self.credit, outside);
+            }
+            self.first = number + 1;
         }
+        // A full engine makes room by what happens next; there is no use in asking again before.
+        more && volumes.can_accept()
     }
 
     /// Sends what there is to be sent.
@@ -214,33 +215,39 @@ impl Client {
         !self.hungry && self.socket == Socket::Open
     }
 
-    /// Takes a step; whether another one may follow.
-    #[inline]
-    fn step<V: Volumes>(
+    /// Submits up to a bound; whether there may be more.
+    fn turn<V: Volumes>(
         &mut self,
         volumes: &mut V,
         exports: &[Export],
         credit: &Credit,
         outside: &mut Outside,
     ) -> bool {
-        match self.connection.step(exports, credit, &mut outside.arena) {
-            Step::Request(request) => {
-                volumes.submit(outside.now, request, &mut outside.arena);
-                return true;
-            }
-            Step::Receive => {
-                self.hungry = true;
-                if let Some(room) = self.connection.receive(&mut outside.arena) {
-                    let parts = match room {
-                        [first, _] if first.len == 0 => &room[1..],
-                        [_, second] if second.len == 0 => &room[..1],
-                        _ => &room[..],
-                    };
-                    outside.reactor.recv(self.conn, parts, Fill::Some);
+        let mut bytes = 0;
+        for _ in 0..TURN {
+            match self.connection.step(exports, credit, &mut outside.arena) {
+                Step::Request(request) => {
+                    bytes += request.buffer.map_or(0, |buffer| u64::from(buffer.len));
+                    volumes.submit(outside.now, request, &mut outside.arena);
                 }
+                Step::Receive => {
+                    self.receive(outside);
+                    return false;
+                }
+                Step::Wait | Step::Over => return false,
             }
-            Step::Wait | Step::Over => {}
+            if bytes >= TURN_BYTES || !volumes.can_accept() {
+                break;
+            }
         }
-        false
+        true
+    }
+
+    fn receive(&mut self, outside: &mut Outside) {
+        self.hungry = true;
+        if let Some(room) = self.connection.receive(&mut outside.arena) {
+            let fill = if room.whole { Fill::Whole } else { Fill::Some };
+            outside.reactor.recv(self.conn, room.parts(), fill);
+        }
     }
 }
