@@ -50,11 +50,7 @@ impl Engine {
             self.locks.tidy_later(key);
             self.note_change();
         }
-        let request = self.pieces[id.0 as usize].request;
-        let asked = self.active[request.0].request;
-        if self.is_durable_when_acknowledged(asked.volume, asked.fua) && self.map.has_pending(key) {
-            self.active[request.0].commit = true;
-        }
+        self.wait_for_pending(id);
         self.piece_ended(id);
     }
 

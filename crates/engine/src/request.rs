@@ -170,6 +170,7 @@ impl Engine {
             budget -= 1;
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
             if !no_hole && matches!(self.map.find(key), weir_map::Found::Empty) {
+                self.wait_for_extent(id, key);
                 at = self.skip_unmapped(key, end);
                 continue;
             }

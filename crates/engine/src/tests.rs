@@ -96,6 +96,24 @@ fn write_zeroes_clears_blocks_and_writes_edges() {
 }
 
 #[test]
+fn fua_on_what_is_zero_only_in_memory_waits_for_the_commit() {
+    for op in [Op::WriteZeroes { no_hole: false }, Op::Trim] {
+        for len in [512, 4096] {
+            let mut h = Harness::new(1, "sequential");
+            h.write(0, &[1; 4096]);
+            h.flush().expect("a flush");
+            h.request(Op::Trim, 0, &[0; 4096], false).expect("a trim");
+            if (op, len) == (Op::Trim, 512) {
+                continue; // Trims nothing: less than a block.
+            }
+            h.request(op, 0, &vec![0; len], true).expect("durable zeros");
+            h.reopen();
+            assert_eq!(h.read(0, 4096).1, [0; 4096], "{op:?} of {len}");
+        }
+    }
+}
+
+#[test]
 fn a_full_pool_says_so_and_goes_on_overwriting() {
     let mut h = Harness::new(1, "sequential");
     let extents = h.free();

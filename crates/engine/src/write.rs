@@ -7,6 +7,7 @@
 use crate::Engine;
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Work};
 use crate::read::Source;
+use crate::request::ActiveId;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Record, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, RequestError, Span};
@@ -41,6 +42,8 @@ impl Engine {
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
+            // The zeros may be the work of an earlier request and not durable yet.
+            self.wait_for_pending(id);
             return self.piece_ended(id);
         }
         let place = record.as_ref().and_then(|r| {
@@ -234,10 +237,26 @@ impl Engine {
             self.note_change();
         }
         let asked = self.active[request.0].request;
-        if self.is_durable_when_acknowledged(asked.volume, asked.fua) && (!fua || self.map.has_pending(key)) {
+        if !fua && self.is_durable_when_acknowledged(asked.volume, asked.fua) {
             self.active[request.0].commit = true;
         }
+        self.wait_for_pending(id);
         self.piece_ended(id);
+    }
+
+    /// If the request's effect must be durable when it is acknowledged, and what it found or did in
+    /// the extent is not, it waits for a commit.
+    pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, request) = (piece.key, piece.request);
+        self.wait_for_extent(request, key);
+    }
+
+    pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
+        let asked = &self.active[request.0].request;
+        if self.is_durable_when_acknowledged(asked.volume, asked.fua) && self.map.has_pending(key) {
+            self.active[request.0].commit = true;
+        }
     }
 
     /// The piece fails before anything was written.
