@@ -95,7 +95,7 @@ impl Bench {
 
     /// One round of a driver: commands carried out, replies collected. Whether anything happened.
     fn round(&mut self) -> bool {
-        self.now = self.now + Nanos(100);
+        self.now += Nanos(100);
         self.engine.tick(self.now, &mut self.memory);
         let mut any = false;
         while let Some(io) = self.engine.next_io() {

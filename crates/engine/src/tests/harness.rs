@@ -91,7 +91,7 @@ impl Harness {
     /// Runs until nothing is in flight; devices answer in order.
     pub(super) fn run(&mut self) {
         loop {
-            self.now = self.now + Nanos::micros(1);
+            self.now += Nanos::micros(1);
             self.engine.tick(self.now, &mut self.memory);
             let mut any = false;
             while let Some(io) = self.engine.next_io() {
