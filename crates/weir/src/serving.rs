@@ -9,13 +9,17 @@ use crate::status::{SERVED, Status};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use weir_device::{Arena, Listen, Reactor, ReactorOptions};
+use std::time::{Duration, Instant};
+use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions};
 use weir_engine::{Engine, PoolStatus};
 use weir_serve::{Describe, End, Limits, Server};
 
 /// How long a new server waits for the one before it to let go of the devices.
 const HANDOVER: Duration = Duration::from_secs(10);
+
+/// How long a killed server's socket is waited for.
+const GHOST: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a server says once it answers.
 #[derive(Debug)]
@@ -57,18 +61,30 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
         // A port that was left to be found is known now.
-        nbd.push(match server.listen(place)? {
+        nbd.push(match patiently(|| server.listen(place))? {
             Some(address) => Endpoint::Tcp(address.to_string()),
             None => endpoint,
         });
     }
-    server.listen_for_control(&control)?;
+    patiently(|| server.listen_for_control(&control))?;
     ready(&Ready { pool, nbd, control, volumes });
     match server.run() {
         End::Graceful => tracing::info!("the pool is at rest"),
         End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
     }
     Ok(())
+}
+
+/// Tries again while somebody answers at the socket: a server that was killed may seem to, until
+/// the kernel has cleared up behind it.
+fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    let began = Instant::now();
+    loop {
+        match listen() {
+            Err(DeviceError::SocketInUse { .. }) if began.elapsed() < GHOST => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
 }
 
 /// The pool's status for the control socket.

@@ -187,7 +187,8 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Resul
     let options = DeviceOptions {
         size: if create { entry.size } else { None },
         lock_wait: wait,
-        volatile_cache: entry.volatile_cache,
+        // What a fault layer holds back is as volatile as a cache.
+        volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
         forget: entry.fault.map(|Fault::ForgetUnflushed| ForgetOptions::default()),
