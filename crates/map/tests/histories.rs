@@ -32,7 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<u8>().prop_map(Step::Flush),
         6 => (1u8..100).prop_map(Step::Reuse),
         20 => (1u8..6, any::<bool>()).prop_map(|(steps, eager)| Step::Commit { steps, eager }),
-        12 => (1u8..12, 1u8..5).prop_map(|(steps, pages)| Step::Checkpoint { steps, pages }),
+        12 => (prop_oneof![9 => 1u8..12, 1 => 100u8..255], 1u8..5)
+            .prop_map(|(steps, pages)| Step::Checkpoint { steps, pages }),
         2 => Just(Step::Settle),
         3 => (any::<u64>(), any::<bool>()).prop_map(|(seed, damage)| Step::Cut { seed, damage }),
     ]
@@ -77,7 +78,7 @@ fn what_was_durable_is_there_and_nothing_else() {
 /// so sparse that every extent needs pages of its own on every level.
 #[test]
 fn admitted_extents_never_fill_the_metadata_area() {
-    let inputs = (80u64..600, 1u32..=6, prop::collection::vec((any::<u64>(), 0u8..10), 1..300));
+    let inputs = (80u64..350, 1u32..=6, prop::collection::vec((any::<u64>(), 0u8..39), 1..400));
     property(100, inputs, |(meta_pages, distance, steps)| {
         let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages };
         Sparse::new(shape, distance).run(&steps);

@@ -1,13 +1,16 @@
 //! Extents far apart, as many as are admitted.
 
-use super::history::{META, Shape, create, open, superblocks};
+use super::history::{META, POOL, Shape, create, open, superblocks};
 use super::store::MemStore;
-use super::twin::key;
-use weir_map::{Found, Hardening, KeepSpace, Map};
+use super::twin::{State, key};
+use weir_map::root::Root;
+use weir_map::superblock::ROOT_AT;
+use weir_map::{Found, Hardening, KeepSpace, Map, PAGE, Superblock};
 use weir_model::{BlockRange, Bytes, DeviceId, Store, VolumeId};
 
 pub struct Sparse {
     store: MemStore,
+    superblocks: Vec<Superblock>,
     map: Map,
     volume: VolumeId,
     /// Extents from one to the next.
@@ -23,7 +26,7 @@ impl Sparse {
         let (mut map, _) = open(&mut store, &superblocks).expect("a new pool opens");
         let volume = map.create_volume("sparse", Bytes(1 << 62), Hardening::Flush);
         let blocks = map.extent().blocks();
-        let mut sparse = Self { store, map, volume, distance: 100u64.pow(power), blocks };
+        let mut sparse = Self { store, superblocks, map, volume, distance: 100u64.pow(power), blocks };
         sparse.commit();
         sparse
     }
@@ -35,25 +38,42 @@ impl Sparse {
             let first = BlockRange { first: 0, count: 1 };
             let all = BlockRange { first: 0, count: self.blocks };
             match (kind, self.map.find(key)) {
-                (0..=5, Found::Empty) if self.map.has_metadata_room() => {
+                (0..=33, Found::Empty) if self.map.has_metadata_room() => {
                     let device = DeviceId((pick % 2) as u8);
                     if let Some(whole) = self.map.allocate(device) {
                         self.map.place(key, whole);
-                        let range = if kind % 2 == 0 { all } else { first };
+                        let range = if kind % 8 > 0 { all } else { first };
                         self.map.written(key, whole, range, None);
                     }
                 }
-                (6, _) => {
+                (34, _) => {
                     self.map.cleared(key, all, KeepSpace::No);
                     self.map.give_back(key);
                 }
-                (7 | 8, _) => self.commit(),
-                (9, _) => self.checkpoint(),
+                (35, _) => self.commit(),
+                (36, _) => self.checkpoint(),
+                (37.., _) => self.move_all(),
                 _ => {}
             }
         }
+        (0..4).for_each(|_| self.move_all());
+    }
+
+    /// Changes every leaf, and makes that durable.
+    fn move_all(&mut self) {
+        let all = BlockRange { first: 0, count: self.blocks };
+        for n in 0..150 {
+            let key = key(self.volume, n * self.distance % (1 << 46));
+            if let Found::Direct(old) = self.map.find(key)
+                && let Some(new) = self.map.allocate(old.device)
+            {
+                self.map.place(key, new);
+                self.map.written(key, new, all, None);
+                self.map.give_back(key);
+            }
+        }
         self.commit();
-        (0..3).for_each(|_| self.checkpoint());
+        self.checkpoint();
     }
 
     fn commit(&mut self) {
@@ -73,6 +93,28 @@ impl Sparse {
     }
 
     fn checkpoint(&mut self) {
-        self.map.checkpoint_now(&mut self.store).expect("room was kept for it");
+        let mut bytes = Vec::new();
+        self.map.begin_checkpoint().expect("room was kept for it");
+        while let Some(to) = self.map.next_pages(16 * PAGE, &mut bytes) {
+            self.store.write(to.device, to.at, &bytes).expect("nothing fails here");
+        }
+        self.store.flush(META).expect("nothing fails here");
+        self.check_older_root();
+        let (root, page, to) = self.map.finished_root().expect("all pages were taken");
+        self.store.write(to.device, to.at, &page[..]).expect("nothing fails here");
+        self.store.flush(to.device).expect("nothing fails here");
+        self.map.checkpoint_durable(root);
+    }
+
+    /// With every page of the next checkpoint written and its root not: the older of the two roots
+    /// and the journal since hold everything too, should the newer one be damaged.
+    fn check_older_root(&self) {
+        let slots = ROOT_AT.map(|at| at.0 / PAGE as u64);
+        let sequence = |n: &u64| Root::decode(&self.store.page(META, *n), POOL).map(|r| r.sequence);
+        let newest = slots.into_iter().max_by_key(sequence).expect("there are two");
+        let mut store = self.store.clone();
+        store.set_page(META, newest, [0; PAGE]);
+        let (map, _) = open(&mut store, &self.superblocks).expect("the older root is whole");
+        assert_eq!(State::of(&map), State::of(&self.map), "what the older root leads to");
     }
 }
