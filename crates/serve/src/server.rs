@@ -31,11 +31,13 @@ pub struct Limits {
     pub each: Bytes,
     /// Memory no client may touch.
     pub reserve: Bytes,
+    /// How long a client may take to say what it wants.
+    pub handshake: Nanos,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { clients: 128, each: Bytes::mib(16), reserve: Bytes::mib(2) }
+        Self { clients: 128, each: Bytes::mib(16), reserve: Bytes::mib(2), handshake: Nanos::secs(30) }
     }
 }
 
@@ -99,7 +101,7 @@ impl<V: Volumes> Server<V> {
     /// for SIGTERM and SIGINT to stop the server, with `signals`.
     pub fn new(reactor: Reactor, arena: Arena, volumes: V, limits: &Limits, describe: Describe<V>) -> Self {
         let exports = Export::all(&volumes);
-        let clients = Clients::new(limits.clients, limits.credit());
+        let clients = Clients::new(limits);
         let now = reactor.now();
         Self {
             outside: Outside { reactor, arena, now },

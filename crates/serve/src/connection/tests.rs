@@ -497,5 +497,6 @@ proptest! {
             bytes[at] = value;
         }
         crate::fuzzing::client(&bytes);
+        crate::fuzzing::transmission(&bytes);
     }
 }

@@ -1,6 +1,6 @@
 //! The NBD clients: whose turn it is, and what their sockets do.
 
-use super::{Outside, client_of};
+use super::{Limits, Outside, client_of};
 use crate::connection::{Connection, Credit, Step};
 use crate::nbd::Export;
 use crate::slab::Slab;
@@ -12,8 +12,6 @@ use weir_model::{Bytes, IoError, Nanos, Reply, VolumeId};
 /// its turn and the engine goes to work.
 const TURN: usize = 32;
 const TURN_BYTES: u64 = 512 << 10;
-/// How long a client may take to say what it wants.
-const HANDSHAKE: Nanos = Nanos::secs(30);
 const NOBODY: u16 = u16::MAX;
 
 /// All NBD clients.
@@ -22,6 +20,8 @@ pub(super) struct Clients {
     /// The client of each of the reactor's connections, by their index.
     by_conn: Vec<u16>,
     credit: Credit,
+    /// How long a client may take to say what it wants.
+    handshake: Nanos,
     /// Whose turn is first.
     first: u16,
     /// When to look for clients that say nothing.
@@ -46,8 +46,15 @@ enum Socket {
 }
 
 impl Clients {
-    pub(super) fn new(most: u16, credit: Credit) -> Self {
-        Self { slots: Slab::new(most), by_conn: Vec::new(), credit, first: 0, look: None }
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            slots: Slab::new(limits.clients),
+            by_conn: Vec::new(),
+            credit: limits.credit(),
+            handshake: limits.handshake,
+            first: 0,
+            look: None,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -82,7 +89,7 @@ impl Clients {
             self.by_conn.resize(conn.index() + 1, NOBODY);
         }
         self.by_conn[conn.index()] = number;
-        self.look.get_or_insert(since + HANDSHAKE);
+        self.look.get_or_insert(since + self.handshake);
         true
     }
 
@@ -184,7 +191,7 @@ impl Clients {
         }
         for (number, client) in self.slots.iter_mut() {
             if looking && client.connection.in_handshake() {
-                let until = client.since + HANDSHAKE;
+                let until = client.since + self.handshake;
                 if until <= outside.now {
                     tracing::debug!(client = number, "closing: it did not say what it wants");
                     client.connection.kill();

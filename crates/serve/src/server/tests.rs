@@ -201,6 +201,17 @@ fn clients_beyond_the_limit_are_turned_away_and_places_are_used_again() {
 }
 
 #[test]
+fn clients_that_say_nothing_are_not_waited_for() {
+    everywhere(Limits { handshake: Nanos::millis(20), ..Limits::default() }, |server| {
+        let mut silent = Client { stream: UnixStream::connect(server.path("nbd")).unwrap() };
+        let mut other = server.patient_client();
+        assert!(silent.is_over());
+        other.send(&request(command::FLUSH, 0, 1, 0, 0));
+        assert_eq!(other.hear(), Said::Simple { cookie: 1, error: 0 });
+    });
+}
+
+#[test]
 fn stopping_answers_what_is_in_flight_and_closes() {
     everywhere(Limits::default(), |server| {
         let mut client = server.client();
