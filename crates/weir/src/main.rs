@@ -10,7 +10,7 @@ use weir::status::{Status, VolumePart, volumes_table};
 use weir::{demo, output, pool, serving};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
     log_to_stderr();
     match run(cli.command, &cli.common) {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,6 +58,15 @@ fn show_status(common: &Common, status: &Status) {
 
 fn show_volumes(common: &Common, volumes: &[VolumePart]) {
     output::print(common.json, &json!({ "volumes": volumes }), || volumes_table(volumes));
+}
+
+/// Ends with what is wrong with the command line, or with the help that was asked for.
+fn refuse_command_line(error: &clap::Error) -> ! {
+    if error.use_stderr() && std::env::args().any(|argument| argument == "--json") {
+        let failure = Failure::usage(error.render().to_string(), "");
+        output::print(true, &failure.to_json(), String::new);
+    }
+    error.exit()
 }
 
 /// Logs go to standard error; `RUST_LOG` says how much.

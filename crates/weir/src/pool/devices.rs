@@ -241,7 +241,13 @@ pub fn new_id() -> PoolId {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
-        let is_held = matches!(error, DeviceError::InUse { .. });
-        Self { is_held, ..Self::told(error.kind(), &error.to_string()) }
+        if let DeviceError::InUse { path, .. } = &error {
+            // How long a command waited in all is not for a single device to say.
+            let message = format!("device {} is in use by another weir process", path.display());
+            let help = "if that is a server of this pool, it is starting or stopping: try again; \
+                        else stop that process, or name the pool file it was started with";
+            return Self { is_held: true, ..Self::refused(message, help) };
+        }
+        Self::told(error.kind(), &error.to_string())
     }
 }

@@ -26,6 +26,10 @@ fn mistakes_in_the_pool_file_are_explained() {
     let output = pool.weir(["pool", "create", "--json"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     assert_eq!(document["error"]["class"], "usage", "{document}");
+    let output = pool.weir(["volume", "create", "x", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert!(document["error"]["message"].as_str().is_some_and(|said| said.contains("--size")), "{document}");
+    assert_eq!(output.status.code(), Some(USAGE));
 }
 
 #[test]
