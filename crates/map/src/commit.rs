@@ -155,12 +155,15 @@ impl Map {
         for delta in deltas.drain(..) {
             self.apply(delta);
         }
+        deltas.shrink_to(1024);
         self.commit.deltas = deltas;
         let mut extents = std::mem::take(&mut self.commit.extents);
         for (key, record) in extents.drain(..) {
             self.overlay.committed(key, record, released);
         }
+        extents.shrink_to(1024);
         self.commit.extents = extents;
+        self.overlay.trim();
         self.releasing -= released.len() - before;
         self.review_pages_to_come();
     }

@@ -158,6 +158,7 @@ fn load(
     let mut reader = Reader::new(store, sb);
     map.load_objects(&mut reader)?;
     recovery.read = reader.read;
+    drop(reader);
 
     let mut ring = vec![0; ring_bytes as usize];
     for (i, part) in ring.chunks_mut(FRAME_MAX).enumerate() {

@@ -151,6 +151,16 @@ impl Overlay {
         self.forget_if_settled(key);
     }
 
+    /// Gives memory back that a burst of changes took.
+    pub(crate) fn trim(&mut self) {
+        if self.extents.capacity() > 1024 && self.extents.len() * 8 < self.extents.capacity() {
+            self.extents.shrink_to(self.extents.len() * 2);
+        }
+        if self.queue.capacity() > 1024 && self.queue.len() * 8 < self.queue.capacity() {
+            self.queue.shrink_to(self.queue.len() * 2);
+        }
+    }
+
     /// Drops the entry if nothing but the durable value is left in it.
     pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
         if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {

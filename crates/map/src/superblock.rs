@@ -218,7 +218,8 @@ impl Superblock {
     /// The better of a device's two copies: the valid one with the higher generation.
     ///
     /// # Errors
-    /// If neither is good; a copy of an unknown version counts above damage.
+    /// If neither is good, or one is of an unknown version or features: a newer weir has begun to
+    /// change the pool, and the copy it has not reached says nothing any more.
     pub fn choose(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
         let at = DeviceOffset(0);
         match (first, second) {
@@ -231,10 +232,10 @@ impl Superblock {
                 }
                 Ok(Some(if a.generation >= b.generation { *a } else { *b }))
             }
-            (Reading::Good(a), _) | (_, Reading::Good(a)) => Ok(Some(*a)),
             (Reading::Unknown { what, found, known }, _) | (_, Reading::Unknown { what, found, known }) => {
                 Err(MapError::Unknown { device, what, found, known })
             }
+            (Reading::Good(a), _) | (_, Reading::Good(a)) => Ok(Some(*a)),
             (Reading::Damaged, _) | (_, Reading::Damaged) => Err(MapError::Damaged {
                 device,
                 what: "superblock",
