@@ -1,16 +1,13 @@
 //! Volumes made and removed while the pool is served.
 
 use crate::Engine;
-use crate::commit::Waiter;
+use crate::active::AdminId;
+use crate::commit::{AdminStep, Waiter};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
     Bytes, ErrorKind, Hint, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
-
-/// Names a command among those under way; chosen by whoever gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AdminId(pub u64);
 
 /// What is to be done to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,15 +79,6 @@ pub struct VolumeInfo {
     pub size: Bytes,
     /// Extents that have space, times the extent size.
     pub allocated: Bytes,
-}
-
-/// What a commit was waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum AdminStep {
-    Created(AdminId, VolumeId),
-    /// The intent to remove it.
-    RemovalBegun(VolumeId),
-    Removed(VolumeId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

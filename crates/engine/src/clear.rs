@@ -1,20 +1,9 @@
 //! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
 
 use crate::Engine;
-use crate::piece::PieceId;
+use crate::piece::{Clear, PieceId};
 use weir_map::{Found, KeepSpace};
 use weir_model::{IoError, RequestError};
-
-/// What becomes of the space of cleared blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clear {
-    /// An extent that holds nothing any more gives its space back, unless told to keep it.
-    Zero,
-    /// The extent has its space from now on, whatever it holds.
-    Keep,
-    /// The extent gives its space back, even if told to keep it before.
-    GiveUp,
-}
 
 impl Engine {
     pub(crate) fn start_clear(&mut self, id: PieceId, clear: Clear) {

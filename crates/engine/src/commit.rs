@@ -11,16 +11,24 @@
 //! flushes of this one began.
 
 use crate::Engine;
-use crate::admin::AdminStep;
+use crate::active::{ActiveId, AdminId};
 use crate::piece::{NewIo, Purpose};
-use crate::request::ActiveId;
 use weir_map::Epoch;
-use weir_model::{DeviceId, IoError, IoKind, Memory, Nanos, RequestError};
+use weir_model::{DeviceId, IoError, IoKind, Memory, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
 /// Extents with changes that are not durable, beyond which a commit begins by itself.
 const PENDING_MAX: usize = 16_384;
+
+/// What a command waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AdminStep {
+    Created(AdminId, VolumeId),
+    /// The intent to remove it.
+    RemovalBegun(VolumeId),
+    Removed(VolumeId),
+}
 
 /// Who waits for a commit.
 #[derive(Clone, Copy, Debug)]

@@ -20,11 +20,13 @@
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
+mod active;
 mod admin;
 mod checkpoint;
 mod clear;
 mod commit;
 mod device;
+mod flow;
 mod lock;
 mod piece;
 mod probe;
@@ -34,15 +36,16 @@ mod scratch;
 mod status;
 mod write;
 
-pub use admin::{AdminError, AdminId, AdminReply, Command, VolumeInfo};
+pub use active::AdminId;
+pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::DeviceSettings;
 pub use status::{DeviceStatus, PoolStatus, Status};
 
+use crate::active::{Active, ActiveId};
 use crate::commit::Commits;
 use crate::device::Device;
 use crate::lock::Locks;
 use crate::piece::{Flight, Piece, PieceId};
-use crate::request::{Active, ActiveId};
 use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;

@@ -1,12 +1,9 @@
 //! Pieces: the part of a request that falls into one extent; and the device commands under way.
 
-use crate::request::ActiveId;
-use crate::{Engine, probe};
-use smallvec::SmallVec;
+use crate::active::ActiveId;
 use weir_map::{Epoch, Whole};
 use weir_model::{
-    BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, Nanos,
-    RequestError, Span,
+    BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, RequestError, Span,
 };
 
 /// A piece in flight.
@@ -24,7 +21,32 @@ pub(crate) enum Work {
         zeros: bool,
     },
     /// Make blocks read as zeros without writing.
-    Clear(crate::clear::Clear),
+    Clear(Clear),
+}
+
+/// What becomes of the space of cleared blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clear {
+    /// An extent that holds nothing any more gives its space back, unless told to keep it.
+    Zero,
+    /// The extent has its space from now on, whatever it holds.
+    Keep,
+    /// The extent gives its space back, even if told to keep it before.
+    GiveUp,
+}
+
+/// Where a write piece goes, once that is decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) whole: Whole,
+    /// Bytes written, counted from the start of the extent: wider than the span where blocks are
+    /// completed.
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Some block becomes valid by this write.
+    pub(crate) changes: bool,
+    /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
+    pub(crate) old: [Option<(Buffer, u16)>; 2],
 }
 
 /// The part of a request that falls into one extent.
@@ -44,7 +66,14 @@ pub(crate) struct Piece {
     /// Reads: some blocks hold data; some are zeros.
     pub(crate) found: (bool, bool),
     /// Writes: where the bytes go.
-    pub(crate) target: Option<crate::write::Target>,
+    pub(crate) target: Option<Target>,
+}
+
+/// One probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    pub(crate) buffer: Buffer,
+    pub(crate) number: u32,
 }
 
 /// What a device command is for.
@@ -57,7 +86,7 @@ pub(crate) enum Purpose {
     /// The bytes of a write piece.
     Write(PieceId),
     /// Measures an idle device.
-    Probe(probe::Probe),
+    Probe(Probe),
     /// Makes an epoch's data durable.
     DataFlush(Epoch),
     /// A journal frame.
@@ -106,102 +135,5 @@ impl NewIo {
 impl Flight {
     pub(crate) fn error(&self, error: IoError) -> RequestError {
         RequestError::Io { device: self.device, kind: self.kind, at: self.at, len: self.len, error }
-    }
-}
-
-impl Engine {
-    /// Starts a device command.
-    pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
-        self.start(io, io.flight(purpose));
-    }
-
-    /// A device command has ended.
-    pub(crate) fn finish_flight<M: Memory>(
-        &mut self,
-        flight: Flight,
-        result: Result<(), IoError>,
-        memory: &mut M,
-    ) {
-        let device = &mut self.devices[flight.device.index()];
-        device.end(flight.generation);
-        match result {
-            Ok(()) => device.measure(flight.kind, flight.len, self.now.since(flight.started)),
-            Err(_) => device.errors += 1,
-        }
-        match flight.purpose {
-            Purpose::Read(id) => self.read_ended(id, &flight, result),
-            Purpose::Merge(id) => self.merge_ended(id, &flight, result, memory),
-            Purpose::Write(id) => self.write_ended(id, &flight, result),
-            Purpose::Probe(ref probe) => {
-                let probe = *probe;
-                self.probe_ended(probe, &flight, result);
-            }
-            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
-            Purpose::Frame => self.frame_ended(result),
-            Purpose::CheckpointPages => self.checkpoint_pages_ended(result),
-            Purpose::CheckpointFlush => self.checkpoint_flush_ended(result),
-            Purpose::Root => self.root_ended(result),
-        }
-        if self.devices[flight.device.index()].has_resting() {
-            self.reuse_rested(flight.device);
-        }
-        self.run_ready(memory);
-    }
-
-    /// Space whose release is durable can be handed out once the commands begun before have ended.
-    pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
-        while let Some(whole) = self.devices[device.index()].rested() {
-            self.map.reuse(whole);
-            self.retry_waiting_space();
-        }
-    }
-
-    pub(crate) fn rest(&mut self, whole: Whole) {
-        self.devices[whole.device.index()].rest(whole);
-        self.reuse_rested(whole.device);
-    }
-
-    /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
-    /// of them may end at once.
-    pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
-        while let Some(id) = self.ready.pop_front() {
-            match self.pieces[id.0 as usize].work {
-                Work::Read => self.start_read(id, memory),
-                Work::Write { .. } => self.start_write(id, memory),
-                Work::Clear(clear) => self.start_clear(id, clear),
-            }
-        }
-    }
-
-    /// Makes a piece; a changing one runs once it has its blocks.
-    pub(crate) fn add_piece(&mut self, piece: Piece) {
-        let (key, range) = (piece.key, piece.range);
-        let changes = piece.work != Work::Read;
-        self.active[piece.request.0].left += 1;
-        let id = PieceId(self.pieces.insert(piece) as u32);
-        if !changes || self.locks.take(key, range, id) {
-            self.ready.push_back(id);
-        }
-    }
-
-    /// The piece is done: gives its blocks back and tells its request.
-    pub(crate) fn piece_ended(&mut self, id: PieceId) {
-        let piece = self.pieces.remove(id.0 as usize);
-        if piece.work != Work::Read {
-            let mut granted = SmallVec::new();
-            if self.locks.release(piece.key, piece.range, &mut granted) {
-                self.map.give_back(piece.key);
-                self.note_change();
-            }
-            self.ready.extend(granted);
-        }
-        let active = &mut self.active[piece.request.0];
-        active.error = active.error.or(piece.error);
-        active.found.0 |= piece.found.0;
-        active.found.1 |= piece.found.1;
-        active.left -= 1;
-        if active.left == 0 {
-            self.request_ended(piece.request);
-        }
     }
 }

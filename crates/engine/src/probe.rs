@@ -2,19 +2,12 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::Engine;
-use crate::piece::{Flight, NewIo, Purpose};
+use crate::piece::{Flight, NewIo, Probe, Purpose};
 use weir_map::Whole;
-use weir_model::{BLOCK, Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
+use weir_model::{BLOCK, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 
 /// Reads per device, one after the other, spread over it.
 const PROBES: u32 = 8;
-
-/// One probe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe {
-    buffer: Buffer,
-    number: u32,
-}
 
 /// Probing under way.
 #[derive(Debug, Default)]

@@ -1,35 +1,13 @@
 //! Requests: checked, cut into pieces, answered.
 
-use crate::clear::Clear;
-use crate::piece::{Piece, Work};
+use crate::active::{Active, ActiveId};
+use crate::piece::{Clear, Piece, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, ReadShape, Reply, Request, RequestError,
     SECTOR, Span, VolumeId, VolumeOffset,
 };
-
-/// A request in flight: its place in the engine's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ActiveId(pub(crate) usize);
-
-/// A request in flight.
-#[derive(Debug)]
-pub(crate) struct Active {
-    pub(crate) request: Request,
-    pub(crate) submitted: Nanos,
-    /// Pieces to end, and one more while pieces are still to be made.
-    pub(crate) left: u32,
-    pub(crate) error: Option<RequestError>,
-    /// Reads: some blocks hold data; some are zeros.
-    pub(crate) found: (bool, bool),
-    /// Do not reply before a commit.
-    pub(crate) commit: bool,
-    /// Requests over many extents: where the next piece begins.
-    pub(crate) next: VolumeOffset,
-    /// The engine's own: clears a volume that is being removed. No reply.
-    pub(crate) internal: bool,
-}
 
 /// Pieces a long request makes at a time, and has in flight at most.
 const PIECES_AT_A_TIME: u32 = 256;

@@ -5,27 +5,13 @@
 //! sectors alone are written, if the device can.
 
 use crate::Engine;
-use crate::piece::{Flight, NewIo, PieceId, Purpose, Work};
+use crate::active::ActiveId;
+use crate::piece::{Flight, NewIo, PieceId, Purpose, Target, Work};
 use crate::read::Source;
-use crate::request::ActiveId;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Record, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, RequestError, Span};
 use weir_policy::placement::DeviceView;
-
-/// Where a write piece goes, once that is decided.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub(crate) whole: Whole,
-    /// Bytes written, counted from the start of the extent: wider than the span where blocks are
-    /// completed.
-    start: u32,
-    end: u32,
-    /// Some block becomes valid by this write.
-    changes: bool,
-    /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
-    old: [Option<(Buffer, u16)>; 2],
-}
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {

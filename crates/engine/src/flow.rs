@@ -1,0 +1,104 @@
+//! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
+
+use crate::Engine;
+use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
+use smallvec::SmallVec;
+use weir_map::Whole;
+use weir_model::{DeviceId, IoError, Memory};
+
+impl Engine {
+    /// Starts a device command.
+    pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
+        self.start(io, io.flight(purpose));
+    }
+
+    /// A device command has ended.
+    pub(crate) fn finish_flight<M: Memory>(
+        &mut self,
+        flight: Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        let device = &mut self.devices[flight.device.index()];
+        device.end(flight.generation);
+        match result {
+            Ok(()) => device.measure(flight.kind, flight.len, self.now.since(flight.started)),
+            Err(_) => device.errors += 1,
+        }
+        match flight.purpose {
+            Purpose::Read(id) => self.read_ended(id, &flight, result),
+            Purpose::Merge(id) => self.merge_ended(id, &flight, result, memory),
+            Purpose::Write(id) => self.write_ended(id, &flight, result),
+            Purpose::Probe(ref probe) => {
+                let probe = *probe;
+                self.probe_ended(probe, &flight, result);
+            }
+            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
+            Purpose::Frame => self.frame_ended(result),
+            Purpose::CheckpointPages => self.checkpoint_pages_ended(result),
+            Purpose::CheckpointFlush => self.checkpoint_flush_ended(result),
+            Purpose::Root => self.root_ended(result),
+        }
+        if self.devices[flight.device.index()].has_resting() {
+            self.reuse_rested(flight.device);
+        }
+        self.run_ready(memory);
+    }
+
+    /// Space whose release is durable can be handed out once the commands begun before have ended.
+    pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
+        while let Some(whole) = self.devices[device.index()].rested() {
+            self.map.reuse(whole);
+            self.retry_waiting_space();
+        }
+    }
+
+    pub(crate) fn rest(&mut self, whole: Whole) {
+        self.devices[whole.device.index()].rest(whole);
+        self.reuse_rested(whole.device);
+    }
+
+    /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
+    /// of them may end at once.
+    pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
+        while let Some(id) = self.ready.pop_front() {
+            match self.pieces[id.0 as usize].work {
+                Work::Read => self.start_read(id, memory),
+                Work::Write { .. } => self.start_write(id, memory),
+                Work::Clear(clear) => self.start_clear(id, clear),
+            }
+        }
+    }
+
+    /// Makes a piece; a changing one runs once it has its blocks.
+    pub(crate) fn add_piece(&mut self, piece: Piece) {
+        let (key, range) = (piece.key, piece.range);
+        let changes = piece.work != Work::Read;
+        self.active[piece.request.0].left += 1;
+        let id = PieceId(self.pieces.insert(piece) as u32);
+        if !changes || self.locks.take(key, range, id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The piece is done: gives its blocks back and tells its request.
+    pub(crate) fn piece_ended(&mut self, id: PieceId) {
+        let piece = self.pieces.remove(id.0 as usize);
+        if piece.work != Work::Read {
+            let mut granted = SmallVec::new();
+            if self.locks.release(piece.key, piece.range, &mut granted) {
+                self.map.give_back(piece.key);
+                self.note_change();
+            }
+            self.ready.extend(granted);
+        }
+        let active = &mut self.active[piece.request.0];
+        active.error = active.error.or(piece.error);
+        active.found.0 |= piece.found.0;
+        active.found.1 |= piece.found.1;
+        active.left -= 1;
+        if active.left == 0 {
+            self.request_ended(piece.request);
+        }
+    }
+}
