@@ -10,7 +10,7 @@
 mod support;
 
 use std::fmt::Write;
-use support::history::{META, POOL, Shape, create, open, superblocks};
+use support::pool::{META, POOL, Shape, create, open, superblocks};
 use support::store::MemStore;
 use support::twin::{key, whole};
 use weir_map::delta::Delta;

@@ -5,7 +5,8 @@ mod support;
 
 use proptest::prelude::*;
 use std::cell::Cell;
-use support::history::{History, Met, Run, Shape, Spot, Step};
+use support::history::{History, Met, Run, Spot, Step};
+use support::pool::Shape;
 use support::property;
 use support::sparse::Sparse;
 

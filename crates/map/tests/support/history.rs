@@ -1,38 +1,24 @@
 //! A history of a pool beside its naive twin: steps, power cuts, damage, and what must hold after
 //! each. Everything panics where the map and the twin differ.
 
-use super::Rng;
+mod cuts;
+
+use super::pool::{META, POOL, Shape, create, open, superblocks};
 use super::store::MemStore;
 use super::twin::{Effect, Held, Live, MiniDevice, State, Version, bits, key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_map::delta::Delta;
 use weir_map::journal::Frame;
 use weir_map::root::Root;
-use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
+use weir_map::superblock::JOURNAL_AT;
 use weir_map::{
-    FrameWrite, Hardening, Intent, IntentKind, KeepSpace, Map, MapError, Needs, PAGE, PoolId, RecordId,
-    Superblock, Whole, Word,
+    FrameWrite, Hardening, Intent, IntentKind, KeepSpace, Map, Needs, PAGE, RecordId, Superblock, Whole, Word,
 };
-use weir_model::{
-    BlockRange, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, Store,
-    VolumeId,
-};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentKey, Store, VolumeId};
 
-/// The device that carries the map.
-pub const META: DeviceId = DeviceId(0);
-pub const POOL: PoolId = PoolId([9; 16]);
 /// Extents of the volumes there may be: trees of one, two and three levels.
 const VOLUMES: [u64; 3] = [300, 5000, 600_000];
 const SLOTS: u64 = 200;
-
-/// Sizes of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Bytes of an extent, as a power of two: 16 to 18.
-    pub extent_log2: u8,
-    pub journal_pages: u64,
-    pub meta_pages: u64,
-}
 
 /// An extent: of the n-th volume, the n-th of those used.
 #[derive(Clone, Copy, Debug)]
@@ -141,54 +127,6 @@ pub struct History {
     checkpoint: Option<(Checkpointing, usize)>,
     last_at: u64,
     pub met: Met,
-}
-
-pub fn superblocks(shape: Shape) -> Vec<Superblock> {
-    let extent = ExtentSize::new(Bytes(1 << shape.extent_log2)).expect("a valid size");
-    let superblock = |device: u8, data_extents: u32| {
-        let member = device == META.0;
-        let (journal_pages, meta_pages) =
-            if member { (shape.journal_pages, shape.meta_pages) } else { (0, 0) };
-        let metadata = JOURNAL_AT.0 + (journal_pages + meta_pages) * PAGE as u64;
-        let data_at = metadata.next_multiple_of(extent.bytes().0);
-        Superblock {
-            pool: POOL,
-            generation: 1,
-            size: Bytes(data_at + u64::from(data_extents) * extent.bytes().0 + PAGE as u64),
-            device: DeviceId(device),
-            devices: 2,
-            extent,
-            class: DeviceClass::Ssd,
-            incarnation: 0,
-            journal_pages,
-            meta_pages,
-            data_at: DeviceOffset(data_at),
-            data_extents,
-            pool_name: "histories".into(),
-            device_name: format!("device {device}"),
-        }
-    };
-    vec![superblock(0, 150), superblock(1, 250)]
-}
-
-/// A pool as `create` makes it, but with metadata areas as small as a test wants.
-pub fn create(store: &mut MemStore, superblocks: &[Superblock]) -> Result<(), MapError> {
-    for sequence in 1..=2 {
-        let root = Root::empty(sequence, 1);
-        let page = ROOT_AT[root.slot()].0 / PAGE as u64;
-        store.set_page(META, page, *root.encode(POOL));
-    }
-    superblocks.iter().try_for_each(|sb| weir_map::create::write_superblock(store, sb))
-}
-
-pub fn open(store: &mut MemStore, sizes: &[Superblock]) -> Result<(Map, bool), MapError> {
-    let mut found = Vec::new();
-    for sb in sizes {
-        let read = weir_map::create::read_superblock(store, sb.device, sb.size)?;
-        found.push(read.expect("a pool was created"));
-    }
-    let (map, recovery) = weir_map::open(store, found)?;
-    Ok((map, recovery.older_root))
 }
 
 impl History {
@@ -645,173 +583,5 @@ impl History {
             let taken = self.allocated.iter().filter(|w| w.device == sb.device).count() as u32;
             assert_eq!(self.map.space(sb.device).free(), sb.data_extents - taken, "device {}", sb.device);
         }
-    }
-
-    /// How many of the frames written are there, one after the other.
-    fn intact(&self) -> usize {
-        let is_intact = |effect: &&Effect| {
-            let length = u32::from_le_bytes(std::array::from_fn(|i| effect.bytes[48 + i])) as usize;
-            let mut bytes = Vec::with_capacity(length + PAGE);
-            let mut number = effect.at / PAGE as u64;
-            while bytes.len() < length {
-                bytes.extend(self.store.page(META, number));
-                number += 1;
-            }
-            bytes[..length] == effect.bytes[..length]
-        };
-        self.durable + self.effects[self.durable..].iter().take_while(is_intact).count()
-    }
-
-    fn state_at(&self, frames: usize) -> State {
-        let mut state = self.base.clone();
-        self.effects[..frames].iter().for_each(|effect| state.apply(effect));
-        state
-    }
-
-    fn cut(&mut self, seed: u64, damage: bool) {
-        let mut rng = Rng(seed);
-        self.store.power_cut(&mut rng);
-        let frames = self.intact();
-        self.met.torn_frames += (self.effects.len() - frames) as u64;
-        let expected = self.state_at(frames);
-        if damage {
-            (0..4).for_each(|_| self.damage(&mut rng, frames, &expected));
-        }
-        let (map, _) = self.recover(&mut self.store.clone(), &mut rng).expect("nothing is damaged");
-        self.check_opened(&map, &expected);
-        // The same again on the store itself.
-        let mut store = std::mem::replace(&mut self.store, MemStore::new(0));
-        let (map, older_root) = self.recover(&mut store, &mut rng).expect("nothing is damaged");
-        assert!(!older_root, "the newest root is good");
-        self.check_opened(&map, &expected);
-        (self.map, self.store) = (map, store);
-        self.begin_anew(expected);
-    }
-
-    /// Opens the pool, with power cuts on the way.
-    fn recover(&mut self, store: &mut MemStore, rng: &mut Rng) -> Result<(Map, bool), MapError> {
-        for _ in 0..rng.below(3) {
-            store.fail_after(1 + rng.below(9));
-            match open(store, &self.superblocks) {
-                Err(MapError::Io { .. }) => {
-                    self.met.cut_recoveries += 1;
-                    store.power_cut(rng);
-                }
-                Ok(_) => store.power_cut(rng),
-                damaged => return damaged,
-            }
-        }
-        open(store, &self.superblocks)
-    }
-
-    fn check_opened(&self, map: &Map, expected: &State) {
-        assert_eq!(&State::of(map), expected, "what was recovered");
-        let owned = expected.owned();
-        for sb in &self.superblocks {
-            let space = map.space(sb.device);
-            for extent in 0..sb.data_extents {
-                let whole = super::twin::whole(sb.device.0, extent);
-                assert_eq!(space.is_taken(whole.extent), owned.contains(&whole), "{whole:?}");
-            }
-        }
-        let keys = self.live.keys().chain(expected.extents.keys());
-        for key in keys.filter(|key| expected.volumes.contains_key(&key.volume)) {
-            let found = Held::of_found(&map.find(*key), self.blocks);
-            assert_eq!(found, expected.extents.get(key).cloned().unwrap_or_default(), "{key}");
-        }
-        for (volume, _) in expected.volumes.iter() {
-            let mapped = expected.extents.keys().filter(|key| key.volume == *volume);
-            assert_eq!(map.mapped_extents(*volume), mapped.clone().count() as u64);
-            assert_eq!(map.next_mapped(*volume, ExtentIndex(0)), mapped.map(|key| key.index).next());
-        }
-        assert!(map.pending() == 0 && !map.has_uncommitted() && !map.has_unwritten());
-    }
-
-    fn begin_anew(&mut self, state: State) {
-        self.allocated = state.owned();
-        self.live.clear();
-        self.effects.clear();
-        self.given_back.clear();
-        self.resting.clear();
-        self.admin.clear();
-        (self.durable, self.rooted, self.commit, self.checkpoint) = (0, (0, 0), None, None);
-        self.devices.iter_mut().for_each(|device| device.flushed = None);
-        // Ids of volumes that never were durable may come again; others may not.
-        self.volumes_made = (0..self.map.catalogue().next_volume).map(VolumeId).collect();
-        self.going.clear();
-        self.dropping.clear();
-        self.base = state.clone();
-        self.state = state;
-        for intent in self.state.intents.values().copied().collect::<Vec<_>>() {
-            self.clear_volume(intent.volume);
-        }
-    }
-
-    /// One fault on a copy of the store: it opens with the right contents, or is refused as damaged.
-    fn damage(&mut self, rng: &mut Rng, frames: usize, expected: &State) {
-        let mut store = self.store.clone();
-        let (device, number, has_another) = self.victim(rng);
-        let pages: Vec<_> = store.pages(device).collect();
-        let mut page = store.page(device, number);
-        match rng.below(5) {
-            0 => page[rng.below(8) as usize * 512..][..512].fill(0),
-            // Misdirected: a page meant for another place.
-            1 => page = store.page(device, pages[rng.below(pages.len() as u64) as usize]),
-            // A write that was acknowledged and never done.
-            2 => page = store.stale(device, number),
-            _ => {
-                let bit = rng.below(PAGE as u64 * 8) as usize;
-                page[bit / 8] ^= 1 << (bit % 8);
-            }
-        }
-        store.set_page(device, number, page);
-        match self.recover(&mut store, rng) {
-            Ok((map, older_root)) => {
-                self.met.damage_survived += 1;
-                self.met.older_roots += u64::from(older_root);
-                match self.looks_torn(device, number, frames) {
-                    Some(hit) if State::of(&map) != *expected => {
-                        self.check_opened(&map, &self.state_at(hit));
-                    }
-                    _ => self.check_opened(&map, expected),
-                }
-            }
-            Err(MapError::Damaged { .. }) if !has_another => self.met.damage_refused += 1,
-            Err(error) => panic!("page {number} of device {device}: {error}"),
-        }
-    }
-
-    /// A page to damage: device, number, and whether the pool must open without it.
-    fn victim(&self, rng: &mut Rng) -> (DeviceId, u64, bool) {
-        let any = |pages: &[u64], rng: &mut Rng| pages[rng.below(pages.len() as u64) as usize];
-        let slots = ROOT_AT.map(|at| at.0 / PAGE as u64);
-        let roots = slots.map(|n| Root::decode(&self.store.page(META, n), POOL).map(|r| (r.sequence, n)));
-        let pages: Vec<_> = self.store.pages(META).collect();
-        match (rng.below(8), roots) {
-            (0, _) => (DeviceId(1), any(&self.store.pages(DeviceId(1)).collect::<Vec<_>>(), rng), true),
-            (1, _) => (META, [0, pages[pages.len() - 1]][rng.below(2) as usize], true),
-            (2, [Some(_), Some(_)]) => (META, any(&slots, rng), true),
-            // What only the newest root reaches, or the root itself: the older one does.
-            (3 | 4, [Some(a), Some(b)]) => {
-                let (newest, at) = a.max(b);
-                let area = self.superblocks[0].pages_at().0 / PAGE as u64;
-                let sequence = |n: u64| self.store.page(META, n)[32..40] == newest.to_le_bytes();
-                let mut only: Vec<_> = pages.iter().copied().filter(|n| *n >= area && sequence(*n)).collect();
-                only.push(at);
-                (META, any(&only, rng), true)
-            }
-            _ => (META, any(&pages, rng), false),
-        }
-    }
-
-    /// The frame a page belongs to, if damage to it cannot be told from a torn write: no root contains
-    /// it and no later frame calls it durable.
-    fn looks_torn(&self, device: DeviceId, page: u64, frames: usize) -> Option<usize> {
-        let at = page * PAGE as u64;
-        let covers = |effect: &Effect| (effect.at..effect.at + effect.bytes.len() as u64).contains(&at);
-        let hit = self.effects.iter().rposition(covers).filter(|_| device == META)?;
-        let sequence = self.effects[hit].sequence;
-        let vouched = self.effects[..frames].iter().any(|e| e.sequence > sequence && e.durable >= sequence);
-        (hit < frames && hit >= self.rooted.1 && !vouched).then_some(hit)
     }
 }

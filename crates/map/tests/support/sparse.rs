@@ -1,6 +1,6 @@
 //! Extents far apart, as many as are admitted.
 
-use super::history::{META, POOL, Shape, create, open, superblocks};
+use super::pool::{META, POOL, Shape, create, open, superblocks};
 use super::store::MemStore;
 use super::twin::{State, key};
 use weir_map::root::Root;

@@ -1,0 +1,181 @@
+//! Power cuts and damage in a history, and what must be found after them.
+
+use super::History;
+use crate::support::Rng;
+use crate::support::pool::{META, POOL, open};
+use crate::support::store::MemStore;
+use crate::support::twin::{Effect, Held, State, whole};
+use weir_map::root::Root;
+use weir_map::superblock::ROOT_AT;
+use weir_map::{Map, MapError, PAGE};
+use weir_model::{DeviceId, ExtentIndex, VolumeId};
+
+impl History {
+    /// How many of the frames written are there, one after the other.
+    fn intact(&self) -> usize {
+        let is_intact = |effect: &&Effect| {
+            let length = u32::from_le_bytes(std::array::from_fn(|i| effect.bytes[48 + i])) as usize;
+            let mut bytes = Vec::with_capacity(length + PAGE);
+            let mut number = effect.at / PAGE as u64;
+            while bytes.len() < length {
+                bytes.extend(self.store.page(META, number));
+                number += 1;
+            }
+            bytes[..length] == effect.bytes[..length]
+        };
+        self.durable + self.effects[self.durable..].iter().take_while(is_intact).count()
+    }
+
+    fn state_at(&self, frames: usize) -> State {
+        let mut state = self.base.clone();
+        self.effects[..frames].iter().for_each(|effect| state.apply(effect));
+        state
+    }
+
+    pub(super) fn cut(&mut self, seed: u64, damage: bool) {
+        let mut rng = Rng(seed);
+        self.store.power_cut(&mut rng);
+        let frames = self.intact();
+        self.met.torn_frames += (self.effects.len() - frames) as u64;
+        let expected = self.state_at(frames);
+        if damage {
+            (0..4).for_each(|_| self.damage(&mut rng, frames, &expected));
+        }
+        let (map, _) = self.recover(&mut self.store.clone(), &mut rng).expect("nothing is damaged");
+        self.check_opened(&map, &expected);
+        // The same again on the store itself.
+        let mut store = std::mem::replace(&mut self.store, MemStore::new(0));
+        let (map, older_root) = self.recover(&mut store, &mut rng).expect("nothing is damaged");
+        assert!(!older_root, "the newest root is good");
+        self.check_opened(&map, &expected);
+        (self.map, self.store) = (map, store);
+        self.begin_anew(expected);
+    }
+
+    /// Opens the pool, with power cuts on the way.
+    fn recover(&mut self, store: &mut MemStore, rng: &mut Rng) -> Result<(Map, bool), MapError> {
+        for _ in 0..rng.below(3) {
+            store.fail_after(1 + rng.below(9));
+            match open(store, &self.superblocks) {
+                Err(MapError::Io { .. }) => {
+                    self.met.cut_recoveries += 1;
+                    store.power_cut(rng);
+                }
+                Ok(_) => store.power_cut(rng),
+                damaged => return damaged,
+            }
+        }
+        open(store, &self.superblocks)
+    }
+
+    fn check_opened(&self, map: &Map, expected: &State) {
+        assert_eq!(&State::of(map), expected, "what was recovered");
+        let owned = expected.owned();
+        for sb in &self.superblocks {
+            let space = map.space(sb.device);
+            for extent in 0..sb.data_extents {
+                let whole = whole(sb.device.0, extent);
+                assert_eq!(space.is_taken(whole.extent), owned.contains(&whole), "{whole:?}");
+            }
+        }
+        let keys = self.live.keys().chain(expected.extents.keys());
+        for key in keys.filter(|key| expected.volumes.contains_key(&key.volume)) {
+            let found = Held::of_found(&map.find(*key), self.blocks);
+            assert_eq!(found, expected.extents.get(key).cloned().unwrap_or_default(), "{key}");
+        }
+        for (volume, _) in expected.volumes.iter() {
+            let mapped = expected.extents.keys().filter(|key| key.volume == *volume);
+            assert_eq!(map.mapped_extents(*volume), mapped.clone().count() as u64);
+            assert_eq!(map.next_mapped(*volume, ExtentIndex(0)), mapped.map(|key| key.index).next());
+        }
+        assert!(map.pending() == 0 && !map.has_uncommitted() && !map.has_unwritten());
+    }
+
+    fn begin_anew(&mut self, state: State) {
+        self.allocated = state.owned();
+        self.live.clear();
+        self.effects.clear();
+        self.given_back.clear();
+        self.resting.clear();
+        self.admin.clear();
+        (self.durable, self.rooted, self.commit, self.checkpoint) = (0, (0, 0), None, None);
+        self.devices.iter_mut().for_each(|device| device.flushed = None);
+        // Ids of volumes that never were durable may come again; others may not.
+        self.volumes_made = (0..self.map.catalogue().next_volume).map(VolumeId).collect();
+        self.going.clear();
+        self.dropping.clear();
+        self.base = state.clone();
+        self.state = state;
+        for intent in self.state.intents.values().copied().collect::<Vec<_>>() {
+            self.clear_volume(intent.volume);
+        }
+    }
+
+    /// One fault on a copy of the store: it opens with the right contents, or is refused as damaged.
+    fn damage(&mut self, rng: &mut Rng, frames: usize, expected: &State) {
+        let mut store = self.store.clone();
+        let (device, number, has_another) = self.victim(rng);
+        let pages: Vec<_> = store.pages(device).collect();
+        let mut page = store.page(device, number);
+        match rng.below(5) {
+            0 => page[rng.below(8) as usize * 512..][..512].fill(0),
+            // Misdirected: a page meant for another place.
+            1 => page = store.page(device, pages[rng.below(pages.len() as u64) as usize]),
+            // A write that was acknowledged and never done.
+            2 => page = store.stale(device, number),
+            _ => {
+                let bit = rng.below(PAGE as u64 * 8) as usize;
+                page[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        store.set_page(device, number, page);
+        match self.recover(&mut store, rng) {
+            Ok((map, older_root)) => {
+                self.met.damage_survived += 1;
+                self.met.older_roots += u64::from(older_root);
+                match self.looks_torn(device, number, frames) {
+                    Some(hit) if State::of(&map) != *expected => {
+                        self.check_opened(&map, &self.state_at(hit));
+                    }
+                    _ => self.check_opened(&map, expected),
+                }
+            }
+            Err(MapError::Damaged { .. }) if !has_another => self.met.damage_refused += 1,
+            Err(error) => panic!("page {number} of device {device}: {error}"),
+        }
+    }
+
+    /// A page to damage: device, number, and whether the pool must open without it.
+    fn victim(&self, rng: &mut Rng) -> (DeviceId, u64, bool) {
+        let any = |pages: &[u64], rng: &mut Rng| pages[rng.below(pages.len() as u64) as usize];
+        let slots = ROOT_AT.map(|at| at.0 / PAGE as u64);
+        let roots = slots.map(|n| Root::decode(&self.store.page(META, n), POOL).map(|r| (r.sequence, n)));
+        let pages: Vec<_> = self.store.pages(META).collect();
+        match (rng.below(8), roots) {
+            (0, _) => (DeviceId(1), any(&self.store.pages(DeviceId(1)).collect::<Vec<_>>(), rng), true),
+            (1, _) => (META, [0, pages[pages.len() - 1]][rng.below(2) as usize], true),
+            (2, [Some(_), Some(_)]) => (META, any(&slots, rng), true),
+            // What only the newest root reaches, or the root itself: the older one does.
+            (3 | 4, [Some(a), Some(b)]) => {
+                let (newest, at) = a.max(b);
+                let area = self.superblocks[0].pages_at().0 / PAGE as u64;
+                let sequence = |n: u64| self.store.page(META, n)[32..40] == newest.to_le_bytes();
+                let mut only: Vec<_> = pages.iter().copied().filter(|n| *n >= area && sequence(*n)).collect();
+                only.push(at);
+                (META, any(&only, rng), true)
+            }
+            _ => (META, any(&pages, rng), false),
+        }
+    }
+
+    /// The frame a page belongs to, if damage to it cannot be told from a torn write: no root contains
+    /// it and no later frame calls it durable.
+    fn looks_torn(&self, device: DeviceId, page: u64, frames: usize) -> Option<usize> {
+        let at = page * PAGE as u64;
+        let covers = |effect: &Effect| (effect.at..effect.at + effect.bytes.len() as u64).contains(&at);
+        let hit = self.effects.iter().rposition(covers).filter(|_| device == META)?;
+        let sequence = self.effects[hit].sequence;
+        let vouched = self.effects[..frames].iter().any(|e| e.sequence > sequence && e.durable >= sequence);
+        (hit < frames && hit >= self.rooted.1 && !vouched).then_some(hit)
+    }
+}

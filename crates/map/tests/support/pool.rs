@@ -1,0 +1,67 @@
+//! A pool of two devices in memory, its metadata areas as small as a test wants.
+
+use super::store::MemStore;
+use weir_map::root::Root;
+use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
+use weir_map::{Map, MapError, PAGE, PoolId, Superblock};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize};
+
+/// The device that carries the map.
+pub const META: DeviceId = DeviceId(0);
+pub const POOL: PoolId = PoolId([9; 16]);
+/// Sizes of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bytes of an extent, as a power of two: 16 to 18.
+    pub extent_log2: u8,
+    pub journal_pages: u64,
+    pub meta_pages: u64,
+}
+
+pub fn superblocks(shape: Shape) -> Vec<Superblock> {
+    let extent = ExtentSize::new(Bytes(1 << shape.extent_log2)).expect("a valid size");
+    let superblock = |device: u8, data_extents: u32| {
+        let member = device == META.0;
+        let (journal_pages, meta_pages) =
+            if member { (shape.journal_pages, shape.meta_pages) } else { (0, 0) };
+        let metadata = JOURNAL_AT.0 + (journal_pages + meta_pages) * PAGE as u64;
+        let data_at = metadata.next_multiple_of(extent.bytes().0);
+        Superblock {
+            pool: POOL,
+            generation: 1,
+            size: Bytes(data_at + u64::from(data_extents) * extent.bytes().0 + PAGE as u64),
+            device: DeviceId(device),
+            devices: 2,
+            extent,
+            class: DeviceClass::Ssd,
+            incarnation: 0,
+            journal_pages,
+            meta_pages,
+            data_at: DeviceOffset(data_at),
+            data_extents,
+            pool_name: "histories".into(),
+            device_name: format!("device {device}"),
+        }
+    };
+    vec![superblock(0, 150), superblock(1, 250)]
+}
+
+/// A pool as `create` makes it, but with metadata areas as small as a test wants.
+pub fn create(store: &mut MemStore, superblocks: &[Superblock]) -> Result<(), MapError> {
+    for sequence in 1..=2 {
+        let root = Root::empty(sequence, 1);
+        let page = ROOT_AT[root.slot()].0 / PAGE as u64;
+        store.set_page(META, page, *root.encode(POOL));
+    }
+    superblocks.iter().try_for_each(|sb| weir_map::create::write_superblock(store, sb))
+}
+
+pub fn open(store: &mut MemStore, sizes: &[Superblock]) -> Result<(Map, bool), MapError> {
+    let mut found = Vec::new();
+    for sb in sizes {
+        let read = weir_map::create::read_superblock(store, sb.device, sb.size)?;
+        found.push(read.expect("a pool was created"));
+    }
+    let (map, recovery) = weir_map::open(store, found)?;
+    Ok((map, recovery.older_root))
+}
