@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt;
 use weir_engine::Engine;
 use weir_model::{
-    BLOCK, Buffer, Bytes, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
+    BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
     RequestError, RequestId, VolumeId, VolumeOffset,
 };
 
@@ -52,6 +52,8 @@ pub struct Tally {
     pub requests: u64,
     /// Of these, told that there is no space.
     pub no_space: u64,
+    /// Of these, told that a device failed.
+    pub errors: u64,
     /// Crashes survived, those while opening included.
     pub crashes: u64,
     /// Bytes read back and compared.
@@ -64,6 +66,7 @@ impl std::ops::Add for Tally {
         Self {
             requests: self.requests + other.requests,
             no_space: self.no_space + other.no_space,
+            errors: self.errors + other.errors,
             crashes: self.crashes + other.crashes,
             compared: self.compared + other.compared,
         }
@@ -72,8 +75,11 @@ impl std::ops::Add for Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, no_space, crashes, compared } = self;
-        write!(f, "{requests} requests ({no_space} without space), {crashes} crashes, {compared} compared")
+        let Self { requests, no_space, errors, crashes, compared } = self;
+        write!(
+            f,
+            "{requests} requests ({no_space} without space, {errors} failed), {crashes} crashes, {compared} compared"
+        )
     }
 }
 
@@ -88,11 +94,23 @@ pub struct Driver {
     kept: FxHashSet<(usize, u64)>,
     /// Extents all devices have for data.
     room: u64,
+    health: Health,
     under_way: FxHashMap<RequestId, UnderWay>,
     requests: u64,
     admins: u64,
+    names: u64,
     done: Vec<IoDone>,
     tally: Tally,
+}
+
+/// What the devices have suffered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Whole,
+    /// Some device may fail.
+    Broken,
+    /// The pool does not open any more, because of a device that fails.
+    Dead,
 }
 
 struct Volume {
@@ -121,9 +139,11 @@ impl Driver {
             volumes: Vec::new(),
             kept: FxHashSet::default(),
             room,
+            health: Health::Whole,
             under_way: FxHashMap::default(),
             requests: 0,
             admins: 0,
+            names: 0,
             done: Vec::new(),
             tally: Tally::default(),
             setup,
@@ -138,12 +158,9 @@ impl Driver {
     /// Carries out a history, then waits for every answer and checks all volumes, before and
     /// after a restart.
     pub fn run(&mut self, steps: &[Step]) -> Result<Tally, Failure> {
-        for step in steps {
+        for step in steps.iter().chain(&[Step::Check, Step::Restart, Step::Check]) {
             self.step(step)?;
         }
-        self.check()?;
-        self.restart()?;
-        self.check()?;
         Ok(self.tally)
     }
 
@@ -153,13 +170,25 @@ impl Driver {
         self.world.digest()
     }
 
-    /// Carries out one step.
+    /// Carries out one step; does nothing once the pool does not open because of broken devices.
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        if self.health == Health::Dead {
+            return Ok(());
+        }
         match step {
             Step::Ask(ask) => self.ask(*ask),
             Step::Wait(answers) => self.wait(*answers),
             Step::Pass(time) => self.pass(*time),
             Step::Replace(volume) => self.replace(volume % self.volumes.len()),
+            Step::CrashWhileReplacing(volume, time, how) => {
+                self.crash_while_replacing(volume % self.volumes.len(), *time, *how)
+            }
+            Step::Break(device, fault) => {
+                let device = DeviceId((device % self.world.devices()) as u8);
+                self.world.break_device(device, fault.clone());
+                self.health = Health::Broken;
+                Ok(())
+            }
             Step::Crash(crash) => self.crash(crash),
             Step::Restart => self.restart(),
             Step::Check => self.check(),
@@ -343,13 +372,22 @@ impl Driver {
 
     fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
-        if error != RequestError::NoSpace || !ask.op.changes() {
+        let no_space = error == RequestError::NoSpace && ask.op.changes();
+        let device_failed =
+            matches!(error, RequestError::Io { .. } | RequestError::FlushFailed(_) | RequestError::ReadOnly);
+        let in_order = no_space || (device_failed && self.health == Health::Broken);
+        if !in_order {
             return Err(Failure::Refused { ask, error });
         }
-        self.tally.no_space += 1;
-        self.oracle.change_failed(ticket);
+        match ask.op {
+            Op::Read => self.oracle.read_failed(ticket),
+            Op::Flush => self.oracle.flush_failed(ticket),
+            _ => self.oracle.change_failed(ticket),
+        }
+        self.tally.no_space += u64::from(no_space);
+        self.tally.errors += u64::from(!no_space);
         let (needed, room) = (self.extents_needed(), self.room);
-        if needed < room {
+        if no_space && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask, needed, room });
         }
         Ok(())

@@ -23,6 +23,7 @@ const PAGE: usize = BLOCK as usize;
 #[derive(Debug)]
 pub struct Storage {
     size: Bytes,
+    sector: Bytes,
     write_cache: bool,
     pages: FxHashMap<u64, Box<Page>>,
     /// Completed, not durable, oldest first.
@@ -68,6 +69,7 @@ impl Storage {
     pub fn new(size: Bytes, write_cache: bool) -> Self {
         Self {
             size,
+            sector: Bytes(SECTOR),
             write_cache,
             pages: FxHashMap::default(),
             cached: VecDeque::new(),
@@ -75,6 +77,14 @@ impl Storage {
             forsaken: Vec::new(),
             writes: 0,
         }
+    }
+
+    /// Accepts nothing shorter than this, nor anything that does not begin at a multiple of it:
+    /// 512 (the usual) or 4096 bytes. A power cut still tears at 512.
+    #[must_use]
+    pub fn with_sector(mut self, sector: Bytes) -> Self {
+        self.sector = sector;
+        self
     }
 
     /// How long the device is.
@@ -87,7 +97,7 @@ impl Storage {
     /// [`IoError::Short`] if past the end.
     pub fn check(&self, at: DeviceOffset, len: Bytes) -> Result<(), IoError> {
         const EINVAL: i32 = 22;
-        if !at.0.is_multiple_of(SECTOR) || !len.0.is_multiple_of(SECTOR) {
+        if !at.0.is_multiple_of(self.sector.0) || !len.0.is_multiple_of(self.sector.0) {
             return Err(IoError::Os(EINVAL));
         }
         match at.0.checked_add(len.0) {

@@ -19,6 +19,8 @@ pub struct DeviceSpec {
     pub pace: Pace,
     /// Whether writes stay volatile until flushed.
     pub write_cache: bool,
+    /// Its smallest unit, in bytes: 512 or 4096.
+    pub sector: u16,
     /// What is wrong with it, innermost first.
     pub faults: Vec<Fault>,
 }
@@ -32,7 +34,7 @@ pub struct DeviceSpec {
 /// use weir_world::{DeviceSpec, Pace, Seed, World};
 ///
 /// let pace = Pace::Random(Nanos::millis(1));
-/// let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, faults: Vec::new() };
+/// let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, sector: 512, faults: vec![] };
 /// let mut world = World::new(Seed(1), Bytes::mib(1), &[disk])?;
 /// let flush = Io {
 ///     id: IoId(7),
@@ -263,7 +265,7 @@ impl Store for World {
 
 fn build(spec: &DeviceSpec, rng: &mut Rng) -> Result<Box<dyn Device>, UnknownModel> {
     let timing = spec.pace.timing(spec.size, rng)?;
-    let storage = Storage::new(spec.size, spec.write_cache);
+    let storage = Storage::new(spec.size, spec.write_cache).with_sector(Bytes(spec.sector.into()));
     let mut device: Box<dyn Device> = Box::new(Disk::new(storage, timing, rng.fork()));
     for fault in &spec.faults {
         device = Box::new(Faulty::new(device, fault.clone(), rng.fork()));

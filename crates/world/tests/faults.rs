@@ -11,7 +11,7 @@ const EVERYWHERE: std::ops::Range<DeviceOffset> = DeviceOffset(0)..DeviceOffset(
 
 fn world(faults: Vec<Fault>) -> World {
     let pace = Pace::Random(Nanos::millis(1));
-    let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, faults };
+    let disk = DeviceSpec { size: Bytes::mib(1), pace, write_cache: true, sector: 512, faults };
     World::new(Seed(1), Bytes::mib(1), &[disk]).unwrap()
 }
 
@@ -134,6 +134,7 @@ fn an_unknown_model_is_named() {
         size: Bytes(4096),
         pace: Pace::Model("tape".to_owned()),
         write_cache: true,
+        sector: 512,
         faults: vec![],
     };
     let error = World::new(Seed(1), Bytes::mib(1), &[disk]).err();

@@ -5,7 +5,7 @@ use crate::{Difference, UnknownModel};
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
-use weir_model::{Nanos, RequestError, RequestId};
+use weir_model::{Bytes, Nanos, RequestError, RequestId, VolumeOffset};
 
 /// The engine (or the set-up of a test) did what it must not.
 #[derive(Debug, Error)]
@@ -77,6 +77,17 @@ pub enum Failure {
         /// What there should be.
         expected: String,
     },
+    /// Some extents are neither free nor any volume's, or owned twice.
+    #[error("{taken} are taken, but the volumes own {owned}")]
+    Leak {
+        /// What is not free.
+        taken: Bytes,
+        /// What volumes have.
+        owned: Bytes,
+    },
+    /// The engine does not say what is at this offset of a volume.
+    #[error("no block status at {0}")]
+    NoStatus(VolumeOffset),
     /// The set-up names no placement policy.
     #[error("no placement policy {0:?}")]
     UnknownPolicy(String),

@@ -1,7 +1,7 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
-use super::{Ask, Crash, Driver, Failure, Setup, Volume};
-use crate::{DeviceSpec, Place, Stop, World};
+use super::{Ask, Crash, Driver, Failure, Health, Setup, Volume};
+use crate::{Answer, DeviceSpec, Place, Stop, World};
 use weir_engine::{AdminId, Command, DeviceSettings, Engine};
 use weir_map::{MapError, NewDevice, NewPool, PoolId};
 use weir_model::{Bytes, DeviceClass, DeviceId, Nanos, Op, VolumeOffset};
@@ -9,8 +9,11 @@ use weir_model::{Bytes, DeviceClass, DeviceId, Nanos, Op, VolumeOffset};
 /// What a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
 
+/// How often opening a pool with broken devices is tried. More often than a fault strikes.
+const OPEN_ATTEMPTS: usize = 50;
+
 impl Driver {
-    /// Reads all volumes once nothing else is under way.
+    /// Once nothing else is under way: reads all volumes, and looks at what is said about them.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -18,8 +21,49 @@ impl Driver {
                 let offset = VolumeOffset(at);
                 self.ask(Ask { volume, op: Op::Read, offset, len: CHECK, fua: false })?;
             }
+            let (offset, len) = (VolumeOffset(0), Bytes(0));
+            self.ask(Ask { volume, op: Op::Flush, offset, len, fua: false })?;
         }
-        self.drain()
+        self.drain()?;
+        for volume in 0..self.volumes.len() {
+            self.check_holes(volume)?;
+        }
+        self.check_space()
+    }
+
+    /// What is called a hole reads as zeros.
+    fn check_holes(&mut self, volume: usize) -> Result<(), Failure> {
+        let Volume { id, size, .. } = self.volumes[volume];
+        let (mut at, mut runs) = (VolumeOffset(0), Vec::new());
+        while at.0 < size.0 {
+            self.engine.block_status(id, at, size - Bytes(at.0), 16, &mut runs);
+            if runs.iter().all(|run| run.len.0 == 0) {
+                return Err(Failure::NoStatus(at));
+            }
+            for run in runs.drain(..) {
+                if !run.data {
+                    let ask = Ask { volume, op: Op::Read, offset: at, len: run.len, fua: false };
+                    let ticket = self.oracle.read(Place { volume, offset: at, len: run.len });
+                    let same = self.oracle.read_done(ticket, Answer::Zeros);
+                    same.map_err(|difference| Failure::Difference { ask, difference })?;
+                }
+                at = at + run.len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Space is owned by somebody or free.
+    fn check_space(&mut self) -> Result<(), Failure> {
+        // Space given up rests until commands begun before have ended, a checkpoint's included.
+        while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
+        let status = self.engine.status();
+        let taken: u64 = status.devices.iter().map(|device| device.total.0 - device.free.0).sum();
+        let owned: u64 = status.volumes.iter().map(|volume| volume.allocated.0).sum();
+        if taken == owned || self.health != Health::Whole {
+            return Ok(());
+        }
+        Err(Failure::Leak { taken: Bytes(taken), owned: Bytes(owned) })
     }
 
     /// Stops in good order and opens again. The devices lose what was not flushed: a stop must
@@ -33,7 +77,8 @@ impl Driver {
                 return Err(Failure::NeverStops);
             }
         }
-        for volume in 0..self.volumes.len() {
+        let whole = self.health == Health::Whole;
+        for volume in (0..self.volumes.len()).filter(|_| whole) {
             let promised = self.oracle.flush(volume);
             self.oracle.flushed(promised);
         }
@@ -52,8 +97,9 @@ impl Driver {
             self.world.cut_at_store_write(Some(*write));
             let opened = open_pool(&mut self.world, &self.setup);
             self.world.cut_at_store_write(None);
-            if !self.world.is_dark() {
-                opened?;
+            match opened {
+                Err(failure) if !self.world.is_dark() && self.health == Health::Whole => return Err(failure),
+                _ => {}
             }
             self.world.stop(Stop::PowerCut);
             self.oracle.crash(Stop::PowerCut);
@@ -63,8 +109,27 @@ impl Driver {
     }
 
     fn open(&mut self) -> Result<(), Failure> {
-        self.engine = open_pool(&mut self.world, &self.setup)?;
-        self.check_volumes()
+        self.reopen()?;
+        if self.health == Health::Dead { Ok(()) } else { self.check_volumes() }
+    }
+
+    /// Opens the pool. Broken devices may need several attempts, or make it impossible.
+    fn reopen(&mut self) -> Result<(), Failure> {
+        for _ in 0..OPEN_ATTEMPTS {
+            match open_pool(&mut self.world, &self.setup) {
+                Ok(engine) => {
+                    self.engine = engine;
+                    return Ok(());
+                }
+                Err(Failure::Open(MapError::Io { .. })) if self.health == Health::Broken => {
+                    self.world.stop(Stop::PowerCut);
+                    self.oracle.crash(Stop::PowerCut);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.health = Health::Dead;
+        Ok(())
     }
 
     /// The pool has the volumes it should have.
@@ -79,15 +144,76 @@ impl Driver {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// A volume gives way to a new one of the same size and name.
+    /// A volume gives way to a new one of the same size and name. With broken devices it stays.
     pub(super) fn replace(&mut self, volume: usize) -> Result<(), Failure> {
+        if self.health != Health::Whole {
+            return Ok(());
+        }
         self.drain()?;
         let Volume { name, size, .. } = &self.volumes[volume];
         let (name, size) = (name.clone(), *size);
         self.admin(Command::RemoveVolume { name: name.clone() })?;
-        self.volumes[volume] = self.create_volume(name, size)?;
+        let new = self.create_volume(name, size)?;
+        self.replaced(volume, new);
+        self.check_volumes()
+    }
+
+    fn replaced(&mut self, volume: usize, new: Volume) {
+        self.volumes[volume] = new;
         self.oracle.blank(volume);
         self.kept.retain(|(kept, _)| *kept != volume);
+    }
+
+    /// A crash catches the replacement of a volume somewhere on its way: it is there as it was, or
+    /// gone, or the new one is there.
+    pub(super) fn crash_while_replacing(
+        &mut self,
+        volume: usize,
+        time: Nanos,
+        how: Stop,
+    ) -> Result<(), Failure> {
+        if self.health != Health::Whole {
+            return Ok(());
+        }
+        self.drain()?;
+        let (old, size) = (self.volumes[volume].name.clone(), self.volumes[volume].size);
+        self.names += 1;
+        let new = format!("volume{volume}-{}", self.names);
+        let remove = Command::RemoveVolume { name: old.clone() };
+        let create = Command::CreateVolume { name: new.clone(), size };
+        let until = self.world.now() + time;
+        let (mut removed, mut created) = (false, false);
+        let removal = self.command(remove)?;
+        let mut creation = None;
+        while !created && self.advance(until)? {
+            while let Some(reply) = self.engine.next_admin_reply() {
+                removed |= reply.id == removal;
+                created |= Some(reply.id) == creation;
+            }
+            if removed && creation.is_none() {
+                creation = Some(self.command(create.clone())?);
+            }
+        }
+        self.world.stop(how);
+        self.oracle.crash(how);
+        self.tally.crashes += 1;
+        self.reopen()?;
+        let found = self.engine.volumes().find(|v| v.name == new || v.name == old);
+        match found {
+            Some(v) if v.name == new => self.replaced(volume, Volume { id: v.id, name: new, size }),
+            Some(v) if removed => {
+                return Err(Failure::Volumes { found: v.name, expected: "none, it was removed".to_owned() });
+            }
+            None if created => {
+                return Err(Failure::Volumes { found: "none".to_owned(), expected: new });
+            }
+            // It was not removed yet.
+            Some(_) => {}
+            None => {
+                let created = self.create_volume(new, size)?;
+                self.replaced(volume, created);
+            }
+        }
         self.check_volumes()
     }
 
@@ -100,13 +226,19 @@ impl Driver {
         }
     }
 
-    /// Has a command carried out, waiting for its end.
-    fn admin(&mut self, command: Command) -> Result<(), Failure> {
+    /// Gives a command.
+    fn command(&mut self, command: Command) -> Result<AdminId, Failure> {
         self.admins += 1;
         let id = AdminId(self.admins);
-        let what = format!("{command:?}");
         self.engine.admin(self.world.now(), id, command);
         self.pump()?;
+        Ok(id)
+    }
+
+    /// Has a command carried out, waiting for its end.
+    fn admin(&mut self, command: Command) -> Result<(), Failure> {
+        let what = format!("{command:?}");
+        let id = self.command(command)?;
         loop {
             while let Some(reply) = self.engine.next_admin_reply() {
                 if reply.id == id {
@@ -165,7 +297,8 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
     let (map, _) = weir_map::open(world, superblocks)?;
     let policy = weir_policy::placement::by_name(&setup.policy);
     let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
-    let settings = |spec: &DeviceSpec| DeviceSettings { volatile_cache: spec.write_cache, sector: 512 };
+    let settings =
+        |spec: &DeviceSpec| DeviceSettings { volatile_cache: spec.write_cache, sector: spec.sector };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     Ok(Engine::new(world.now(), map, policy, &settings, &mut world.memory)?)
 }

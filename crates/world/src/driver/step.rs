@@ -1,6 +1,6 @@
 //! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
 
-use crate::Stop;
+use crate::{Fault, Stop};
 use std::fmt;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
@@ -17,6 +17,11 @@ pub enum Step {
     Replace(usize),
     /// Stop the engine and the devices at this very moment, and open the pool again.
     Crash(Crash),
+    /// Remove a volume and create another one, and crash when this much time has passed.
+    CrashWhileReplacing(usize, Nanos, Stop),
+    /// From now on something is wrong with a device (taken modulo the number of devices). What
+    /// fails because of it is in order, what is answered must still be right.
+    Break(usize, Fault),
     /// Stop the engine in good order, and open the pool again.
     Restart,
     /// Read all volumes.
@@ -52,12 +57,16 @@ impl fmt::Debug for Step {
         match self {
             Self::Ask(ask) => ask.fmt(f),
             Self::Wait(answers) => write!(f, "wait for {answers}"),
-            Self::Pass(time) => write!(f, "let {time} pass"),
+            Self::Pass(time) => write!(f, "let {} ns pass", time.0),
             Self::Replace(volume) => write!(f, "replace volume {volume}"),
             Self::Crash(Crash { how, again }) => {
                 f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
                 again.iter().try_for_each(|write| write!(f, ", again at write {write} of opening"))
             }
+            Self::CrashWhileReplacing(volume, time, how) => {
+                write!(f, "replace volume {volume}, {how:?} after {} ns", time.0)
+            }
+            Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),
         }
@@ -75,6 +84,8 @@ impl fmt::Debug for Ask {
             Op::WriteZeroes { no_hole: true } => "zero, keeping space,",
         };
         let fua = if self.fua { " fua" } else { "" };
-        write!(f, "{what}{fua} {} of volume {} at {}", self.len, self.volume, self.offset)
+        // Exact, so that a history can be typed in again.
+        let kib = self.len.0 as f64 / 1024.0;
+        write!(f, "{what}{fua} {kib} KiB of volume {} at {}", self.volume, self.offset)
     }
 }

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{Bytes, DeviceOffset, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
 use weir_world::driver::{Ask, Crash, Setup, Step};
-use weir_world::{DeviceSpec, Pace, Seed, Stop};
+use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop};
 
 /// What a history may contain.
 #[derive(Clone, Copy)]
@@ -14,6 +14,8 @@ pub struct Kind {
     pub steps: usize,
     /// Power cuts and kills.
     pub crashes: bool,
+    /// Devices that fail.
+    pub faults: bool,
 }
 
 /// A set-up with a history for it.
@@ -59,7 +61,8 @@ fn setup() -> impl Strategy<Value = Setup> {
         6 => (1u64..2000).prop_map(|usual| Pace::Random(Nanos::micros(usual))),
         1 => select(&weir_timing::NAMES[..]).prop_map(|name| Pace::Model(name.to_owned())),
     ];
-    let device = (1u64..24, pace, prop::bool::weighted(0.8));
+    let extents = prop_oneof![1u64..6, 1u64..24];
+    let device = (extents, pace, prop::bool::weighted(0.8), select(vec![512, 512, 4096]));
     (
         any::<u64>(),
         extent_size(),
@@ -73,10 +76,11 @@ fn setup() -> impl Strategy<Value = Setup> {
             let bytes = extent.bytes().0;
             // Room for superblocks and, on the first device, for the map.
             let overhead = bytes.max(1 << 20) + (4 << 20);
-            let device = |(extents, pace, write_cache)| DeviceSpec {
+            let device = |(extents, pace, write_cache, sector)| DeviceSpec {
                 size: Bytes(overhead + extents * bytes),
                 pace,
                 write_cache,
+                sector,
                 faults: vec![],
             };
             // Large extents: fewer of them are enough.
@@ -95,7 +99,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 }
 
 fn step(kind: Kind) -> impl Strategy<Value = Sketch> {
-    let crashes = u32::from(kind.crashes);
+    let (crashes, faults) = (u32::from(kind.crashes), u32::from(kind.faults));
     prop_oneof![
         800 => ask(),
         100 => (1usize..8).prop_map(|answers| Sketch::Other(Step::Wait(answers))),
@@ -104,13 +108,39 @@ fn step(kind: Kind) -> impl Strategy<Value = Sketch> {
         2 => (0usize..4).prop_map(|volume| Sketch::Other(Step::Replace(volume))),
         2 => Just(Sketch::Other(Step::Restart)),
         12 * crashes => crash(),
+        2 * crashes => (0usize..4, 0u64..20_000, stop()).prop_map(|(volume, micros, how)| {
+            Sketch::Other(Step::CrashWhileReplacing(volume, Nanos::micros(micros), how))
+        }),
+        4 * faults => (0usize..4, fault()).prop_map(|(device, fault)| Sketch::Other(Step::Break(device, fault))),
     ]
 }
 
 fn crash() -> impl Strategy<Value = Sketch> {
     let again = prop_oneof![4 => Just(vec![]), 1 => prop::collection::vec(1u64..12, 1..3)];
-    (prop_oneof![3 => Just(Stop::PowerCut), 1 => Just(Stop::Kill)], again)
-        .prop_map(|(how, again)| Sketch::Other(Step::Crash(Crash { how, again })))
+    (stop(), again).prop_map(|(how, again)| Sketch::Other(Step::Crash(Crash { how, again })))
+}
+
+fn stop() -> impl Strategy<Value = Stop> {
+    prop_oneof![3 => Just(Stop::PowerCut), 1 => Just(Stop::Kill)]
+}
+
+/// Something that goes wrong with a device: a few errors, a pause, or its end.
+fn fault() -> impl Strategy<Value = Fault> {
+    let everywhere = DeviceOffset(0)..DeviceOffset(u64::MAX);
+    let errors = (any::<bool>(), any::<bool>(), any::<bool>(), 1u64..4, prop::bool::ANY).prop_map(
+        move |(reads, writes, flushes, times, often)| Fault::Errors {
+            kinds: Kinds { reads, writes, flushes },
+            range: everywhere.clone(),
+            chance: if often { 1.0 } else { 0.1 },
+            times,
+        },
+    );
+    prop_oneof![
+        8 => errors,
+        1 => Just(Fault::Slow { factor: 100, during: Nanos(0)..Nanos::MAX }),
+        1 => (1u64..500).prop_map(|ms| Fault::Hang { during: Nanos(0)..Nanos::millis(ms) }),
+        1 => (0u64..500).prop_map(|ms| Fault::Vanish { at: Nanos::millis(ms) }),
+    ]
 }
 
 fn ask() -> impl Strategy<Value = Sketch> {

@@ -40,7 +40,7 @@ where
     let config = Config {
         cases: cases * rounds() as u32,
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: 3_000,
         ..Config::default()
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
