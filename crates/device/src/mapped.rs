@@ -1,14 +1,17 @@
-//! A file in memory (tmpfs), read and written through a mapping.
+//! A file in memory (tmpfs), read through a mapping and written by system call.
 //!
 //! There is no device to wait for, so a system call costs more than the copy it asks for: a
 //! random 4 KiB read takes 0.65 us through the mapping and 1.9 us through `pread`, and through a
 //! ring, which hands such files to its worker threads, 12 us (a 2.5 GHz machine with the
 //! mitigations of 2018; half of that without).
 //!
-//! Two things that are errors of a system call are a deadly signal in a mapping. A first write
-//! to a block may find the file system full: it goes through `pwrite`; holes are never touched
-//! through the mapping. And someone may cut the file short: [`bus`] turns that signal into a
-//! flag, after which only system calls are used.
+//! Writes pay for `pwrite` nevertheless. The file outlives a killed process, and a copy cut off in
+//! the middle of a sector would leave one that is neither old nor new; the kernel finishes the
+//! page it is copying. And a full file system is an error of the call.
+//!
+//! Holes are never touched through the mapping, which would take memory. Someone may cut the file
+//! short, which is a deadly signal in a mapping: [`bus`] turns that signal into a flag, after
+//! which only system calls are used.
 
 use std::fs::File;
 use std::io;
@@ -83,26 +86,17 @@ impl Mapped {
 
     /// Stores `bytes`; the range is within the mapping.
     pub(crate) fn write(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
-        let len = bytes.len();
-        let blocks = at.0 / BLOCK..(at.0 + len as u64).div_ceil(BLOCK);
-        if self.guard.has_tripped() || !blocks.clone().all(|block| self.is_present(block)) {
-            file.write_all_at(bytes, at.0).map_err(os)?;
-            self.set_present(blocks);
-            return Ok(());
-        }
-        let to = self.pointer(at.0, len);
-        // SAFETY: `to` is within the mapping (`pointer`), and not part of the arena.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
-        // Now or earlier: some of it may have gone nowhere.
-        if self.guard.has_tripped() { Err(IoError::Short) } else { Ok(()) }
+        file.write_all_at(bytes, at.0).map_err(os)?;
+        self.set_present(at.0 / BLOCK..(at.0 + bytes.len() as u64).div_ceil(BLOCK));
+        Ok(())
     }
 
     /// Where a range of the file is in memory.
     #[inline]
-    fn pointer(&self, at: u64, len: usize) -> *mut u8 {
+    fn pointer(&self, at: u64, len: usize) -> *const u8 {
         assert!(at + len as u64 <= self.map.len() as u64, "{len} bytes at {at:#x} are not mapped");
         // SAFETY: just checked to stay within the mapping.
-        unsafe { self.map.as_mut_ptr().add(at as usize) }
+        unsafe { self.map.as_ptr().add(at as usize) }
     }
 
     #[inline]

@@ -60,6 +60,8 @@ pub struct Device {
     pub(crate) forget: Option<Forget>,
     pub(crate) mapped: Option<Mapped>,
     pub(crate) pacer: Option<Pacer>,
+    /// The model it is paced by has a volatile write cache.
+    models_cache: bool,
 }
 
 impl std::fmt::Debug for Device {
@@ -104,7 +106,9 @@ impl Device {
             Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
             None => None,
         };
-        Ok(Self { path: path.to_owned(), file, facts, direct, forget, mapped, pacer })
+        let modelled = options.pace.as_deref().and_then(weir_timing::write_cache);
+        let models_cache = modelled == Some(WriteCache::Volatile) && options.volatile_cache != Some(false);
+        Ok(Self { path: path.to_owned(), file, facts, direct, forget, mapped, pacer, models_cache })
     }
 
     /// The name it was opened by.
@@ -130,6 +134,13 @@ impl Device {
     /// Whether a completed write may be lost in a power cut until it is flushed.
     pub fn volatile_cache(&self) -> bool {
         self.facts.volatile_cache
+    }
+
+    /// Whether a write needs a flush (or FUA) behind it to be as durable as it can be: what an engine
+    /// must go by. Besides a volatile cache that is a file, whose file system may owe its own
+    /// records; a model of a drive with a cache; and a layer that forgets.
+    pub fn needs_flush(&self) -> bool {
+        !self.flush_is_free() || self.models_cache || self.forget.is_some()
     }
 
     /// Whether the device is served with a modelled drive's timing.

@@ -78,7 +78,7 @@ impl Engine {
         } else if !self.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
-            self.metadata_failed(IoError::Os(28));
+            self.metadata_failed(IoError::Os(crate::write::ENOSPC));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::piece::{Clear, PieceId};
 use weir_map::{Found, KeepSpace};
-use weir_model::{IoError, RequestError};
+use weir_model::{Op, RequestError};
 
 impl Engine {
     pub(crate) fn start_clear(&mut self, id: PieceId, clear: Clear) {
@@ -11,6 +11,10 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
+        }
+        let whole = range.count == self.map.extent().blocks();
+        if !whole && matches!(self.map.find(key), Found::Direct(_)) && !self.map.has_metadata_room() {
+            return self.no_room_for_a_record(id);
         }
         let (placed, holds, kept) = match self.map.find(key) {
             Found::Empty => (false, false, false),
@@ -43,11 +47,13 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
-    pub(crate) fn metadata_failed(&mut self, _: IoError) {
-        self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
-        self.commits.metadata_failed = true;
-        self.fail_commit_waiters(RequestError::ReadOnly);
-        self.retry_waiting_space();
+    /// Clearing part of a whole extent takes a record, and the metadata area has no room for more. TRIM
+    /// may do nothing; zeros that were promised cannot be had.
+    fn no_room_for_a_record(&mut self, id: PieceId) {
+        let request = self.pieces[id.0 as usize].request;
+        match self.active[request.0].request.op {
+            Op::Trim => self.piece_ended(id),
+            _ => self.piece_failed(id, RequestError::NoSpace),
+        }
     }
 }

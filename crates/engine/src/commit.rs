@@ -148,11 +148,32 @@ impl Engine {
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
         match result {
             Ok(()) => self.devices[device.index()].flush_succeeded(covered),
-            Err(_) => self.devices[device.index()].in_doubt = true,
+            Err(error) => self.doubt(device, error),
         }
         if let Phase::Flushing(left) = &mut self.commits.phase {
             *left -= 1;
         }
+    }
+
+    /// A flush or a durable write of the device failed. The operating system tells of a lost write
+    /// once: no later flush of the device says anything about those before. If it carries the map,
+    /// checkpoint pages may be among them, and no root may be written over them.
+    pub(crate) fn doubt(&mut self, device: DeviceId, error: IoError) {
+        self.devices[device.index()].in_doubt = true;
+        if device == self.map.metadata_device() {
+            self.metadata_failed(error);
+        }
+    }
+
+    /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
+    /// Changes are refused from now on, reads go on.
+    pub(crate) fn metadata_failed(&mut self, _: IoError) {
+        self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
+        self.commits.metadata_failed = true;
+        self.fail_commit_waiters(RequestError::ReadOnly);
+        // Whoever waits finds that out by trying again.
+        self.retry_waiting_space();
+        self.ready.extend(self.waiting_scratch.drain(..));
     }
 
     /// Writes the next frame, or ends the commit if there is none.
@@ -221,6 +242,8 @@ impl Engine {
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
         let mut waiters = std::mem::take(&mut self.commits.now);
         waiters.append(&mut self.commits.next);
+        let doubtful = self.map.devices().iter().zip(&self.devices).find(|(_, d)| d.in_doubt);
+        let error = doubtful.map_or(error, |(sb, _)| RequestError::FlushFailed(sb.device));
         for waiter in waiters {
             self.answer(waiter, Some(error));
         }

@@ -7,7 +7,8 @@ use weir_model::{Bytes, DeviceId, IoKind, Nanos};
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// It has a write cache that a power cut empties: completed writes need a flush.
+    /// Completed writes need a flush (or FUA) to be durable: it has a write cache that a power cut
+    /// empties, or a file system above it that owes records of its own.
     pub volatile_cache: bool,
     /// Its smallest write in bytes: 512 to 4096. Shorter ones are read-modify-write.
     pub sector: u16,

@@ -165,17 +165,10 @@ impl Engine {
         }
     }
 
-    /// Where the extent after this one begins that may have anything mapped.
+    /// Where the next extent begins that may hold anything.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
-        let extent = self.map.extent();
-        let mut next = weir_model::ExtentIndex(key.index.0 + 1);
-        if self.map.pending() == 0 {
-            match self.map.next_mapped(key.volume, next) {
-                Some(mapped) => next = mapped,
-                None => return end,
-            }
-        }
-        VolumeOffset(extent.start(next).0.min(end.0))
+        let next = self.map.next_used(key.volume, weir_model::ExtentIndex(key.index.0 + 1));
+        next.map_or(end, |index| VolumeOffset(self.map.extent().start(index).0.min(end.0)))
     }
 
     fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {

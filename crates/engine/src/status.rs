@@ -138,11 +138,10 @@ impl Engine {
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
             let (run_end, data) = match self.map.find(key) {
-                Found::Empty if self.map.pending() == 0 => {
-                    let next = self.map.next_mapped(volume, key.index);
+                Found::Empty => {
+                    let next = self.map.next_used(volume, weir_model::ExtentIndex(key.index.0 + 1));
                     (next.map_or(end, |i| extent.start(i).0.min(end)), false)
                 }
-                Found::Empty => (extent_end, false),
                 Found::Direct(_) => (extent_end, true),
                 Found::Record(record) => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;

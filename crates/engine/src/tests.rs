@@ -169,11 +169,31 @@ fn a_removed_volume_gives_everything_back_and_its_name_too() {
 
 #[test]
 fn a_failed_flush_is_never_followed_by_one_that_pretends() {
-    let mut h = Harness::new(1, "sequential");
+    let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Flush, IoError::Os(5));
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
+    assert_eq!(h.read(0, 4096).1, [1; 4096], "reads go on");
+}
+
+#[test]
+fn a_failed_durable_write_puts_earlier_ones_in_doubt_too() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 128 << 10]);
+    h.flush().expect("a flush");
+    h.fail_next(IoKind::Write { fua: true }, IoError::Os(5));
+    assert!(h.request(Op::Write, 0, &[2; 4096], true).is_err());
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
+}
+
+#[test]
+fn a_failed_flush_of_the_map_s_device_stops_changes() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Flush, IoError::Os(5));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
+    assert_eq!(h.flush(), Err(RequestError::ReadOnly), "no root may be written over lost pages");
     assert_eq!(h.read(0, 4096).1, [1; 4096], "reads go on");
 }
 

@@ -210,11 +210,15 @@ impl Engine {
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range, request) = (piece.key, piece.range, piece.request);
         let Some(target) = piece.target else { return };
+        let fua = flight.kind == IoKind::Write { fua: true };
         if let Err(error) = result {
             piece.error = Some(flight.error(error));
+            // A lack of space is of this write alone; anything else may be of earlier ones.
+            if fua && error != IoError::Os(ENOSPC) {
+                self.doubt(flight.device, error);
+            }
             return self.change_failed(id);
         }
-        let fua = flight.kind == IoKind::Write { fua: true };
         let needs = self.devices[flight.device.index()].wrote(flight.device, fua);
         if target.changes {
             self.map.written(key, target.whole, range, needs);
@@ -267,6 +271,9 @@ impl Engine {
         }
     }
 }
+
+/// The operating system's number for a full file system.
+pub(crate) const ENOSPC: i32 = 28;
 
 /// The parts of a piece's buffer that belong to a touched block but are not in the span, each with
 /// where in the block it begins: at most one before and one behind.

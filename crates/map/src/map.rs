@@ -344,9 +344,12 @@ impl Map {
         self.volume(volume).map_or(0, |v| self.pages.mapped(v.tree))
     }
 
-    /// The first extent at or after `from` with anything durable, for walks over a volume.
-    pub fn next_mapped(&self, volume: VolumeId, from: ExtentIndex) -> Option<ExtentIndex> {
-        self.pages.next_mapped(self.volume(volume)?.tree, from)
+    /// The first extent at or after `from` that is anything but empty, durably or in effect: a walk over
+    /// a volume need not look at those between.
+    pub fn next_used(&self, volume: VolumeId, from: ExtentIndex) -> Option<ExtentIndex> {
+        let durable = self.pages.next_mapped(self.volume(volume)?.tree, from);
+        let pending = self.overlay.next(ExtentKey { volume, index: from });
+        durable.into_iter().chain(pending).min()
     }
 
     /// Calls `f` with the durable value of every mapped extent of a volume, in order. Walks whole

@@ -9,8 +9,8 @@
 use crate::value::{RecordId, Value, Whole};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
-use weir_model::{DeviceId, ExtentKey};
+use std::collections::{BTreeSet, VecDeque};
+use weir_model::{DeviceId, ExtentIndex, ExtentKey};
 
 /// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
 /// that ended *e* has succeeded.
@@ -57,6 +57,8 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     extents: FxHashMap<ExtentKey, Pending>,
+    /// The same extents in order, for walks along a volume.
+    order: BTreeSet<ExtentKey>,
     /// Extents with versions that no commit has taken, oldest first.
     queue: VecDeque<ExtentKey>,
 }
@@ -78,15 +80,22 @@ impl Overlay {
         key: ExtentKey,
         durable: impl FnOnce() -> (Value, Option<RecordId>),
     ) -> &mut Pending {
+        let order = &mut self.order;
         self.extents.entry(key).or_insert_with(|| {
+            order.insert(key);
             let (current, record) = durable();
             Pending { current, record, ..Pending::default() }
         })
     }
 
-    /// The extents with changes, in no order.
+    /// The extents with changes, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.extents.keys().copied()
+        self.order.iter().copied()
+    }
+
+    /// The first extent with changes at or after this one, in its volume.
+    pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
+        self.order.range(from..).next().filter(|key| key.volume == from.volume).map(|key| key.index)
     }
 
     /// Extents with changes.
@@ -165,6 +174,7 @@ impl Overlay {
     pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
         if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {
             self.extents.remove(&key);
+            self.order.remove(&key);
         }
     }
 }

@@ -102,7 +102,7 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
 /// What the engine has to know of the devices, by id.
 pub fn settings(devices: &Devices) -> Vec<DeviceSettings> {
     let settings = |device: &weir_device::Device| DeviceSettings {
-        volatile_cache: device.volatile_cache(),
+        volatile_cache: device.needs_flush(),
         sector: device.sector().get() as u16,
     };
     devices.iter().map(|(_, device)| settings(device)).collect()

@@ -86,7 +86,7 @@ impl History {
         for (volume, _) in expected.volumes.iter() {
             let mapped = expected.extents.keys().filter(|key| key.volume == *volume);
             assert_eq!(map.mapped_extents(*volume), mapped.clone().count() as u64);
-            assert_eq!(map.next_mapped(*volume, ExtentIndex(0)), mapped.map(|key| key.index).next());
+            assert_eq!(map.next_used(*volume, ExtentIndex(0)), mapped.map(|key| key.index).next());
         }
         assert!(map.pending() == 0 && !map.has_uncommitted() && !map.has_unwritten());
     }
