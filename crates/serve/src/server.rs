@@ -92,6 +92,9 @@ enum Stop {
     Not,
     /// Clients get their last replies, until then.
     Clients(Nanos),
+    /// All clients were cut off; what they asked for is still on its way through the devices,
+    /// however long that takes.
+    Requests,
     /// The engine comes to rest.
     Volumes,
 }
@@ -242,19 +245,17 @@ impl<V: Volumes> Server<V> {
 
     fn advance_stop(&mut self) -> Option<End> {
         match self.stop {
-            Stop::Not => {}
-            Stop::Clients(until) => {
-                if self.outside.now >= until {
-                    self.clients.kill_all();
-                    self.clients.close_what_is_over(&mut self.outside);
-                }
-                if self.clients.is_empty() {
-                    self.volumes.begin_stop(self.outside.now);
-                    self.stop = Stop::Volumes;
-                    self.turn();
-                }
+            Stop::Clients(_) | Stop::Requests if self.clients.is_empty() => {
+                self.volumes.begin_stop(self.outside.now);
+                self.stop = Stop::Volumes;
+                self.turn();
             }
-            Stop::Volumes => {}
+            Stop::Clients(until) if self.outside.now >= until => {
+                self.clients.kill_all();
+                self.clients.close_what_is_over(&mut self.outside);
+                self.stop = Stop::Requests;
+            }
+            Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}
         }
         (self.stop == Stop::Volumes && self.volumes.stopped()).then_some(End::Graceful)
     }

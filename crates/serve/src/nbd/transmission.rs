@@ -9,7 +9,7 @@ use super::PAYLOAD_MAX;
 use super::handshake::Agreed;
 use super::wire::{CHUNK_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, chunk, command, flag};
 use thiserror::Error;
-use weir_model::{Bytes, Op, RequestError, SECTOR, VolumeOffset};
+use weir_model::{Bytes, IoError, IoKind, Op, RequestError, SECTOR, VolumeOffset};
 
 /// Bytes of a request before its payload.
 pub const HEADER_LEN: usize = 28;
@@ -77,21 +77,27 @@ pub enum Fault {
 
 impl Fault {
     /// The number by which the protocol names it. `kind` is the type of the request that failed:
-    /// past the end means ENOSPC to a writer, EINVAL to others.
+    /// past the end means ENOSPC to a writer, EINVAL to others; a device without room (a sparse
+    /// file on a full file system) means ENOSPC to a writer, EIO to others.
     pub const fn number(&self, kind: u16) -> u32 {
         const EIO: u32 = 5;
         const EINVAL: u32 = 22;
         const ENOSPC: u32 = 28;
         const EOVERFLOW: u32 = 75;
         const ESHUTDOWN: u32 = 108;
+        const LINUX_ENOSPC: i32 = 28;
+        let writes = matches!(kind, command::WRITE | command::WRITE_ZEROES);
         match self {
+            Self::Request(RequestError::Io {
+                kind: IoKind::Write { .. },
+                error: IoError::Os(LINUX_ENOSPC),
+                ..
+            }) if writes => ENOSPC,
             Self::Request(RequestError::Io { .. } | RequestError::FlushFailed(_)) => EIO,
             Self::Request(RequestError::NoSpace) => ENOSPC,
             Self::Request(RequestError::Misaligned { .. }) => EINVAL,
-            Self::Request(RequestError::OutOfRange { .. }) => match kind {
-                command::WRITE | command::WRITE_ZEROES => ENOSPC,
-                _ => EINVAL,
-            },
+            Self::Request(RequestError::OutOfRange { .. }) if writes => ENOSPC,
+            Self::Request(RequestError::OutOfRange { .. }) => EINVAL,
             Self::Request(RequestError::NoVolume | RequestError::ReadOnly) => ESHUTDOWN,
             Self::Unsupported { .. } | Self::TooLong(_) => EINVAL,
             Self::TooLongForOneChunk(_) => EOVERFLOW,

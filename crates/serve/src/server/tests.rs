@@ -269,3 +269,36 @@ fn told_twice_it_stops_at_once() {
         assert_eq!(server.end(), End::AtOnce);
     });
 }
+
+/// A client that was cut off may have requests in a slow device: until they end, the server has
+/// nothing to wake up for.
+#[test]
+fn once_clients_are_cut_off_nothing_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { handshake: Nanos::secs(3600), ..Limits::default() };
+    let arena = Arena::new(limits.memory()).unwrap();
+    let reactor = Reactor::new(&ReactorOptions::default(), Devices::default(), &arena).unwrap();
+    let describe = Box::new(|_: &Ram, _: &Reactor| serde_json::Value::Null);
+    let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(1)), &limits, describe);
+    let path = folder.path().join("nbd");
+    server.listen(&Listen::Unix { path: path.clone(), private: false }).unwrap();
+    let _client = UnixStream::connect(path).unwrap();
+    let mut events = Vec::new();
+    while server.clients.is_empty() {
+        server.outside.now = server.outside.reactor.wait(None, &mut events);
+        for event in events.drain(..) {
+            server.take(event);
+        }
+    }
+    server.stop = Stop::Clients(server.outside.now);
+    assert_eq!(server.advance_stop(), None);
+    assert!(!server.clients.is_empty(), "its socket is still closing");
+    assert!(server.deadline().is_none_or(|at| at > server.outside.now), "a deadline that stays past");
+    while server.advance_stop().is_none() {
+        server.outside.now = server.outside.reactor.wait(server.deadline(), &mut events);
+        for event in events.drain(..) {
+            server.take(event);
+        }
+        server.turn();
+    }
+}

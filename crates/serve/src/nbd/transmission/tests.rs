@@ -1,5 +1,5 @@
 use super::*;
-use weir_model::VolumeId;
+use weir_model::{DeviceId, DeviceOffset, VolumeId};
 
 const AGREED: Agreed =
     Agreed { volume: VolumeId(3), size: Bytes::mib(64), structured: true, allocation: true };
@@ -71,6 +71,16 @@ fn faults_have_the_numbers_clients_expect() {
     let too_long = request(command::READ, flag::DF, 0, WHOLE_MAX + 512);
     assert_eq!(too_long.map_err(|fault| fault.number(command::READ)), Err(75));
     assert_eq!(Fault::from(RequestError::ReadOnly).number(command::FLUSH), 108);
+    let failed = |kind, error| {
+        let (device, at, len) = (DeviceId(0), DeviceOffset(0), Bytes(4096));
+        Fault::from(RequestError::Io { device, kind, at, len, error })
+    };
+    let full = failed(IoKind::Write { fua: false }, IoError::Os(28));
+    assert_eq!(full.number(command::WRITE), 28);
+    assert_eq!(full.number(command::WRITE_ZEROES), 28);
+    assert_eq!(full.number(command::FLUSH), 5);
+    assert_eq!(failed(IoKind::Read, IoError::Os(28)).number(command::WRITE), 5);
+    assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(5)).number(command::WRITE), 5);
 }
 
 #[test]
