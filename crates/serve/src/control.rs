@@ -142,8 +142,18 @@ impl Request {
 /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if no server runs there;
 /// others if it does not answer, or with something else than an answer.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
+    ask_within(path, request, PATIENCE)
+}
+
+/// Whether a server answers at `path` within `patience`. One that was killed may still take
+/// connections, but does not answer.
+pub fn answers(path: &Path, patience: Duration) -> bool {
+    ask_within(path, &Request::Status, patience).is_ok()
+}
+
+fn ask_within(path: &Path, request: &Request, patience: Duration) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;

@@ -152,10 +152,13 @@ fn name(text: &str) -> Result<String, String> {
 
 fn size(text: &str) -> Result<Bytes, String> {
     match pool_file::size(text) {
-        Ok(size) if size.get() % weir_model::BLOCK == 0 => Ok(size),
-        Ok(size) => {
-            Err(format!("{} bytes is not a multiple of 4096; use a unit such as MiB or GiB", size.get()))
+        Ok(size) if size.get().is_multiple_of(weir_model::SECTOR) && size.get() >= weir_model::BLOCK => {
+            Ok(size)
         }
+        Ok(size) => Err(format!(
+            "{} bytes is not a multiple of 512 from 4096 up; use a unit such as MiB or GiB",
+            size.get()
+        )),
         Err(allowed) => Err(format!("write {allowed}")),
     }
 }
@@ -180,8 +183,28 @@ mod tests {
     }
 
     #[test]
-    fn volume_sizes_are_whole_blocks() {
+    fn volume_sizes_are_whole_sectors() {
         assert_eq!(size("4GiB"), Ok(Bytes::gib(4)));
-        assert!(size("5KB").is_err());
+        assert_eq!(size("1GB"), Ok(Bytes(1_000_000_000)));
+        assert_eq!(size("500GB"), Ok(Bytes(500_000_000_000)));
+        for bad in ["5KB", "512B", "1.3KiB"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Whatever help, a refusal or a message suggests as a size can be had.
+    #[test]
+    fn every_size_in_the_help_is_taken() {
+        let mut command = Cli::command();
+        let volume = command.find_subcommand_mut("volume").and_then(|it| it.find_subcommand_mut("create"));
+        let help = volume.map(|it| it.render_long_help().to_string()).unwrap_or_default();
+        let refusal = size("4XB").unwrap_err();
+        let is_size = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
+        let text = format!("{help} {refusal}");
+        let sizes: Vec<_> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_size).collect();
+        assert_eq!(sizes, ["100GiB", "2TB", "4GiB", "500GB", "64KiB"]);
+        for text in sizes {
+            assert!(size(text).is_ok(), "{text}");
+        }
     }
 }

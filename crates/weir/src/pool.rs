@@ -7,8 +7,9 @@ mod idle;
 mod metadata;
 
 use crate::failure::Failure;
+use crate::progress;
 use crate::status::{IDLE, Status, VolumePart};
-use devices::Described;
+use devices::{Described, Opened};
 use idle::Idle;
 use std::io;
 use std::path::Path;
@@ -22,6 +23,8 @@ pub use idle::{policy, settings};
 pub const CONTROL: &str = "control";
 /// How long a command waits for devices that another process holds.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long a server may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(2);
 /// How long before it looks again whether that process is a server.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +34,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// If it cannot be made; then nothing was changed.
 pub fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
-    create::create(&described, force)?;
+    refuse_served(&described)?;
+    progress::during("creating the pool", || create::create(&described, force))?;
     status(pool_file)
 }
 
@@ -89,17 +93,51 @@ const UPGRADE: &str = "use the weir the server was started with, or restart the 
 fn on(pool_file: &Path, request: &Request) -> Result<Outcome, Failure> {
     let described = Described::read(pool_file)?;
     let control = described.beside(CONTROL);
-    let began = Instant::now();
-    loop {
+    until_free(|pause| {
         if let Some(answer) = ask(&control, request)? {
             return Ok(Outcome::Served(answer));
         }
-        match Idle::open(&described, PAUSE) {
-            Ok(idle) => return Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?))),
-            Err(failure) if failure.is_held && began.elapsed() < WAIT => {}
-            Err(failure) => return Err(failure),
+        let idle = Idle::open(&described, pause)?;
+        Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?)))
+    })
+}
+
+/// Opens a pool's devices for a new server, waiting for the one before it to let go of them.
+///
+/// # Errors
+/// If the pool is being served already; those of [`Described::open_pool`].
+pub fn open_to_serve(described: &Described) -> Result<Opened, Failure> {
+    until_free(|pause| {
+        refuse_served(described)?;
+        described.open_pool(pause)
+    })
+}
+
+/// Attempts something with devices until no other process holds them, or [`WAIT`] is over; says
+/// on standard error that it waits. An attempt waits for each device as long as it is told.
+fn until_free<T>(mut attempt: impl FnMut(Duration) -> Result<T, Failure>) -> Result<T, Failure> {
+    let began = Instant::now();
+    let mut told = false;
+    loop {
+        match attempt(PAUSE) {
+            Err(failure) if failure.is_held && began.elapsed() < WAIT => {
+                if !std::mem::replace(&mut told, true) {
+                    eprintln!("waiting up to {} s: {}", WAIT.as_secs(), failure.message);
+                }
+            }
+            other => return other,
         }
     }
+}
+
+fn refuse_served(described: &Described) -> Result<(), Failure> {
+    if !weir_serve::control::answers(&described.beside(CONTROL), ANSWER) {
+        return Ok(());
+    }
+    Err(Failure::refused(
+        format!("pool {} ({}) is already being served", described.file.name, described.path.display()),
+        "weir pool status shows it; SIGTERM to its weir serve stops it",
+    ))
 }
 
 /// The server's answer; `None` if there is no server.

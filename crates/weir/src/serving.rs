@@ -3,7 +3,7 @@
 use crate::args::{Endpoint, ServeArgs};
 use crate::failure::Failure;
 use crate::pool::devices::{Described, Opened};
-use crate::pool::{CONTROL, policy, settings};
+use crate::pool::{self, CONTROL, policy, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
 use serde_json::{Value, json};
@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions};
 use weir_engine::{Engine, PoolStatus};
 use weir_serve::{Describe, End, Limits, Server};
-
-/// How long a new server waits for the one before it to let go of the devices.
-const HANDOVER: Duration = Duration::from_secs(10);
 
 /// How long a killed server's socket is waited for.
 const GHOST: Duration = Duration::from_secs(2);
@@ -43,7 +40,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     };
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
 
-    let Opened { mut devices, superblocks } = described.open_pool(HANDOVER)?;
+    let Opened { mut devices, superblocks } = pool::open_to_serve(&described)?;
     let (map, recovery) = progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
         .map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");

@@ -135,6 +135,15 @@ impl Described {
                 "put the right device or file back; weir never goes on with one that shrank or grew",
             );
         }
+        if let Some(declared) = entry.size.filter(|declared| *declared != size) {
+            return refused(
+                format!(
+                    "{device} has {size} ({} bytes), the pool file says size = {declared} ({} bytes)",
+                    size.0, declared.0
+                ),
+                "correct size in the pool file, or leave it out: a device keeps the size it had when the pool was created",
+            );
+        }
         if let Some(first) = first.filter(|first| first.pool != found.pool) {
             return refused(
                 format!(

@@ -82,6 +82,34 @@ fn a_device_whose_size_changed_is_refused() {
 }
 
 #[test]
+fn a_size_in_the_pool_file_that_is_not_the_device_s_is_refused() {
+    let pool = Pool::small().create("disk", "1GiB");
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    std::fs::write(pool.path("pool.toml"), text.replace("1GiB", "2GiB")).expect("another size");
+    let said = pool.refused(&["volume", "list"], REFUSED);
+    says(&said, &["slow.img", "1 GiB", "2 GiB", "help: correct size"]);
+    std::fs::write(pool.path("pool.toml"), text.replace("size = \"1GiB\"", "")).expect("no size");
+    pool.run(["volume", "list"]);
+}
+
+#[test]
+fn devices_another_pool_file_serves_are_waited_for_and_then_refused() {
+    let pool = Pool::small().create("disk", "1GiB");
+    std::fs::copy(pool.path("pool.toml"), pool.path("other.toml")).expect("another pool file");
+    let server = pool.serve();
+    let said = pool.refused(&["--pool", "other.toml", "serve"], REFUSED);
+    says(&said, &["waiting up to 10 s", "another weir process", "help:"]);
+    server.stop("TERM");
+}
+
+#[test]
+fn volumes_of_decimal_sizes_can_be_made() {
+    let pool = Pool::small().create("disk", "500GB");
+    let volumes = pool.json(&["volume", "list"]);
+    assert_eq!(volumes["volumes"][0]["size_bytes"], 500_000_000_000_u64, "{volumes}");
+}
+
+#[test]
 fn two_names_for_one_device_are_refused() {
     let pool = Pool::small();
     std::fs::File::create(pool.path("fast.img")).and_then(|file| file.set_len(256 << 20)).expect("a file");
@@ -127,11 +155,15 @@ fn volumes_are_named_once_and_removed_by_name() {
 }
 
 #[test]
-fn a_second_server_waits_and_then_gives_up_while_the_first_serves() {
+fn a_pool_that_is_served_is_neither_served_again_nor_created_anew() {
     let pool = Pool::small().create("disk", "1GiB");
     let server = pool.serve();
-    let said = pool.refused(&["serve", "--nbd", "unix:other.sock"], REFUSED);
-    says(&said, &["another weir process"]);
+    let again: [&[&str]; 2] = [&["serve", "--nbd", "unix:other.sock"], &["pool", "create", "--force"]];
+    for command in again {
+        let said = pool.refused(command, REFUSED);
+        says(&said, &["already being served", "weir pool status", "SIGTERM"]);
+        assert!(!said.contains("waiting"), "nothing to wait for:\n{said}");
+    }
     let mut first = Client::connect(&pool.socket(), "disk").expect("the first still serves");
     first.write(0, &[1; 4096]).expect("and writes");
     first.disconnect();
