@@ -18,6 +18,10 @@ use weir_timing::Timing;
 /// The share of overruns above which figures taken from a paced device are invalid.
 pub const OVERRUNS_MAX: f64 = 0.01;
 
+/// So few overruns are put down to chance, however few the commands: one of fourteen is no share
+/// to go by.
+const OVERRUNS_BY_CHANCE: u64 = 3;
+
 /// Lateness that is no overrun: this much, or a twentieth of the modelled response.
 const TOLERANCE: Nanos = Nanos::micros(50);
 
@@ -36,9 +40,10 @@ impl PaceStats {
     pub fn overrun_share(&self) -> f64 {
         if self.ios == 0 { 0.0 } else { self.overruns as f64 / self.ios as f64 }
     }
-    /// Whether figures taken from the device tell of the modelled drive.
+    /// Whether figures taken from the device tell of the modelled drive: no more than 3 overruns,
+    /// or no larger share than [`OVERRUNS_MAX`].
     pub fn valid(&self) -> bool {
-        self.overrun_share() <= OVERRUNS_MAX
+        self.overruns <= OVERRUNS_BY_CHANCE || self.overrun_share() <= OVERRUNS_MAX
     }
 }
 

@@ -54,7 +54,8 @@ pub struct DeviceEntry {
     pub name: String,
     /// Where it is, as written (relative to the pool file).
     pub path: PathBuf,
-    /// The size at which a file that does not exist is created; a multiple of 4 KiB.
+    /// The size at which a file that does not exist is created, and which one that exists must
+    /// have; a multiple of 4 KiB.
     pub size: Option<Bytes>,
     /// The modelled drive whose timing it is served with, one of [`weir_timing::NAMES`].
     pub pace: Option<&'static str>,

@@ -96,7 +96,7 @@ pub struct Traffic {
     pub in_doubt: bool,
     /// Commands that a paced device answered later than its model wanted, of all its commands.
     pub overruns_share: f64,
-    /// So many overruns (above 1 %) that the figures say nothing of the model.
+    /// So many overruns (above 1 %, and more than 3) that the figures say nothing of the model.
     pub figures_invalid: bool,
 }
 
