@@ -386,7 +386,7 @@ impl Driver {
         }
         self.tally.no_space += u64::from(no_space);
         self.tally.errors += u64::from(!no_space);
-        let (needed, room) = (self.extents_needed(), self.room);
+        let (needed, room) = (self.extents_needed(ticket), self.room);
         if no_space && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask, needed, room });
         }

@@ -230,9 +230,9 @@ impl Oracle {
         let ticket = self.next_ticket();
         let trim = change == Change::Trim;
         let place = if trim { place.whole_blocks() } else { place };
-        let oldest_read = self.oldest_read();
+        let oldest = self.oldest();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
-            prune(sector, oldest_read);
+            prune(sector, oldest);
             sector.push(Candidate {
                 ticket,
                 acked: NEVER,
@@ -330,7 +330,7 @@ impl Oracle {
         };
         self.flushes.remove(&(ticket, volume));
         let now = self.next_moment();
-        let oldest_read = self.oldest_read();
+        let oldest = self.oldest();
         let volumes = &mut self.volumes;
         self.unflushed.retain(|change| {
             let covered = change.place.volume == volume && change.acked < ticket.0;
@@ -340,7 +340,7 @@ impl Oracle {
                         overwrite(sector, change.ticket, now);
                     }
                     harden(sector, change.ticket);
-                    prune(sector, oldest_read);
+                    prune(sector, oldest);
                 }
             }
             !covered
@@ -376,8 +376,11 @@ impl Oracle {
         }
     }
 
-    fn oldest_read(&self) -> u64 {
-        self.reads.first_key_value().map_or(NEVER, |(ticket, _)| ticket.0)
+    /// Submission of the oldest request under way.
+    fn oldest(&self) -> u64 {
+        let read = self.reads.first_key_value().map(|(ticket, _)| ticket.0);
+        let change = self.changes.first_key_value().map(|(ticket, _)| ticket.0);
+        read.into_iter().chain(change).min().unwrap_or(NEVER)
     }
 
     /// A whole volume is new: zeros, and nothing older comes back. Nothing may be under way there.
@@ -386,19 +389,20 @@ impl Oracle {
         self.unflushed.retain(|change| change.place.volume != volume);
     }
 
-    /// Whether a read now, or one after a crash, may find anything but zeros in this place: an upper
-    /// bound on what has to be stored.
+    /// Whether a read at some time since this request was submitted, or one after a crash, may find
+    /// anything but zeros in this place: an upper bound on what had to be stored. To be asked when
+    /// the request ends.
     #[must_use]
-    pub fn may_hold_data(&self, place: Place) -> bool {
-        let over = |c: &Candidate| c.buried && c.over != NEVER;
+    pub fn may_hold_data(&self, place: Place, since: Ticket) -> bool {
+        let over = |c: &Candidate| c.buried && c.over < since.0;
         self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| !c.zero && !over(c))
     }
 }
 
-/// Drops what neither a read under way nor a crash can show.
-fn prune(sector: &mut Sector, oldest_read: u64) {
+/// Drops what no crash can show, nor a request under way whose oldest was submitted then.
+fn prune(sector: &mut Sector, oldest: u64) {
     if sector.len() > 1 {
-        sector.retain(|c| !(c.buried && c.over < oldest_read));
+        sector.retain(|c| !(c.buried && c.over < oldest));
     }
 }
 

@@ -40,7 +40,8 @@ pub struct RandomTiming {
 }
 
 impl RandomTiming {
-    /// Most commands take up to `usual`, one in sixteen up to ten times that.
+    /// Most commands take up to `usual`, one in eight up to ten times, one in 64 up to a hundred
+    /// times that: slow enough for much to happen meanwhile.
     #[must_use]
     pub fn new(usual: Nanos, rng: Rng) -> Self {
         Self { rng, usual, due: BTreeMap::new(), submitted: 0 }
@@ -49,9 +50,13 @@ impl RandomTiming {
 
 impl Timing for RandomTiming {
     fn submit(&mut self, now: Nanos, id: IoId, _kind: IoKind, _at: DeviceOffset, _len: Bytes) {
-        let longest = if self.rng.below(16) == 0 { self.usual.0 * 10 } else { self.usual.0 };
+        let times = match self.rng.below(64) {
+            0 => 100,
+            1..9 => 10,
+            _ => 1,
+        };
         self.submitted += 1;
-        self.due.insert((now + Nanos(1 + self.rng.below(longest)), self.submitted), id);
+        self.due.insert((now + Nanos(1 + self.rng.below(self.usual.0 * times)), self.submitted), id);
     }
 
     fn next(&self) -> Option<Nanos> {

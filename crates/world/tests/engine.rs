@@ -34,22 +34,27 @@ fn histories(kind: Kind, cases: u32, requests: u64) {
 
 #[test]
 fn every_answer_is_one_the_oracle_admits() {
-    histories(Kind { steps: 2000, crashes: false, faults: false }, 150, 100_000);
+    histories(Kind::calm(2000), 150, 100_000);
+}
+
+#[test]
+fn space_goes_from_hand_to_hand() {
+    histories(Kind { crashes: true, crowded: true, ..Kind::calm(800) }, 100, 20_000);
 }
 
 #[test]
 fn what_was_promised_survives_crashes() {
-    histories(Kind { steps: 800, crashes: true, faults: false }, 160, 40_000);
+    histories(Kind { crashes: true, ..Kind::calm(800) }, 160, 40_000);
 }
 
 #[test]
 fn failing_devices_cost_only_what_they_must() {
-    histories(Kind { steps: 400, crashes: true, faults: true }, 160, 10_000);
+    histories(Kind { crashes: true, faults: true, ..Kind::calm(400) }, 160, 10_000);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    property(8, history(Kind { steps: 200, crashes: true, faults: true }), |(setup, steps)| {
+    property(8, history(Kind { crashes: true, faults: true, ..Kind::calm(200) }), |(setup, steps)| {
         let fail = |failure: Failure| TestCaseError::fail(failure.to_string());
         let first = run(setup.clone(), &steps).map_err(fail)?;
         let second = run(setup, &steps).map_err(fail)?;

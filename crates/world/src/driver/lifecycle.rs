@@ -1,7 +1,7 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
 use super::{Ask, Crash, Driver, Failure, Health, Setup, Volume};
-use crate::{Answer, DeviceSpec, Place, Stop, World};
+use crate::{Answer, DeviceSpec, Place, Stop, Ticket, World};
 use weir_engine::{AdminId, Command, DeviceSettings, Engine};
 use weir_map::{MapError, NewDevice, NewPool, PoolId};
 use weir_model::{Bytes, DeviceClass, DeviceId, Nanos, Op, VolumeOffset};
@@ -252,8 +252,8 @@ impl Driver {
         }
     }
 
-    /// Extents that may have to hold something: an upper bound.
-    pub(super) fn extents_needed(&self) -> u64 {
+    /// Extents that had to hold something at any time since a request was submitted: an upper bound.
+    pub(super) fn extents_needed(&self, since: Ticket) -> u64 {
         let extent = self.setup.extent.bytes();
         let mut needed = 0;
         for (volume, Volume { size, .. }) in self.volumes.iter().enumerate() {
@@ -261,7 +261,7 @@ impl Driver {
                 let len = Bytes(extent.0.min(size.0 - start));
                 let place = Place { volume, offset: VolumeOffset(start), len };
                 let kept = self.kept.contains(&(volume, start));
-                needed += u64::from(kept || self.oracle.may_hold_data(place));
+                needed += u64::from(kept || self.oracle.may_hold_data(place, since));
             }
         }
         needed

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use weir_model::{Bytes, DeviceOffset, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
 use weir_world::driver::{Ask, Crash, Setup, Step};
 use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop};
 
@@ -16,12 +16,22 @@ pub struct Kind {
     pub crashes: bool,
     /// Devices that fail.
     pub faults: bool,
+    /// Several volumes of one extent each fight over less space than they need, so that what one
+    /// gives up another one gets at once.
+    pub crowded: bool,
+}
+
+impl Kind {
+    /// No more than requests, restarts and volumes that come and go.
+    pub const fn calm(steps: usize) -> Self {
+        Self { steps, crashes: false, faults: false, crowded: false }
+    }
 }
 
 /// A set-up with a history for it.
 pub fn history(kind: Kind) -> impl Strategy<Value = (Setup, Vec<Step>)> {
     // Steps do not depend on the set-up before both are made up, so that each shrinks by itself.
-    (setup(), prop::collection::vec(step(kind), 1..=kind.steps)).prop_map(|(setup, steps)| {
+    (setup(kind), prop::collection::vec(step(kind), 1..=kind.steps)).prop_map(|(setup, steps)| {
         let steps = steps.into_iter().map(|step| step.sized(setup.extent)).collect();
         (setup, steps)
     })
@@ -56,28 +66,32 @@ fn extent_size() -> impl Strategy<Value = ExtentSize> {
 }
 
 /// Tiny devices, so that space runs out, under volumes that promise more than there is.
-fn setup() -> impl Strategy<Value = Setup> {
+fn setup(kind: Kind) -> impl Strategy<Value = Setup> {
+    let crowd = kind.crowded;
     let pace = prop_oneof![
         6 => (1u64..2000).prop_map(|usual| Pace::Random(Nanos::micros(usual))),
         1 => select(&weir_timing::NAMES[..]).prop_map(|name| Pace::Model(name.to_owned())),
     ];
-    let extents = prop_oneof![1u64..6, 1u64..24];
+    let extents = if crowd { (1u64..3).boxed() } else { prop_oneof![1u64..6, 1u64..24].boxed() };
+    let devices = if crowd { 1..2 } else { 1..4 };
+    let volume = if crowd { (Just(0), Just(0)).boxed() } else { (1u64..24, 0u64..64).boxed() };
+    let volumes = if crowd { 3..5 } else { 1..4 };
     let device = (extents, pace, prop::bool::weighted(0.8), select(vec![512, 512, 4096]));
     (
         any::<u64>(),
         extent_size(),
         select(weir_policy::placement::ALL).prop_map(|policy| policy.0.to_owned()),
-        prop::collection::vec(device, 1..4),
-        prop::collection::vec((1u64..24, 0u64..64), 1..4),
-        select(vec![1usize, 2, 4, 8, 16, 32]),
+        prop::collection::vec(device, devices),
+        prop::collection::vec(volume, volumes),
+        select(if crowd { vec![16usize, 32] } else { vec![1, 2, 4, 8, 16, 32] }),
         select(vec![8u64, 12, 32]),
     )
         .prop_map(|(seed, extent, policy, devices, volumes, depth, memory)| {
             let bytes = extent.bytes().0;
-            // Room for superblocks and, on the first device, for the map.
-            let overhead = bytes.max(1 << 20) + (4 << 20);
-            let device = |(extents, pace, write_cache, sector)| DeviceSpec {
-                size: Bytes(overhead + extents * bytes),
+            // Superblocks and, on the first device, the map come before the data.
+            let before = |number| if number == 0 { 2 << 20 } else { 1 << 20 };
+            let device = |(number, (extents, pace, write_cache, sector))| DeviceSpec {
+                size: Bytes(bytes.max(before(number)) + extents * bytes + BLOCK),
                 pace,
                 write_cache,
                 sector,
@@ -90,7 +104,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 seed: Seed(seed),
                 extent,
                 policy,
-                devices: devices.into_iter().map(device).collect(),
+                devices: devices.into_iter().enumerate().map(device).collect(),
                 volumes: volumes.into_iter().map(volume).collect(),
                 memory: Bytes::mib(memory),
                 depth,
@@ -101,7 +115,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn step(kind: Kind) -> impl Strategy<Value = Sketch> {
     let (crashes, faults) = (u32::from(kind.crashes), u32::from(kind.faults));
     prop_oneof![
-        800 => ask(),
+        800 => ask(kind),
         100 => (1usize..8).prop_map(|answers| Sketch::Other(Step::Wait(answers))),
         60 => (1u64..3000).prop_map(|micros| Sketch::Other(Step::Pass(Nanos::micros(micros)))),
         3 => Just(Sketch::Other(Step::Check)),
@@ -143,22 +157,27 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-fn ask() -> impl Strategy<Value = Sketch> {
-    let op = prop_oneof![
-        40 => Just(Op::Write),
-        35 => Just(Op::Read),
-        6 => Just(Op::Trim),
-        5 => Just(Op::WriteZeroes { no_hole: false }),
-        3 => Just(Op::WriteZeroes { no_hole: true }),
-        6 => Just(Op::Flush),
+fn ask(kind: Kind) -> impl Strategy<Value = Sketch> {
+    let data = prop_oneof![50 => Just(Op::Write), 45 => Just(Op::Read)];
+    let clear = prop_oneof![
+        4 => Just(Op::Trim),
+        3 => Just(Op::WriteZeroes { no_hole: false }),
+        2 => Just(Op::WriteZeroes { no_hole: true }),
     ];
-    (0usize..4, op, range(), prop::bool::weighted(0.1)).prop_map(|(volume, op, (at, len), fua)| Sketch::Ask {
-        volume,
-        op,
-        at,
-        len,
-        fua,
-    })
+    // Whole extents give their space back; at once, if it has to be durable.
+    let whole = (0u64..8, 1u64..3).prop_map(|(at, len)| ((16 * at, 0), (16 * len, 0)));
+    let whole = if kind.crowded { Just(((0, 0), (16, 0))).boxed() } else { whole.boxed() };
+    let often = if kind.crowded { 10 } else { 1 };
+    let (volume, fua, rarely) = (0usize..4, any::<bool>(), prop::bool::weighted(0.1));
+    let nowhere = Just(((0, 0), (0, 0)));
+    let ask = |(volume, op, (at, len), fua)| Sketch::Ask { volume, op, at, len, fua };
+    prop_oneof![
+        75 => (volume.clone(), data.clone(), range(), rarely).prop_map(ask),
+        5 * often => (volume.clone(), data, whole.clone(), rarely).prop_map(ask),
+        10 => (volume.clone(), clear.clone(), range(), rarely).prop_map(ask),
+        2 * often => (volume.clone(), clear, whole, fua).prop_map(ask),
+        6 => (volume, Just(Op::Flush), nowhere, Just(false)).prop_map(ask),
+    ]
 }
 
 /// Where requests go: often to the same few blocks, or across a border of extents; often in whole
