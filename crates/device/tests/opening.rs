@@ -56,6 +56,19 @@ fn an_unknown_model_is_named_with_those_there_are() {
 }
 
 #[test]
+fn a_file_or_a_modelled_cache_needs_its_flush_whatever_is_declared() {
+    for folder in folders() {
+        let declared = DeviceOptions { volatile_cache: Some(false), ..options() };
+        let device = Device::open(&folder.path().join("declared"), &declared).unwrap();
+        // The file system owes its own records; in memory there is nothing to owe.
+        assert_eq!(device.needs_flush(), !device.memory_backed());
+        let paced = DeviceOptions { pace: Some("hdd-7200".into()), ..options() };
+        let device = Device::open(&folder.path().join("paced"), &paced).unwrap();
+        assert!(device.needs_flush(), "the modelled drive has a write cache");
+    }
+}
+
+#[test]
 fn a_device_has_one_user_at_a_time() {
     for folder in folders() {
         let path = folder.path().join("shared");
