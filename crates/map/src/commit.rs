@@ -2,7 +2,6 @@
 //! journal's space be used again.
 
 use crate::delta::Delta;
-use crate::journal::{FRAME_MAX, FrameBuilder};
 use crate::map::Map;
 use crate::overlay::Epoch;
 use crate::page::PageNumber;
@@ -20,29 +19,6 @@ pub struct FrameWrite {
     pub device: DeviceId,
     /// Where on it.
     pub at: DeviceOffset,
-}
-
-/// A commit under way: what its frames say, to be applied when they are durable.
-#[derive(Debug)]
-pub(crate) struct Commit {
-    builder: FrameBuilder,
-    /// Candidates not yet looked at.
-    left: usize,
-    deltas: Vec<Delta>,
-    extents: Vec<(ExtentKey, Option<RecordId>)>,
-}
-
-impl Commit {
-    pub(crate) fn new(ring: u64) -> Self {
-        // Whole pages: what is stored must never be longer than what room was asked for.
-        let frame_max = FRAME_MAX.min((ring / 8) as usize / PAGE * PAGE).max(PAGE);
-        Self { builder: FrameBuilder::new(frame_max), left: 0, deltas: Vec::new(), extents: Vec::new() }
-    }
-
-    /// What its frames say.
-    pub(crate) fn deltas(&self) -> impl Iterator<Item = &Delta> {
-        self.deltas.iter()
-    }
 }
 
 impl Map {

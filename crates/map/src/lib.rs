@@ -13,6 +13,7 @@
 //! [`weir_model::Store`] (creating, opening) or are handed to the engine to be written.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod blocks;
 mod catalogue;
 mod checkpoint;

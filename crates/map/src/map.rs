@@ -1,8 +1,8 @@
 //! The map as the engine uses it: what is where now, and what has changed.
 
+use crate::batch::Commit;
 use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
-use crate::commit::Commit;
 use crate::delta::Delta;
 use crate::journal::Journal;
 use crate::overlay::{Needs, Overlay, Version};

@@ -1,8 +1,8 @@
 //! Opening a pool: newest valid root, replay, free space, a fresh journal. See `docs/format.md`,
 //! Recovery.
 
+use crate::batch::Commit;
 use crate::checkpoint::{self, table_identity};
-use crate::commit::Commit;
 use crate::create;
 use crate::journal::{self, End, FRAME_MAX, Journal};
 use crate::map::Map;
