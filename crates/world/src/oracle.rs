@@ -145,8 +145,6 @@ struct Unflushed {
     acked: u64,
     place: Place,
     trim: bool,
-    /// Not acknowledged, but shown by a read after a kill.
-    shown: bool,
 }
 
 /// One write that may be a sector's content.
@@ -161,8 +159,6 @@ struct Candidate {
     zero: bool,
     /// A trim that no flush has covered: it may take effect at any time.
     pending_trim: bool,
-    /// It was there, or may have been, when a kill ended everything; no flush has covered it yet.
-    survivor: bool,
     /// No crash undoes it.
     durable: bool,
     /// No crash brings it back.
@@ -178,7 +174,6 @@ impl Candidate {
         over: NEVER,
         zero: true,
         pending_trim: false,
-        survivor: false,
         durable: true,
         buried: false,
     };
@@ -244,7 +239,6 @@ impl Oracle {
                 over: NEVER,
                 zero: change != Change::Write,
                 pending_trim: trim,
-                survivor: false,
                 durable: false,
                 buried: false,
             });
@@ -274,7 +268,7 @@ impl Oracle {
             }
         }
         if !fua {
-            self.unflushed.push(Unflushed { ticket, acked: now, place, trim, shown: false });
+            self.unflushed.push(Unflushed { ticket, acked: now, place, trim });
         }
     }
 
@@ -317,17 +311,6 @@ impl Oracle {
             }
             if sector.len() > 1 {
                 pin(sector, &found, ticket, now);
-                if let Some(shown) = only_survivor(sector) {
-                    let offset = VolumeOffset(index as u64 * SECTOR);
-                    let place = Place { volume: place.volume, offset, len: Bytes(SECTOR) };
-                    self.unflushed.push(Unflushed {
-                        ticket: shown,
-                        acked: now,
-                        place,
-                        trim: false,
-                        shown: true,
-                    });
-                }
             }
         }
         Ok(())
@@ -357,9 +340,6 @@ impl Oracle {
                         overwrite(sector, change.ticket, now);
                     }
                     harden(sector, change.ticket);
-                    if change.shown {
-                        bury_what_was_over(sector, change.acked);
-                    }
                     prune(sector, oldest);
                 }
             }
@@ -374,7 +354,7 @@ impl Oracle {
 
     /// What was under way is never answered, and what was not durable may be gone or not, sector
     /// by sector. After a power cut what is left is durable; after a kill it may still be lost to
-    /// a power cut, until a read has shown it and a flush has covered that.
+    /// a power cut, until it is written again.
     pub fn crash(&mut self, how: Stop) {
         let now = self.next_moment();
         self.changes.clear();
@@ -391,8 +371,7 @@ impl Oracle {
             for candidate in sector.iter_mut() {
                 let Candidate { ticket, zero, durable, .. } = *candidate;
                 let durable = durable || how == Stop::PowerCut;
-                *candidate =
-                    Candidate { ticket, zero, durable, survivor: !durable, acked: now, ..Candidate::BLANK };
+                *candidate = Candidate { ticket, zero, durable, acked: now, ..Candidate::BLANK };
             }
         }
     }
@@ -459,22 +438,6 @@ fn pin(sector: &mut Sector, found: &Found, ticket: Ticket, now: u64) {
             candidate.over = candidate.over.min(now);
             candidate.buried |= durable;
         }
-    }
-}
-
-/// What a read has just shown, if it is what a kill left and nothing else can be there.
-fn only_survivor(sector: &Sector) -> Option<Ticket> {
-    let mut current = sector.iter().filter(|c| c.over == NEVER);
-    match (current.next(), current.next()) {
-        (Some(only), None) if only.survivor && !only.durable => Some(only.ticket),
-        _ => None,
-    }
-}
-
-/// What a read had shown by `moment` is durable: no crash brings back what was over then.
-fn bury_what_was_over(sector: &mut Sector, moment: u64) {
-    for candidate in sector.iter_mut().filter(|c| c.over <= moment) {
-        candidate.buried = true;
     }
 }
 

@@ -109,23 +109,6 @@ fn fua_survives_and_a_failed_write_may_do_either() {
 }
 
 #[test]
-fn what_a_kill_left_is_durable_once_shown_and_flushed() {
-    for flushed in [false, true] {
-        let mut oracle = oracle();
-        let old = write(&mut oracle);
-        flush(&mut oracle);
-        let new = write(&mut oracle);
-        oracle.crash(Stop::Kill);
-        assert!(sees(&mut oracle, new));
-        if flushed {
-            flush(&mut oracle);
-        }
-        oracle.crash(Stop::PowerCut);
-        assert_eq!(sees(&mut oracle, old), !flushed);
-    }
-}
-
-#[test]
 fn a_trim_takes_effect_by_the_next_flush() {
     let mut oracle = oracle();
     let data = write(&mut oracle);
