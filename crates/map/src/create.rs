@@ -102,20 +102,31 @@ fn meta_pages_for(extents: u64, extent: ExtentSize) -> u64 {
 /// If a device is too small, or fails.
 pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
     let superblocks = layout(pool)?;
-    for sb in &superblocks {
+    create_laid_out(store, &superblocks)?;
+    Ok(superblocks)
+}
+
+/// Creates the pool these superblocks describe: for layouts other than [`layout`]'s.
+///
+/// # Errors
+/// If a device fails.
+pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
+    for sb in superblocks {
         write(store, sb.device, DeviceOffset(0), &[0; PAGE])?;
         write(store, sb.device, Superblock::second_at(sb.size), &[0; PAGE])?;
         flush(store, sb.device)?;
     }
-    for sequence in 1..=2 {
-        let root = Root::empty(sequence, 1);
-        write(store, pool.metadata, ROOT_AT[root.slot()], &root.encode(pool.id)[..])?;
+    for sb in superblocks.iter().filter(|sb| sb.is_metadata_member()) {
+        for sequence in 1..=2 {
+            let root = Root::empty(sequence, 1);
+            write(store, sb.device, ROOT_AT[root.slot()], &root.encode(sb.pool)[..])?;
+        }
+        flush(store, sb.device)?;
     }
-    flush(store, pool.metadata)?;
-    for sb in &superblocks {
+    for sb in superblocks {
         write_superblock(store, sb)?;
     }
-    Ok(superblocks)
+    Ok(())
 }
 
 /// Writes both copies, one after the other, so that one is good at any instant.

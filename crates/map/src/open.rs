@@ -33,8 +33,10 @@ pub struct Recovery {
 }
 
 /// Opens the pool whose devices carry these superblocks (by device id), recovers it and gives it a
-/// new journal. Afterwards both roots hold the recovered map. A power cut at any point of it, and
-/// any number of them, changes nothing about the result.
+/// new journal. Afterwards both roots hold the recovered map, and everything on the devices is
+/// durable: what a server that was killed left in their caches is read from now on, and no power cut
+/// takes it back. A power cut at any point of it, and any number of them, changes nothing about the
+/// result.
 ///
 /// # Errors
 /// If the superblocks do not belong together, a device fails, or what is stored is damaged; nothing
@@ -350,6 +352,9 @@ impl Map {
 
     /// Gives the map a new journal, durable in both roots before anything is served.
     fn start_journal(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
+        for sb in &self.devices {
+            create::flush(store, sb.device)?;
+        }
         self.checkpoint_now(store)?;
         self.checkpoint_now(store)
     }

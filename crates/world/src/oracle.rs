@@ -354,7 +354,7 @@ impl Oracle {
 
     /// What was under way is never answered, and what was not durable may be gone or not, sector
     /// by sector. After a power cut what is left is durable; after a kill it may still be lost to
-    /// a power cut, until it is written again.
+    /// a power cut, until it is written again or [settled](Self::settled).
     pub fn crash(&mut self, how: Stop) {
         let now = self.next_moment();
         self.changes.clear();
@@ -373,6 +373,14 @@ impl Oracle {
                 let durable = durable || how == Stop::PowerCut;
                 *candidate = Candidate { ticket, zero, durable, acked: now, ..Candidate::BLANK };
             }
+        }
+    }
+
+    /// Whatever is there is durable, without anybody having asked: a pool opens only after making
+    /// sure of that. Nothing may have been submitted since the crash.
+    pub fn settled(&mut self) {
+        for candidate in self.volumes.iter_mut().flatten().flatten() {
+            candidate.durable = true;
         }
     }
 

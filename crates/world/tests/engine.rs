@@ -53,6 +53,41 @@ fn failing_devices_cost_only_what_they_must() {
 }
 
 #[test]
+fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
+    use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
+    use weir_world::driver::{Ask, Crash};
+    use weir_world::{DeviceSpec, Pace, Seed, Stop};
+    let ask =
+        |op| Step::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false });
+    let crash = |how| Step::Crash(Crash { how, again: vec![] });
+    // In place over durable blocks, so that nothing but the data is at stake, and striped, so that
+    // some of it is not on the device with the map.
+    let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Write), Step::Wait(1)];
+    let steps = [&steps[..], &[crash(Stop::Kill), Step::Check, crash(Stop::PowerCut)]].concat();
+    for seed in 0..20 {
+        let device = DeviceSpec {
+            size: Bytes::mib(4),
+            pace: Pace::Random(Nanos::millis(1)),
+            write_cache: true,
+            sector: 512,
+            faults: vec![],
+        };
+        let setup = Setup {
+            seed: Seed(seed),
+            extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),
+            policy: "stripe".to_owned(),
+            devices: vec![device.clone(), device],
+            volumes: vec![Bytes::kib(128)],
+            memory: Bytes::mib(8),
+            depth: 1,
+        };
+        if let Err(failure) = run(setup, &steps) {
+            panic!("seed {seed}: {failure}");
+        }
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_history() {
     property(8, history(Kind { crashes: true, faults: true, ..Kind::calm(200) }), |(setup, steps)| {
         let fail = |failure: Failure| TestCaseError::fail(failure.to_string());

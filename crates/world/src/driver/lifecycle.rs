@@ -119,6 +119,10 @@ impl Driver {
             match open_pool(&mut self.world, &self.setup) {
                 Ok(engine) => {
                     self.engine = engine;
+                    // A device that gave up what a failed flush should have kept cannot be asked again.
+                    if self.health == Health::Whole {
+                        self.oracle.settled();
+                    }
                     return Ok(());
                 }
                 Err(Failure::Open(MapError::Io { .. })) if self.health == Health::Broken => {

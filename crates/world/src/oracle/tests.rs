@@ -109,6 +109,23 @@ fn fua_survives_and_a_failed_write_may_do_either() {
 }
 
 #[test]
+fn what_a_kill_left_is_durable_once_settled_and_shown() {
+    for settled in [false, true] {
+        let mut oracle = oracle();
+        let old = write(&mut oracle);
+        flush(&mut oracle);
+        let new = write(&mut oracle);
+        oracle.crash(Stop::Kill);
+        if settled {
+            oracle.settled();
+        }
+        assert!(sees(&mut oracle, new));
+        oracle.crash(Stop::PowerCut);
+        assert_eq!(sees(&mut oracle, old), !settled);
+    }
+}
+
+#[test]
 fn a_trim_takes_effect_by_the_next_flush() {
     let mut oracle = oracle();
     let data = write(&mut oracle);
