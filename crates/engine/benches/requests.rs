@@ -8,7 +8,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use weir_engine::{AdminId, Command, DeviceSettings, Engine};
-use weir_map::{NewDevice, NewPool, PoolId};
+use weir_map::{Hardening, NewDevice, NewPool, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, IoDone, IoError,
     IoKind, Memory, Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
@@ -68,7 +68,7 @@ impl Bench {
         bench.engine.admin(
             Nanos(0),
             AdminId(0),
-            Command::CreateVolume { name: "v".into(), size: Bytes(VOLUME) },
+            Command::CreateVolume { name: "v".into(), size: Bytes(VOLUME), hardening: Hardening::Flush },
         );
         bench.settle();
         bench.fill();

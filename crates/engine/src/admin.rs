@@ -1,4 +1,4 @@
-//! Volumes made and removed while the pool is served.
+//! Volumes made, changed and removed while the pool is served.
 
 use crate::Engine;
 use crate::active::AdminId;
@@ -18,6 +18,15 @@ pub enum Command {
         name: String,
         /// A multiple of 512 bytes.
         size: Bytes,
+        /// When its map changes are durable.
+        hardening: Hardening,
+    },
+    /// Changes when a volume's map changes are durable. In force once that is durable itself.
+    SetHardening {
+        /// Its name.
+        name: String,
+        /// From now on.
+        hardening: Hardening,
     },
     /// Removes a volume and gives its space back. Requests to it fail from now on.
     RemoveVolume {
@@ -64,7 +73,7 @@ impl AdminError {
 pub struct AdminReply {
     /// The command's id.
     pub id: AdminId,
-    /// The volume made or removed.
+    /// The volume made, changed or removed.
     pub result: Result<VolumeId, AdminError>,
 }
 
@@ -79,6 +88,8 @@ pub struct VolumeInfo {
     pub size: Bytes,
     /// Extents that have space, times the extent size.
     pub allocated: Bytes,
+    /// When its map changes are durable.
+    pub hardening: Hardening,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +133,10 @@ impl Engine {
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
         self.now = now;
         let refused = match command {
-            Command::CreateVolume { name, size } => self.create_volume(id, name, size).err(),
+            Command::CreateVolume { name, size, hardening } => {
+                self.create_volume(id, name, size, hardening).err()
+            }
+            Command::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
             Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
         };
         if let Some(error) = refused {
@@ -144,10 +158,17 @@ impl Engine {
             name: volume.name.clone(),
             size: volume.size,
             allocated: Bytes(self.map.mapped_extents(*id) * extent),
+            hardening: volume.hardening,
         })
     }
 
-    fn create_volume(&mut self, id: AdminId, name: String, size: Bytes) -> Result<(), AdminError> {
+    fn create_volume(
+        &mut self,
+        id: AdminId,
+        name: String,
+        size: Bytes,
+        hardening: Hardening,
+    ) -> Result<(), AdminError> {
         let printable = !name.chars().any(char::is_control);
         if name.is_empty() || name.len() > NAME_MAX || !printable {
             return Err(AdminError::BadName(name));
@@ -166,15 +187,29 @@ impl Engine {
         if !self.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
-        let volume = self.map.create_volume(&name, size, Hardening::Flush);
+        let volume = self.map.create_volume(&name, size, hardening);
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
     }
 
-    fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
+    fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
+        let volume = self.volume_named(name)?;
+        if self.stopped_changes.is_some() {
+            return Err(AdminError::Failed(RequestError::ReadOnly));
+        }
+        self.map.set_hardening(volume, hardening);
+        self.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
+        Ok(())
+    }
+
+    fn volume_named(&self, name: String) -> Result<VolumeId, AdminError> {
         let volume = self.map.catalogue().by_name(&name).filter(|v| !self.admin.is_being_removed(*v));
-        let Some(volume) = volume else { return Err(AdminError::NotFound(name)) };
+        volume.ok_or(AdminError::NotFound(name))
+    }
+
+    fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
+        let volume = self.volume_named(name)?;
         if self.stopped_changes.is_some() {
             return Err(AdminError::Failed(RequestError::ReadOnly));
         }
@@ -258,6 +293,10 @@ impl Engine {
         match (step, error) {
             (AdminStep::Created(id, volume), error) => {
                 self.admin.creating.retain(|(v, _)| *v != volume);
+                let result = error.map_or(Ok(volume), failed);
+                self.admin.replies.push_back(AdminReply { id, result });
+            }
+            (AdminStep::Changed(id, volume), error) => {
                 let result = error.map_or(Ok(volume), failed);
                 self.admin.replies.push_back(AdminReply { id, result });
             }

@@ -25,6 +25,7 @@ const PENDING_MAX: usize = 16_384;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AdminStep {
     Created(AdminId, VolumeId),
+    Changed(AdminId, VolumeId),
     /// The intent to remove it.
     RemovalBegun(VolumeId),
     Removed(VolumeId),

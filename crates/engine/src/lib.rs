@@ -40,6 +40,7 @@ pub use active::AdminId;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::DeviceSettings;
 pub use status::{DeviceStatus, PoolStatus, Status};
+pub use weir_map::Hardening;
 
 use crate::active::{Active, ActiveId};
 use crate::commit::Commits;

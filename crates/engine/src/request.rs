@@ -75,9 +75,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the volume's changes must be durable when acknowledged.
+    /// Whether changes of the volume's map must be durable when acknowledged. Writes that change
+    /// nothing in the map need a flush for that in any volume, unless they are FUA.
     #[inline]
-    pub(crate) fn is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
+    pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
         fua || self.map.volume(volume).is_some_and(|v| v.hardening == Hardening::Write)
     }
 

@@ -197,10 +197,9 @@ impl Engine {
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
         piece.left = 1;
-        let request = self.active[piece.request.0].request;
-        let durable = self.is_durable_when_acknowledged(request.volume, request.fua);
+        let fua = self.active[piece.request.0].request.fua;
         // What changes the map waits for a commit, which flushes the device.
-        let kind = IoKind::Write { fua: durable && !target.changes };
+        let kind = IoKind::Write { fua: fua && !target.changes };
         let at = self.map.address(target.whole, target.start);
         self.launch(NewIo { device: target.whole.device, kind, at, buffer }, Purpose::Write(id));
     }
@@ -226,16 +225,14 @@ impl Engine {
         if needs.is_some() || target.changes {
             self.note_change();
         }
-        let asked = self.active[request.0].request;
-        if !fua && self.is_durable_when_acknowledged(asked.volume, asked.fua) {
-            self.active[request.0].commit = true;
-        }
+        let active = &mut self.active[request.0];
+        active.commit |= active.request.fua && !fua;
         self.wait_for_pending(id);
         self.piece_ended(id);
     }
 
-    /// If the request's effect must be durable when it is acknowledged, and what it found or did in
-    /// the extent is not, it waits for a commit.
+    /// If what the map says must be durable when the request is acknowledged, and what it found or did
+    /// in the extent is not, it waits for a commit.
     pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
         let piece = &self.pieces[id.0 as usize];
         let (key, request) = (piece.key, piece.request);
@@ -244,7 +241,7 @@ impl Engine {
 
     pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
-        if self.is_durable_when_acknowledged(asked.volume, asked.fua) && self.map.has_pending(key) {
+        if self.map_is_durable_when_acknowledged(asked.volume, asked.fua) && self.map.has_pending(key) {
             self.active[request.0].commit = true;
         }
     }

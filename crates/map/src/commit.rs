@@ -163,7 +163,11 @@ impl Map {
                 }
             }
             Delta::Volume { id, name, size, hardening, copies } => {
-                let tree = crate::pages::Tree::new(self.extent.count(size));
+                // One that exists keeps its extents, hence its size.
+                let (size, tree) = match self.catalogue.volumes.get(&id) {
+                    Some(volume) => (volume.size, volume.tree),
+                    None => (size, crate::pages::Tree::new(self.extent.count(size))),
+                };
                 self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
                 self.catalogue.next_volume = self.catalogue.next_volume.max(id.0.saturating_add(1));
             }

@@ -27,7 +27,7 @@ pub enum Delta {
         /// Which.
         id: RecordId,
     },
-    /// The volume exists.
+    /// The volume exists. One that existed before keeps its extents and its size, and takes the rest.
     Volume {
         /// Its id.
         id: VolumeId,

@@ -398,6 +398,13 @@ impl Map {
         id
     }
 
+    /// Queues another hardening for a volume for the next commit.
+    pub fn set_hardening(&mut self, id: VolumeId, hardening: Hardening) {
+        if let Some(Volume { name, size, copies, .. }) = self.catalogue.volumes.get(&id).cloned() {
+            self.admin.push_back(Delta::Volume { id, name, size, hardening, copies });
+        }
+    }
+
     /// Queues a change of multi-step work for the next commit.
     pub fn queue(&mut self, delta: Delta) {
         self.admin.push_back(delta);

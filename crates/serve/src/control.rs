@@ -35,6 +35,16 @@ pub enum Request {
         name: String,
         /// Its size.
         size_bytes: u64,
+        /// When its map changes are durable; with each flush unless given.
+        #[serde(default)]
+        hardening: Hardening,
+    },
+    /// Change when a volume's map changes are durable; answered when that is durable.
+    SetHardening {
+        /// Its name.
+        name: String,
+        /// From now on.
+        hardening: Hardening,
     },
     /// Remove a volume nobody uses and give its space back; answered when that is durable.
     RemoveVolume {
@@ -60,6 +70,44 @@ pub enum Answer {
         /// What happened, and the way out.
         message: String,
     },
+}
+
+/// [`weir_engine::Hardening`] on the wire and the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hardening {
+    /// With the next flush.
+    #[default]
+    Flush,
+    /// When the write that makes them is acknowledged.
+    Write,
+}
+
+impl From<Hardening> for weir_engine::Hardening {
+    fn from(hardening: Hardening) -> Self {
+        match hardening {
+            Hardening::Flush => Self::Flush,
+            Hardening::Write => Self::Write,
+        }
+    }
+}
+
+impl From<weir_engine::Hardening> for Hardening {
+    fn from(hardening: weir_engine::Hardening) -> Self {
+        match hardening {
+            weir_engine::Hardening::Flush => Self::Flush,
+            weir_engine::Hardening::Write => Self::Write,
+        }
+    }
+}
+
+impl std::fmt::Display for Hardening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Write => "write",
+        })
+    }
 }
 
 /// [`ErrorKind`] on the wire.
@@ -127,8 +175,13 @@ impl Request {
     /// What the engine is to do, if it is for the engine.
     pub fn command(&self) -> Option<Command> {
         match self {
-            Self::CreateVolume { name, size_bytes } => {
-                Some(Command::CreateVolume { name: name.clone(), size: Bytes(*size_bytes) })
+            Self::CreateVolume { name, size_bytes, hardening } => Some(Command::CreateVolume {
+                name: name.clone(),
+                size: Bytes(*size_bytes),
+                hardening: (*hardening).into(),
+            }),
+            Self::SetHardening { name, hardening } => {
+                Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
             }
             Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
             Self::Status | Self::Stop => None,
@@ -172,7 +225,8 @@ mod tests {
     #[test]
     fn lines_are_as_documented() {
         let create = Request::parse(br#"{"do":"create_volume","name":"disk","size_bytes":1073741824}"#);
-        let expected = Request::CreateVolume { name: "disk".into(), size_bytes: 1 << 30 };
+        let expected =
+            Request::CreateVolume { name: "disk".into(), size_bytes: 1 << 30, hardening: Hardening::Flush };
         assert_eq!(create, Ok(expected));
         assert_eq!(Request::parse(br#"{"do":"status"}"#), Ok(Request::Status));
         assert_eq!(Answer::Done.line(), b"\"done\"\n");

@@ -4,7 +4,7 @@
 use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Status, VolumeInfo};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Status, VolumeInfo};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, VolumeId,
@@ -121,7 +121,8 @@ impl Volumes for Ram {
     }
     fn volumes(&self) -> Vec<VolumeInfo> {
         let size = Bytes(self.bytes.len() as u64);
-        vec![VolumeInfo { id: VolumeId(0), name: "ram".into(), size, allocated: size }]
+        let hardening = Hardening::Flush;
+        vec![VolumeInfo { id: VolumeId(0), name: "ram".into(), size, allocated: size, hardening }]
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);
@@ -139,7 +140,9 @@ impl Volumes for Ram {
     }
     fn admin(&mut self, _: Nanos, id: AdminId, command: Command) {
         // It is the only volume, and stays.
-        let (Command::CreateVolume { name, .. } | Command::RemoveVolume { name }) = command;
+        let (Command::CreateVolume { name, .. }
+        | Command::SetHardening { name, .. }
+        | Command::RemoveVolume { name }) = command;
         self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName(name)) });
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {

@@ -1,9 +1,11 @@
 //! The command line: every command and option, with its help.
 
 use crate::pool_file;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use weir_model::Bytes;
+use weir_serve::control::Hardening;
 
 /// Devices of different speed become one pool; its thin volumes are served over NBD.
 #[derive(Debug, Parser)]
@@ -34,7 +36,7 @@ pub enum Command {
     /// Make a pool of devices, or show one
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Make, list or remove thin volumes
+    /// Make, list, change or remove thin volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Serve the pool's volumes until SIGTERM or SIGINT
@@ -69,6 +71,19 @@ pub enum VolumeCommand {
         /// The size clients see, with its unit: 100GiB, 2TB; may exceed the devices
         #[arg(long, value_parser = size)]
         size: Bytes,
+        /// When the map's part of a write is durable: with the next flush, as on a disk with a
+        /// cache, or when the write is acknowledged
+        #[arg(long, value_parser = hardening(), default_value = "flush")]
+        hardening: Hardening,
+    },
+    /// Change a volume
+    Set {
+        /// The volume's name
+        #[arg(value_parser = name)]
+        name: String,
+        /// As for create
+        #[arg(long, value_parser = hardening())]
+        hardening: Hardening,
     },
     /// List the volumes
     List,
@@ -148,6 +163,11 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 
 fn name(text: &str) -> Result<String, String> {
     pool_file::name(text).map_err(|allowed| format!("a name is {allowed}"))
+}
+
+fn hardening() -> impl TypedValueParser<Value = Hardening> {
+    PossibleValuesParser::new(["flush", "write"])
+        .map(|text| if text == "write" { Hardening::Write } else { Hardening::Flush })
 }
 
 fn size(text: &str) -> Result<Bytes, String> {

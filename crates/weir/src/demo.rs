@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_model::Bytes;
+use weir_serve::control::Hardening;
 
 /// What the workload writes and reads.
 const SPAN: Bytes = Bytes::mib(768);
@@ -109,7 +110,7 @@ impl Demo {
         std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
         let pool_file = write_pool_file(&folder, drives)?;
         pool::create(&pool_file, false)?;
-        pool::create_volume(&pool_file, VOLUME, SPAN)?;
+        pool::create_volume(&pool_file, VOLUME, SPAN, Hardening::Flush)?;
         let server = Server::start(&folder, &pool_file)?;
         let mut picture = Picture::new();
         if drives.len() > 1 {

@@ -31,8 +31,11 @@ fn run(command: Command, common: &Common) -> Result<(), Failure> {
             show_status(common, &pool::create(file.as_ref().unwrap_or(pool_file), force)?);
         }
         Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(pool_file)?),
-        Command::Volume(VolumeCommand::Create { name, size }) => {
-            show_volumes(common, &pool::create_volume(pool_file, &name, size)?);
+        Command::Volume(VolumeCommand::Create { name, size, hardening }) => {
+            show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening)?);
+        }
+        Command::Volume(VolumeCommand::Set { name, hardening }) => {
+            show_volumes(common, &pool::set_hardening(pool_file, &name, hardening)?);
         }
         Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(pool_file)?.volumes),
         Command::Volume(VolumeCommand::Remove { name }) => {

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_model::Bytes;
-use weir_serve::control::{Answer, Request};
+use weir_serve::control::{Answer, Hardening, Request};
 
 pub use idle::{policy, settings};
 
@@ -57,8 +57,21 @@ pub fn status(pool_file: &Path) -> Result<Status, Failure> {
 ///
 /// # Errors
 /// If the name is taken.
-pub fn create_volume(pool_file: &Path, name: &str, size: Bytes) -> Result<Vec<VolumePart>, Failure> {
-    change(pool_file, &Request::CreateVolume { name: name.to_owned(), size_bytes: size.get() })
+pub fn create_volume(
+    pool_file: &Path,
+    name: &str,
+    size: Bytes,
+    hardening: Hardening,
+) -> Result<Vec<VolumePart>, Failure> {
+    change(pool_file, &Request::CreateVolume { name: name.to_owned(), size_bytes: size.get(), hardening })
+}
+
+/// Changes when a volume's map changes are durable, and says which volumes there are.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn set_hardening(pool_file: &Path, name: &str, hardening: Hardening) -> Result<Vec<VolumePart>, Failure> {
+    change(pool_file, &Request::SetHardening { name: name.to_owned(), hardening })
 }
 
 /// Removes a volume, and says which there are then.

@@ -10,6 +10,7 @@ use weir_device::PaceStats;
 use weir_engine::PoolStatus;
 use weir_map::Map;
 use weir_model::{Bytes, Nanos};
+use weir_serve::control::Hardening;
 
 /// The state of a pool that no server holds.
 pub const IDLE: &str = "idle";
@@ -120,6 +121,8 @@ pub struct VolumePart {
     pub size_bytes: u64,
     /// Space it takes on the devices.
     pub used_bytes: u64,
+    /// When its map changes are durable: `flush` or `write`.
+    pub hardening: Hardening,
 }
 
 impl Commands {
@@ -195,6 +198,7 @@ impl Status {
             name: volume.name,
             size_bytes: volume.size.get(),
             used_bytes: volume.allocated.get(),
+            hardening: volume.hardening.into(),
         });
         let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
         status.volumes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -273,9 +277,14 @@ pub fn volumes_table(volumes: &[VolumePart]) -> String {
         return "no volumes; make one with: weir volume create NAME --size 100GiB\n".into();
     }
     table(
-        ["VOLUME", "SIZE", "USED"],
+        ["VOLUME", "SIZE", "USED", "HARDENING"],
         volumes.iter().map(|volume| {
-            [volume.name.clone(), Bytes(volume.size_bytes).to_string(), Bytes(volume.used_bytes).to_string()]
+            [
+                volume.name.clone(),
+                Bytes(volume.size_bytes).to_string(),
+                Bytes(volume.used_bytes).to_string(),
+                volume.hardening.to_string(),
+            ]
         }),
     )
 }

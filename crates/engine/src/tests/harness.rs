@@ -2,7 +2,7 @@
 
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine};
 use std::collections::VecDeque;
-use weir_map::{Map, NewDevice, NewPool, PoolId};
+use weir_map::{Hardening, Map, NewDevice, NewPool, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoDone, IoError,
     IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store, VolumeId, VolumeOffset,
@@ -170,6 +170,32 @@ impl Harness {
         self.request(Op::Write, offset, bytes, false).expect("a write");
     }
 
+    /// Writes of `byte`, all submitted before any is carried out; all must succeed.
+    pub(super) fn write_at_once(&mut self, offsets: &[u64], len: u64, byte: u8) {
+        for (i, at) in offsets.iter().enumerate() {
+            self.submit(i as u64, Op::Write, *at, len, byte);
+        }
+        self.run();
+        for _ in offsets {
+            let reply = self.engine.next_reply().expect("a reply");
+            reply.result.expect("a write");
+            self.memory.give(reply.buffer.expect("its buffer"));
+        }
+    }
+
+    /// Submits a request whose reply is for the caller to collect. A payload is all `byte`.
+    pub(super) fn submit(&mut self, id: u64, op: Op, offset: u64, len: u64, byte: u8) {
+        let (offset, len) = (VolumeOffset(offset), Bytes(len));
+        let buffer = op.has_payload().then(|| {
+            let buffer = self.memory.take(Request::buffer_len(offset, len)).expect("memory");
+            self.memory.bytes_mut(buffer).fill(byte);
+            buffer
+        });
+        let (volume, hint, fua) = (self.volume, Hint::None, false);
+        let request = Request { id: RequestId(id), volume, op, offset, len, fua, hint, buffer };
+        self.engine.submit(self.now, request, &mut self.memory);
+    }
+
     pub(super) fn read(&mut self, offset: u64, len: usize) -> (ReadShape, Vec<u8>) {
         let (result, bytes) = self.request_with(Op::Read, offset, &vec![0; len], false);
         (result.expect("a read"), bytes)
@@ -196,9 +222,17 @@ impl Harness {
     }
 
     pub(super) fn create_volume(&mut self) -> Result<(), AdminError> {
-        let command = Command::CreateVolume { name: "vol".into(), size: Bytes(VOLUME_SIZE) };
+        let command = Command::CreateVolume {
+            name: "vol".into(),
+            size: Bytes(VOLUME_SIZE),
+            hardening: Hardening::Flush,
+        };
         self.volume = self.admin(command)?;
         Ok(())
+    }
+
+    pub(super) fn set_hardening(&mut self, hardening: Hardening) -> Result<VolumeId, AdminError> {
+        self.admin(Command::SetHardening { name: "vol".into(), hardening })
     }
 
     pub(super) fn remove_volume(&mut self) -> Result<VolumeId, AdminError> {

@@ -165,7 +165,7 @@ impl<V: Volumes> Server<V> {
                 let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
                 return stopping.then_some(Answer::Done);
             }
-            Request::CreateVolume { .. } | Request::RemoveVolume { .. } => {}
+            Request::CreateVolume { .. } | Request::SetHardening { .. } | Request::RemoveVolume { .. } => {}
         }
         let command = request.command()?;
         let id = self.sessions.next;

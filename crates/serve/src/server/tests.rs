@@ -235,7 +235,8 @@ fn the_control_socket_answers_in_order() {
             Answer::Failed { class, message } => (class, message),
             other => panic!("{other:?}"),
         };
-        let create = Request::CreateVolume { name: "x".into(), size_bytes: 1 << 20 };
+        let create =
+            Request::CreateVolume { name: "x".into(), size_bytes: 1 << 20, hardening: Default::default() };
         assert_eq!(refused(create).0, Class::Usage);
         let client = server.client();
         let (class, message) = refused(Request::RemoveVolume { name: "ram".into() });

@@ -3,7 +3,7 @@
 use super::{Ask, Crash, Driver, Failure, Health, Setup, Volume};
 use crate::{Answer, DeviceSpec, Place, Stop, Ticket, World};
 use weir_engine::{AdminId, Command, DeviceSettings, Engine};
-use weir_map::{MapError, NewDevice, NewPool, PoolId};
+use weir_map::{Hardening, MapError, NewDevice, NewPool, PoolId};
 use weir_model::{Bytes, DeviceClass, DeviceId, Nanos, Op, VolumeOffset};
 
 /// What a check reads at once.
@@ -184,7 +184,7 @@ impl Driver {
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
         let remove = Command::RemoveVolume { name: old.clone() };
-        let create = Command::CreateVolume { name: new.clone(), size };
+        let create = Command::CreateVolume { name: new.clone(), size, hardening: Hardening::Flush };
         let until = self.world.now() + time;
         let (mut removed, mut created) = (false, false);
         let removal = self.command(remove)?;
@@ -222,7 +222,7 @@ impl Driver {
     }
 
     pub(super) fn create_volume(&mut self, name: String, size: Bytes) -> Result<Volume, Failure> {
-        self.admin(Command::CreateVolume { name: name.clone(), size })?;
+        self.admin(Command::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush })?;
         let created = self.engine.volumes().find(|volume| volume.name == name);
         match created {
             Some(volume) => Ok(Volume { id: volume.id, name, size }),
