@@ -294,6 +294,14 @@ pub(crate) fn replay(
     }
 }
 
+/// The journal and sequence the header at the start of `bytes` speaks of, whether or not its frame is
+/// whole; `None` if it is no header of this pool.
+pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
+    let (header, _) = Header::ref_from_prefix(bytes).ok()?;
+    let is_header = header.magic == MAGIC && header.pool == pool.0;
+    is_header.then(|| (header.journal.get(), header.sequence.get()))
+}
+
 /// Whether some frame in the ring says the missing one was durable.
 fn end_at(ring: &[u8], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
     let proof = (0..ring.len()).step_by(PAGE).any(|offset| {

@@ -16,6 +16,7 @@
 mod batch;
 mod blocks;
 mod catalogue;
+pub mod check;
 mod checkpoint;
 mod checksum;
 mod codec;
@@ -38,6 +39,7 @@ mod value;
 
 pub use blocks::BlockSet;
 pub use catalogue::{Catalogue, Hardening, Intent, IntentKind, NAME_MAX, Volume};
+pub use check::check;
 pub use checksum::crc32c;
 pub use commit::FrameWrite;
 pub use create::{NewDevice, NewPool, create};

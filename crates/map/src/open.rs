@@ -42,6 +42,15 @@ pub struct Recovery {
 /// If the superblocks do not belong together, a device fails, or what is stored is damaged; nothing
 /// but metadata pages no root reaches has then been written.
 pub fn open(store: &mut dyn Store, superblocks: Vec<Superblock>) -> Result<(Map, Recovery), MapError> {
+    open_and(store, superblocks, |_| ())
+}
+
+/// Opens the pool like [`open`], and `tidy`s the recovered map before it becomes durable in both roots.
+pub(crate) fn open_and(
+    store: &mut dyn Store,
+    superblocks: Vec<Superblock>,
+    tidy: impl FnOnce(&mut Map),
+) -> Result<(Map, Recovery), MapError> {
     let metadata = check_together(&superblocks)?;
     let sb = &superblocks[metadata.index()];
     let mut roots = Vec::new();
@@ -62,6 +71,7 @@ pub fn open(store: &mut dyn Store, superblocks: Vec<Superblock>) -> Result<(Map,
                     // reaches is never mistaken for one written now.
                     map.store.root.sequence = newest + 1;
                 }
+                tidy(&mut map);
                 map.start_journal(store)?;
                 return Ok((map, recovery));
             }

@@ -124,6 +124,15 @@ pub(crate) fn open(
     Ok((payload, PageNumber(header.next.get())))
 }
 
+/// The sequence of a page that is good in itself, whatever it holds; `None` if it is not.
+pub(crate) fn sequence(page: &[u8], pool: PoolId, number: PageNumber) -> Option<u64> {
+    let (header, _) = Header::ref_from_prefix(page).ok()?;
+    let good = header.pool == pool.0
+        && header.number.get() == number.0
+        && header.crc.get() == crc32c_without(page, 0);
+    good.then(|| header.sequence.get())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

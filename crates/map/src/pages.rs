@@ -197,6 +197,23 @@ impl Pages {
         dropped.push(id);
     }
 
+    /// Takes away pages that none of the trees reaches; their ids.
+    pub(crate) fn take_unreached(&mut self, trees: &[Tree]) -> Vec<PageId> {
+        let mut reached = vec![false; self.pages.len()];
+        let mut left: Vec<_> = trees.iter().filter_map(|tree| tree.root).collect();
+        while let Some(id) = left.pop() {
+            let Some(page) = self.get(id) else { continue };
+            if !std::mem::replace(&mut reached[id.0 as usize], true) && page.level > 0 {
+                left.extend(page.words.iter().filter(|w| **w != 0).map(|w| PageId(*w as u32)));
+            }
+        }
+        let ids = (0..self.pages.len() as u32).map(PageId);
+        let unreached: Vec<_> = ids.filter(|id| !reached[id.0 as usize] && self.get(*id).is_some()).collect();
+        let mut dropped = Vec::new();
+        unreached.iter().for_each(|id| self.take_away(*id, &mut dropped));
+        dropped
+    }
+
     /// Ids whose last page is no longer reachable from any root may be used again.
     pub(crate) fn reuse(&mut self, ids: impl IntoIterator<Item = PageId>) {
         self.unused.extend(ids);

@@ -5,9 +5,10 @@ use crate::support::Rng;
 use crate::support::pool::{META, POOL, open};
 use crate::support::store::MemStore;
 use crate::support::twin::{Effect, Held, State, whole};
+use weir_map::check::{Report, Severity};
 use weir_map::root::Root;
 use weir_map::superblock::ROOT_AT;
-use weir_map::{Map, MapError, PAGE};
+use weir_map::{Map, MapError, PAGE, Superblock};
 use weir_model::{DeviceId, ExtentIndex, VolumeId};
 
 impl History {
@@ -38,28 +39,49 @@ impl History {
         let frames = self.intact();
         self.met.torn_frames += (self.effects.len() - frames) as u64;
         let expected = self.state_at(frames);
+        self.check_clean("after a power cut");
         if damage {
             (0..4).for_each(|_| self.damage(&mut rng, frames, &expected));
         }
-        let (map, _) = self.recover(&mut self.store.clone(), &mut rng).expect("nothing is damaged");
+        let (map, _) = self.recover(&mut self.store.clone(), &mut rng, true).expect("nothing is damaged");
         self.check_opened(&map, &expected);
         // The same again on the store itself.
         let mut store = std::mem::replace(&mut self.store, MemStore::new(0));
-        let (map, older_root) = self.recover(&mut store, &mut rng).expect("nothing is damaged");
+        let (map, older_root) = self.recover(&mut store, &mut rng, true).expect("nothing is damaged");
         assert!(!older_root, "the newest root is good");
         self.check_opened(&map, &expected);
         (self.map, self.store) = (map, store);
+        self.check_clean("after recovery");
         self.begin_anew(expected);
     }
 
+    fn check(store: &mut MemStore, superblocks: &[Superblock]) -> Report {
+        let sizes: Vec<_> = superblocks.iter().map(|sb| Some(sb.size)).collect();
+        weir_map::check(store, &sizes)
+    }
+
+    fn check_clean(&self, when: &str) {
+        let report = Self::check(&mut self.store.clone(), &self.superblocks);
+        assert!(report.is_clean(), "{when}: {:#?}", report.findings);
+    }
+
     /// Opens the pool, with power cuts on the way.
-    fn recover(&mut self, store: &mut MemStore, rng: &mut Rng) -> Result<(Map, bool), MapError> {
+    fn recover(
+        &mut self,
+        store: &mut MemStore,
+        rng: &mut Rng,
+        intact: bool,
+    ) -> Result<(Map, bool), MapError> {
         for _ in 0..rng.below(3) {
             store.fail_after(1 + rng.below(9));
             match open(store, &self.superblocks) {
                 Err(MapError::Io { .. }) => {
                     self.met.cut_recoveries += 1;
                     store.power_cut(rng);
+                    if intact {
+                        let report = Self::check(store, &self.superblocks);
+                        assert!(report.is_clean(), "after a cut in recovery: {:#?}", report.findings);
+                    }
                 }
                 Ok(_) => store.power_cut(rng),
                 damaged => return damaged,
@@ -129,8 +151,12 @@ impl History {
             }
         }
         store.set_page(device, number, page);
-        match self.recover(&mut store, rng) {
+        let report = Self::check(&mut store, &self.superblocks);
+        let damage = report.worst() == Some(Severity::Damage);
+        match self.recover(&mut store, rng, false) {
             Ok((map, older_root)) => {
+                assert!(!damage, "page {number} of device {device}, yet it opens: {:#?}", report.findings);
+                assert!(!older_root || !report.is_clean(), "page {number} of device {device} is damaged");
                 self.met.damage_survived += 1;
                 self.met.older_roots += u64::from(older_root);
                 match self.looks_torn(device, number, frames) {
@@ -140,7 +166,10 @@ impl History {
                     _ => self.check_opened(&map, expected),
                 }
             }
-            Err(MapError::Damaged { .. }) if !has_another => self.met.damage_refused += 1,
+            Err(MapError::Damaged { .. }) if !has_another => {
+                assert!(damage, "page {number} of device {device} was not noticed");
+                self.met.damage_refused += 1;
+            }
             Err(error) => panic!("page {number} of device {device}: {error}"),
         }
     }

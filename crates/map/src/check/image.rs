@@ -1,0 +1,367 @@
+//! What a root reaches: every table page, map page, record and catalogue page, each verified; and
+//! the map they hold, with the journal applied to it.
+
+use super::area::Area;
+use crate::catalogue::Catalogue;
+use crate::checkpoint::table_identity;
+use crate::delta::Delta;
+use crate::page::{self, Identity, PageKind, PageNumber};
+use crate::pages::{BeforeChange, Page, Pages, Tree, WORDS};
+use crate::records::{GROUP, Records, Unwatched};
+use crate::root::Root;
+use crate::table::{FANOUT, Pointer, Table};
+use crate::value::{PageId, Record, RecordId, Word};
+use crate::{Space, Superblock, Volume};
+use rustc_hash::FxHashSet;
+use weir_model::{DeviceExtent, ExtentIndex, VolumeId};
+
+/// Something a root reaches that is not as it should be.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) what: &'static str,
+    /// The page; none for what is not in one place.
+    pub(super) number: Option<PageNumber>,
+    pub(super) why: String,
+    pub(super) matters: String,
+    /// The page is good in itself, and was written for a root after the newest: by a checkpoint cut
+    /// short, which was free to use the place if only the older root reached it.
+    pub(super) overwritten: bool,
+}
+
+/// The map as one root, and perhaps the journal, says it is.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) catalogue: Catalogue,
+    pub(super) pages: Pages,
+    pub(super) records: Records,
+    /// Metadata pages it lies in.
+    pub(super) used: Space,
+    /// Pages that were verified.
+    pub(super) verified: u64,
+    /// Map pages that belong to no volume.
+    pub(super) unreached: usize,
+    /// Everything it is made of was there.
+    pub(super) faults: Vec<Fault>,
+}
+
+/// A root that passes its checksum but speaks of more than there is room for.
+pub(super) fn contradicts(root: &Root, sb: &Superblock) -> bool {
+    let numbers = [root.sequence, root.journal.journal, root.journal.sequence];
+    let objects = root.pages.0.saturating_add(root.groups.0);
+    let fits = numbers.iter().all(|n| (1..u64::MAX / 2).contains(n))
+        && root.journal.offset < sb.journal_pages * crate::PAGE as u64
+        && root.journal.offset.is_multiple_of(crate::PAGE as u64)
+        && objects <= 2 * sb.meta_pages * WORDS as u64
+        && root.next_volume <= u64::from(u32::MAX);
+    !fits
+}
+
+impl Image {
+    /// Reads what the root reaches; what is damaged is left out and listed in `faults`.
+    /// The root must not [contradict](contradicts) the superblock.
+    pub(super) fn load(area: &mut Area<'_>, root: &Root) -> Self {
+        let sb = area.sb;
+        let image = Self {
+            catalogue: Catalogue::default(),
+            pages: Pages::default(),
+            records: Records::new(sb.extent.blocks()),
+            used: Space::new(sb.meta_pages as u32),
+            verified: 0,
+            unreached: 0,
+            faults: Vec::new(),
+        };
+        let mut loading = Loading { area, root, image, levels: Vec::new(), bad: FxHashSet::default() };
+        loading.map_pages();
+        loading.record_groups();
+        loading.catalogue();
+        loading.image
+    }
+
+    /// Everything the root reaches was there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// Applies what a journal frame says.
+    pub(super) fn apply(&mut self, delta: Delta, extent: weir_model::ExtentSize) {
+        match delta {
+            Delta::Entry { key, word } => {
+                if let Some(volume) = self.catalogue.volumes.get_mut(&key.volume) {
+                    let mut dropped = Vec::new();
+                    let word = word.encode();
+                    self.pages.set(&mut volume.tree, key.index, word, &mut Unseen, &mut dropped);
+                    self.pages.reuse(dropped);
+                }
+            }
+            Delta::Record { id, record } => self.records.set(id, record, &mut Unwatched),
+            Delta::DropRecord { id } => self.records.drop_record(id, &mut Unwatched),
+            Delta::RecordCount { id, count } => {
+                if let Some(mut record) = self.records.get(id) {
+                    record.references = count;
+                    self.records.set(id, record, &mut Unwatched);
+                }
+            }
+            Delta::Volume { id, name, size, hardening, copies } => {
+                let tree = Tree::new(extent.count(size));
+                self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
+                self.catalogue.next_volume = self.catalogue.next_volume.max(id.0.saturating_add(1));
+            }
+            Delta::DropVolume { id } => drop(self.catalogue.volumes.remove(&id)),
+            Delta::Intent { id, intent } => drop(self.catalogue.intents.insert(id, intent)),
+            Delta::EndIntent { id } => drop(self.catalogue.intents.remove(&id)),
+        }
+    }
+
+    /// Calls `f` with every word of every volume.
+    pub(super) fn for_each_word(&self, mut f: impl FnMut(VolumeId, ExtentIndex, u64)) {
+        for (id, volume) in &self.catalogue.volumes {
+            self.pages.for_each(volume.tree, &mut |index, word| f(*id, index, word));
+        }
+    }
+
+    /// Every record.
+    pub(super) fn records(&self) -> impl Iterator<Item = (RecordId, Record)> + '_ {
+        let ids = (0..(self.records.group_count() * GROUP) as u32).map(RecordId);
+        ids.filter_map(|id| self.records.get(id).map(|record| (id, record)))
+    }
+}
+
+struct Unseen;
+impl BeforeChange for Unseen {
+    fn page(&mut self, _: PageId, _: &Page) {}
+}
+
+struct Loading<'a, 'b> {
+    area: &'a mut Area<'b>,
+    root: &'a Root,
+    image: Image,
+    /// Per map page id: its level, for pages that are there.
+    levels: Vec<Option<u8>>,
+    /// Map pages that are listed as damaged.
+    bad: FxHashSet<u32>,
+}
+
+impl Loading<'_, '_> {
+    fn fault(&mut self, what: &'static str, number: Option<PageNumber>, why: String, matters: String) {
+        let overwritten = number.is_some_and(|n| self.is_of_a_later_root(n));
+        self.image.faults.push(Fault { what, number, why, matters, overwritten });
+    }
+
+    fn is_of_a_later_root(&mut self, number: PageNumber) -> bool {
+        let pool = self.area.sb.pool;
+        let page = self.area.page(number);
+        page.is_ok_and(|page| page::sequence(&page, pool, number).is_some_and(|s| s > self.root.sequence))
+    }
+
+    /// Reads and verifies the chain of pages of an object.
+    fn object(
+        &mut self,
+        pointer: Pointer,
+        identity: Identity,
+        what: &'static str,
+        matters: &str,
+    ) -> Option<Vec<u8>> {
+        let (mut bytes, mut number) = (Vec::new(), pointer.number);
+        while number != PageNumber::NONE {
+            match self.verified(number, identity) {
+                Ok((payload, next)) => {
+                    bytes.extend_from_slice(&payload);
+                    number = next;
+                }
+                Err(why) => {
+                    self.fault(what, Some(number), why, matters.to_owned());
+                    return None;
+                }
+            }
+        }
+        Some(bytes)
+    }
+
+    fn verified(&mut self, number: PageNumber, identity: Identity) -> Result<(Vec<u8>, PageNumber), String> {
+        let claimed = u32::try_from(number.0).is_ok_and(|n| self.image.used.take(DeviceExtent(n)));
+        if !claimed {
+            return Err(format!("page {} is used twice, or does not exist", number.0));
+        }
+        let page = self.area.page(number)?;
+        let (payload, next) = page::open(&page, self.area.sb.pool, identity, number)?;
+        self.image.verified += 1;
+        Ok((payload.to_vec(), next))
+    }
+
+    /// Reads a table, from its top down.
+    fn table(&mut self, kind: PageKind) -> Table {
+        let (len, top) = if kind == PageKind::Map { self.root.pages } else { self.root.groups };
+        let matters = if kind == PageKind::Map {
+            "where parts of the volumes' maps are is not known"
+        } else {
+            "where some extents' records are is not known"
+        };
+        let mut table = Table::to_load(len as usize, top);
+        let mut lost = FxHashSet::default();
+        for level in (0..table.levels().saturating_sub(1)).rev() {
+            for index in 0..table.level(level + 1).len() {
+                let pointer = table.page_pointer(level, index);
+                // Below a page that is listed already there is nothing to follow.
+                if lost.contains(&(level + 1, index / FANOUT)) {
+                    lost.insert((level, index));
+                    continue;
+                }
+                let identity = table_identity(kind, level, index, pointer.sequence);
+                let payload = self.object(pointer, identity, "table page", matters);
+                let whole = payload.is_some();
+                if !payload.is_some_and(|payload| table.load(level, index, &payload)) {
+                    lost.insert((level, index));
+                    if whole {
+                        let number = Some(pointer.number).filter(|n| *n != PageNumber::NONE);
+                        self.fault("table page", number, "it has a wrong length".into(), matters.into());
+                    }
+                }
+            }
+        }
+        table
+    }
+
+    fn map_pages(&mut self) {
+        let table = self.table(PageKind::Map);
+        self.levels = vec![None; table.len()];
+        for id in 0..table.len() {
+            let pointer = table.get(id);
+            if pointer.is_none() {
+                continue;
+            }
+            match self.map_page(PageId(id as u32), pointer) {
+                Ok(page) => {
+                    self.levels[id] = Some(page.level);
+                    self.image.pages.load(PageId(id as u32), page);
+                }
+                Err(why) => {
+                    self.bad.insert(id as u32);
+                    let matters = "part of a volume's map is not known".to_owned();
+                    self.fault("map page", Some(pointer.number), why, matters);
+                }
+            }
+        }
+        self.image.pages.finish_loading(table.len());
+    }
+
+    fn map_page(&mut self, id: PageId, pointer: Pointer) -> Result<Page, String> {
+        // The level is in the page itself; the rest is known from its pointer.
+        let level = self.area.page(pointer.number).map_or(0, |bytes| bytes[5]);
+        let identity =
+            Identity { kind: PageKind::Map, level, sequence: pointer.sequence, object: id.0.into() };
+        let (payload, next) = self.verified(pointer.number, identity)?;
+        if payload.len() != WORDS * 8 || next != PageNumber::NONE {
+            return Err("it is not one whole page".into());
+        }
+        let mut page = Page::new(level);
+        let (words, _) = payload.as_chunks::<8>();
+        for (to, word) in page.words.iter_mut().zip(words) {
+            *to = u64::from_le_bytes(*word);
+            let decoded = Word::decode(*to)
+                .filter(|w| *w == Word::Empty || (level > 0) == matches!(w, Word::Child(_)))
+                .ok_or_else(|| format!("{:#x} is no word of it", *to))?;
+            page.live += u16::from(decoded != Word::Empty);
+        }
+        Ok(page)
+    }
+
+    fn record_groups(&mut self) {
+        let table = self.table(PageKind::Records);
+        let matters = "where the data of some extents is is not known";
+        for group in 0..table.len() {
+            let pointer = table.get(group);
+            if pointer.is_none() {
+                continue;
+            }
+            let identity = Identity {
+                kind: PageKind::Records,
+                level: 0,
+                sequence: pointer.sequence,
+                object: group as u64,
+            };
+            if let Some(bytes) = self.object(pointer, identity, "record page", matters)
+                && self.image.records.load_group(group, &bytes).is_none()
+            {
+                let why = "it does not hold records".to_owned();
+                self.fault("record page", Some(pointer.number), why, matters.into());
+            }
+        }
+        self.image.records.finish_loading();
+    }
+
+    fn catalogue(&mut self) {
+        let pointer = self.root.catalogue;
+        let matters = "which volumes there are is not known";
+        let identity =
+            Identity { kind: PageKind::Catalogue, level: 0, sequence: pointer.sequence, object: 0 };
+        let Some(bytes) = self.object(pointer, identity, "catalogue page", matters) else { return };
+        match Catalogue::decode(&bytes, self.root.next_volume as u32) {
+            Some(catalogue) => self.image.catalogue = catalogue,
+            None => {
+                let why = "it does not hold volumes and intents".to_owned();
+                return self.fault("catalogue page", Some(pointer.number), why, matters.into());
+            }
+        }
+        let mut owned = vec![false; self.levels.len()];
+        for (id, volume) in self.image.catalogue.volumes.clone() {
+            let expected = Tree::new(self.area.sb.extent.count(volume.size)).height;
+            if volume.tree.height == expected {
+                self.tree(id, &volume, &mut owned);
+            } else {
+                let why = format!("its map has {} levels, {expected} are needed", volume.tree.height);
+                self.fault("volume", None, why, format!("volume {} cannot be read", volume.name));
+                self.cut_off(id);
+            }
+        }
+        // Below a page that is missing nothing is reached; that is listed already.
+        if self.image.is_whole() {
+            let pages = self.levels.iter().zip(&owned);
+            self.image.unreached = pages.filter(|(level, owned)| level.is_some() && !**owned).count();
+        }
+    }
+
+    /// Nothing of the volume's map is used.
+    fn cut_off(&mut self, id: VolumeId) {
+        if let Some(volume) = self.image.catalogue.volumes.get_mut(&id) {
+            volume.tree.root = None;
+        }
+    }
+
+    /// Walks a volume's tree: every interior word must lead to a page of the level below that nothing
+    /// else leads to.
+    fn tree(&mut self, id: VolumeId, volume: &Volume, owned: &mut [bool]) {
+        let top = volume.tree.height - 1;
+        let mut left: Vec<_> = volume.tree.root.map(|page| (page, top, 0)).into_iter().collect();
+        let before = self.image.faults.len();
+        while let Some((page, level, first)) = left.pop() {
+            let at = page.0 as usize;
+            let is_good = self.levels.get(at) == Some(&Some(level)) && !owned[at];
+            if !is_good {
+                let reach = crate::pages::reach(u32::from(level) + 1);
+                let extent = self.area.sb.extent.bytes().0;
+                let (start, end) =
+                    (first * extent, first.saturating_add(reach).saturating_mul(extent).min(volume.size.0));
+                let why = match self.bad.contains(&page.0) {
+                    true => format!("map page {} is damaged", page.0),
+                    false => format!("map page {} is missing, of another level, or used twice", page.0),
+                };
+                let matters = format!("bytes {start} to {end} of volume {} cannot be read", volume.name);
+                self.fault("volume", None, why, matters);
+                continue;
+            }
+            owned[at] = true;
+            if level == 0 {
+                continue;
+            }
+            let Some(page) = self.image.pages.get(page) else { continue };
+            let reach = crate::pages::reach(level.into());
+            let children = page.words.iter().enumerate().filter(|(_, word)| **word != 0);
+            left.extend(children.map(|(slot, word)| {
+                (PageId(*word as u32), level - 1, first.saturating_add((slot as u64).saturating_mul(reach)))
+            }));
+        }
+        if self.image.faults.len() > before {
+            self.cut_off(id);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One metadata member: its roots, what they reach, its journal; and which of it opening would use.
+
+use super::area::Area;
+use super::image::{Fault, Image, contradicts};
+use super::report::{Checked, Finding, Remedy, Severity};
+use crate::journal::{self, End, Frame};
+use crate::root::Root;
+use crate::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
+use weir_model::{DeviceId, DeviceOffset, Store};
+
+const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use that in its place";
+const RESTORE: &str = "weir pool restore, from a dump made before";
+const REPORT: &str = "save everything (weir pool dump) and report it: weir must not write this";
+
+/// What was found on a member.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) device: DeviceId,
+    /// The map as opening would recover it from here; none if it would refuse.
+    pub(super) state: Option<Image>,
+    /// Sequence of the journal frame that would come next, and of the root.
+    pub(super) position: (u64, u64),
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Where a journal ended when it was read from some root.
+struct Replayed {
+    frames: u64,
+    end: End,
+    /// The sequence expected next, and where.
+    next: u64,
+    offset: u64,
+    /// The CRC of the frame before `stop`, if it was met.
+    chain: Option<u32>,
+}
+
+struct Checking<'a, 'b> {
+    area: Area<'a>,
+    ring: Vec<u8>,
+    findings: Vec<Finding>,
+    checked: &'b mut Checked,
+}
+
+/// Verifies a member.
+pub(super) fn check(store: &mut dyn Store, sb: &Superblock, checked: &mut Checked) -> Member {
+    let mut area = Area::new(store, sb);
+    let (ring, unread) = area.ring();
+    let mut checking = Checking { area, ring, findings: Vec::new(), checked };
+    let (state, position) = checking.run(!unread.is_empty());
+    let mut findings = checking.findings;
+    checking.checked.read += checking.area.read;
+    for (at, why) in unread {
+        findings.push(Finding {
+            severity: Severity::Damage,
+            what: "journal",
+            device: sb.device,
+            at,
+            why,
+            matters: "changes acknowledged last may be in it; the pool does not open".into(),
+            remedy: Remedy::ByHand(DEVICE_FAILS),
+        });
+    }
+    Member { device: sb.device, state, position, findings }
+}
+
+impl Checking<'_, '_> {
+    fn add(
+        &mut self,
+        severity: Severity,
+        what: &'static str,
+        at: DeviceOffset,
+        why: impl Into<String>,
+        matters: impl Into<String>,
+        remedy: Remedy,
+    ) {
+        let (device, why, matters) = (self.area.device(), why.into(), matters.into());
+        self.findings.push(Finding { severity, what, device, at, why, matters, remedy });
+    }
+
+    fn run(&mut self, unread: bool) -> (Option<Image>, (u64, u64)) {
+        let (mut roots, bad) = self.roots();
+        roots.sort_by_key(|root| std::cmp::Reverse(root.sequence));
+        let Some(newest) = roots.first().cloned() else {
+            for (slot, why) in bad {
+                let matters = "nothing says where the map is; the pool does not open";
+                self.add(Severity::Damage, "root", ROOT_AT[slot], why, matters, Remedy::ByHand(RESTORE));
+            }
+            return (None, (0, 0));
+        };
+        for (slot, why) in bad {
+            let matters = "the other root is good; if that is damaged too, the pool does not open";
+            self.add(Severity::Spare, "root", ROOT_AT[slot], why, matters, Remedy::Roots);
+        }
+        let mut image = self.load(&newest);
+        let older = roots.get(1).cloned();
+        let mut older_image = older.as_ref().map(|root| self.load(root));
+        let mut leads_on = false;
+        if let (Some(root), Some(older_image)) = (&older, &mut older_image) {
+            leads_on = self.older(root, older_image, &newest, &image);
+        }
+        let is_whole = image.is_whole();
+        let newest_end = self.replay(&newest, u64::MAX, |frame, extent| {
+            if is_whole {
+                frame.deltas.into_iter().for_each(|delta| image.apply(delta, extent));
+            }
+        });
+        self.checked.frames += newest_end.frames;
+        if let End::Damaged { sequence, offset } = newest_end.end {
+            let why = format!("frame {sequence} was durable once and does not verify");
+            let matters = "it and all changes after it cannot be had from here; the pool does not open";
+            let at = DeviceOffset(JOURNAL_AT.0 + offset);
+            self.add(Severity::Damage, "journal", at, why, matters, Remedy::ByHand(RESTORE));
+            self.faults(&image.faults, Severity::Damage);
+            return (None, (newest_end.next, newest.sequence));
+        }
+        self.torn_tail(&newest, &newest_end);
+        if image.is_whole() {
+            if let Some(older_image) = older_image {
+                self.faults(&older_image.faults, Severity::Note);
+            }
+            return ((!unread).then_some(image), (newest_end.next, newest.sequence));
+        }
+        // The newest root cannot be used. The one before can if its journal leads on to where it stood.
+        let older_works = leads_on && older_image.as_ref().is_some_and(Image::is_whole);
+        self.faults(&image.faults, if older_works { Severity::Spare } else { Severity::Damage });
+        if let Some(older_image) = older_image.filter(|_| !older_works) {
+            self.faults(&older_image.faults, Severity::Damage);
+        }
+        let Some(root) = older.filter(|_| older_works) else {
+            return (None, (newest_end.next, newest.sequence));
+        };
+        let mut image = self.load(&root);
+        let end = self.replay(&root, u64::MAX, |frame, extent| {
+            frame.deltas.into_iter().for_each(|delta| image.apply(delta, extent));
+        });
+        ((!unread).then_some(image), (end.next, root.sequence))
+    }
+
+    /// The valid roots, and the slots without one.
+    fn roots(&mut self) -> (Vec<Root>, Vec<(usize, String)>) {
+        let (mut roots, mut bad) = (Vec::new(), Vec::new());
+        let sb = self.area.sb;
+        for slot in 0..ROOT_AT.len() {
+            let page = match self.area.root(slot) {
+                Ok(page) => page,
+                Err(why) => {
+                    bad.push((slot, why));
+                    continue;
+                }
+            };
+            match Root::decode(&page, sb.pool) {
+                None => bad.push((slot, "it is no root of this pool, or its checksum is wrong".into())),
+                Some(root) if root.slot() != slot => {
+                    bad.push((slot, format!("root {} belongs in the other slot", root.sequence)));
+                }
+                Some(root) if contradicts(&root, sb) => {
+                    bad.push((slot, "its fields contradict the superblock".into()));
+                }
+                Some(root) => roots.push(root),
+            }
+        }
+        (roots, bad)
+    }
+
+    fn load(&mut self, root: &Root) -> Image {
+        let image = Image::load(&mut self.area, root);
+        self.checked.roots += 1;
+        self.checked.pages += image.verified;
+        image
+    }
+
+    /// Reads the journal from a root on, giving each frame to `apply`.
+    fn replay(
+        &self,
+        root: &Root,
+        stop: u64,
+        mut apply: impl FnMut(Frame, weir_model::ExtentSize),
+    ) -> Replayed {
+        let sb = self.area.sb;
+        let (mut frames, mut chain) = (0, (root.journal.sequence == stop).then_some(root.journal.chain));
+        let (at, end) = journal::replay(&self.ring, root.journal, sb.pool, sb.extent.blocks(), |frame| {
+            frames += 1;
+            if frame.sequence + 1 == stop {
+                chain = Some(frame.crc);
+            }
+            if frame.sequence < stop {
+                apply(frame, sb.extent);
+            }
+        });
+        Replayed { frames, end, next: at.sequence, offset: at.offset, chain }
+    }
+
+    /// Whether the older root and the journal since say what the newest root says; applies to `older`
+    /// the frames between the two. `true` if it could take the newest one's place.
+    fn older(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
+        if root.journal.journal != newest.journal.journal {
+            // A recovery that was cut short: the newest root holds what this one's journal led to.
+            return matches!(self.replay(root, u64::MAX, |_, _| ()).end, End::Tail);
+        }
+        let stop = newest.journal.sequence;
+        let is_whole = older.is_whole();
+        let replayed = self.replay(root, stop, |frame, extent| {
+            if is_whole {
+                frame.deltas.into_iter().for_each(|delta| older.apply(delta, extent));
+            }
+        });
+        if replayed.chain != Some(newest.journal.chain) {
+            let at = DeviceOffset(JOURNAL_AT.0 + replayed.offset);
+            let why = format!(
+                "frame {} does not verify; the newest root stands at frame {stop}",
+                replayed.next.min(stop)
+            );
+            let matters = "the older root could not take the newest one's place";
+            self.add(Severity::Spare, "journal", at, why, matters, Remedy::Roots);
+            return false;
+        }
+        if is_whole
+            && image.is_whole()
+            && let Some(difference) = difference(older, image)
+        {
+            let why = format!(
+                "with the journal since, root {} says otherwise than root {}: {difference}",
+                root.sequence, newest.sequence
+            );
+            let matters = "one of them is wrong; which cannot be told";
+            self.add(Severity::Damage, "root", ROOT_AT[newest.slot()], why, matters, Remedy::ByHand(REPORT));
+        }
+        true
+    }
+
+    fn faults(&mut self, faults: &[Fault], severity: Severity) {
+        for fault in faults {
+            let at = fault.number.map_or(self.area.sb.pages_at(), |number| self.area.address(number));
+            let (matters, remedy) = match severity {
+                Severity::Damage => (fault.matters.clone(), Remedy::ByHand(RESTORE)),
+                Severity::Note if fault.overwritten => (
+                    "only the older root reaches it; a recovery that was cut short has used its place".into(),
+                    Remedy::Opening,
+                ),
+                Severity::Note => (
+                    "only the older root reaches it, which is not needed: damage, or a recovery that was \
+                     cut short had begun to use its place"
+                        .into(),
+                    Remedy::Opening,
+                ),
+                _ => (
+                    "only the newest root reaches it; the one before and the journal have everything".into(),
+                    Remedy::Roots,
+                ),
+            };
+            self.add(severity, fault.what, at, fault.why.clone(), matters, remedy);
+        }
+    }
+
+    /// A frame at the journal's end that was begun and is not whole.
+    fn torn_tail(&mut self, root: &Root, end: &Replayed) {
+        let pool = self.area.sb.pool;
+        let expected = (root.journal.journal, end.next);
+        let begun = [end.offset, 0].into_iter().find(|offset| {
+            let bytes = self.ring.get(*offset as usize..).unwrap_or_default();
+            journal::claims(bytes, pool) == Some(expected)
+        });
+        if let Some(offset) = begun {
+            let why = format!("frame {} at its end is not whole", end.next);
+            let matters = "a write that was cut short, never acknowledged; damage to the last frame of a \
+                           journal without a mirror looks the same";
+            let at = DeviceOffset(JOURNAL_AT.0 + offset);
+            self.add(Severity::Note, "journal", at, why, matters, Remedy::Opening);
+        }
+    }
+}
+
+/// How two maps differ, if they do. Ids of map pages do not count.
+fn difference(a: &Image, b: &Image) -> Option<String> {
+    if a.catalogue.next_volume != b.catalogue.next_volume {
+        let (a, b) = (a.catalogue.next_volume, b.catalogue.next_volume);
+        return Some(format!("the next volume's id is {a} or {b}"));
+    }
+    if a.catalogue.intents != b.catalogue.intents {
+        return Some("there are other intents".into());
+    }
+    let ids = a.catalogue.volumes.keys().chain(b.catalogue.volumes.keys());
+    for id in ids {
+        let (Some(x), Some(y)) = (a.catalogue.volumes.get(id), b.catalogue.volumes.get(id)) else {
+            return Some(format!("volume {} is there or not", id.0));
+        };
+        let same = (&x.name, x.size, x.hardening, x.copies) == (&y.name, y.size, y.hardening, y.copies);
+        if !same || a.pages.mapped(x.tree) != b.pages.mapped(y.tree) {
+            return Some(format!("volume {} ({}) has other properties or extents", x.name, id.0));
+        }
+    }
+    let mut found = None;
+    a.for_each_word(|id, index, word| {
+        let other = b.catalogue.volumes.get(&id).map_or(0, |v| b.pages.word(v.tree, index));
+        if other != word && found.is_none() {
+            found = Some(format!("extent {} of volume {} is {word:#x} or {other:#x}", index.0, id.0));
+        }
+    });
+    if found.is_none() && a.records.live() != b.records.live() {
+        found = Some(format!("there are {} or {} records", a.records.live(), b.records.live()));
+    }
+    found.or_else(|| {
+        let mut others = a.records().filter(|(id, record)| b.records.get(*id).as_ref() != Some(record));
+        others.next().map(|(id, _)| format!("record {} is another", id.0))
+    })
+}

@@ -1,0 +1,80 @@
+//! Repairing what can be repaired without guessing.
+
+use super::report::{Remedy, Report};
+use crate::records::GROUP;
+use crate::value::{RecordId, Word};
+use crate::{Map, MapError, Superblock, create, open};
+use rustc_hash::FxHashSet;
+use weir_model::{DeviceId, DeviceOffset, Store};
+
+/// What [`repair`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Superblock copies written anew.
+    pub superblocks: u64,
+    /// Both roots were written anew, by opening the pool.
+    pub roots: bool,
+    /// Records no extent named, given back.
+    pub records: u64,
+    /// Map pages no volume named, given back.
+    pub pages: u64,
+}
+
+/// Does what a check's report says can be done: superblock copies first, each from the other copy of
+/// its device; then, if roots, pages or records need it and the pool opens, opens it, which writes both
+/// roots anew, without what nothing names. A power cut on the way leaves the pool as good as it
+/// was, or better. The report must be of the pool as it is; [check](super::check) again to see what is
+/// left.
+///
+/// # Errors
+/// If a device fails, or the pool does not open.
+pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapError> {
+    let mut repaired = Repaired::default();
+    for finding in &report.findings {
+        let sb = report.superblocks.get(finding.device.index()).and_then(Option::as_ref);
+        if let (Remedy::Superblock { second }, Some(sb)) = (finding.remedy, sb) {
+            write_copy(store, sb, second)?;
+            repaired.superblocks += 1;
+        }
+    }
+    let superblocks: Option<Vec<Superblock>> = report.superblocks.iter().cloned().collect();
+    let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
+    if let (true, Some(superblocks)) = (opening, superblocks) {
+        open::open_and(store, superblocks, |map| {
+            (repaired.records, repaired.pages) = map.drop_waste();
+        })?;
+        repaired.roots = true;
+    }
+    Ok(repaired)
+}
+
+/// Writes one copy only: the other is the good one, and stays so if the power goes.
+fn write_copy(store: &mut dyn Store, sb: &Superblock, second: bool) -> Result<(), MapError> {
+    let at = if second { Superblock::second_at(sb.size) } else { DeviceOffset(0) };
+    let device: DeviceId = sb.device;
+    create::write(store, device, at, &sb.encode()[..])?;
+    create::flush(store, device)
+}
+
+impl Map {
+    /// Drops from the durable map what nothing names: records, and map pages. How many of each.
+    fn drop_waste(&mut self) -> (u64, u64) {
+        let mut named = FxHashSet::default();
+        for volume in self.catalogue.volumes.values() {
+            self.pages.for_each(volume.tree, &mut |_, word| {
+                if let Some(Word::Record(id)) = Word::decode(word) {
+                    named.insert(id);
+                }
+            });
+        }
+        let ids = (0..(self.records.group_count() * GROUP) as u32).map(RecordId);
+        let unnamed: Vec<_> =
+            ids.filter(|id| !named.contains(id) && self.records.get(*id).is_some()).collect();
+        unnamed.iter().for_each(|id| self.records.drop_record(*id, &mut self.store));
+        let trees: Vec<_> = self.catalogue.volumes.values().map(|volume| volume.tree).collect();
+        let pages = self.pages.take_unreached(&trees);
+        let count = pages.len() as u64;
+        self.store.dropped.extend(pages);
+        (unnamed.len() as u64, count)
+    }
+}
