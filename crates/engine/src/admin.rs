@@ -216,6 +216,8 @@ impl Engine {
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
         self.map.queue(Delta::Intent { id: volume.0, intent });
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
+        // Those of its writes that wait for space would keep it.
+        self.retry_waiting_space();
         self.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
         Ok(())
     }

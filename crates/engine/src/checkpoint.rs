@@ -30,7 +30,7 @@ pub(crate) struct Checkpoint {
     phase: Phase,
     requested: bool,
     bytes: Vec<u8>,
-    /// The last one found no room in the metadata area.
+    /// The last one found no room in the metadata area, and nothing has become durable since.
     pub(crate) no_room: bool,
 }
 
@@ -38,6 +38,11 @@ impl Engine {
     /// A checkpoint is wanted.
     pub(crate) fn request_checkpoint(&mut self) {
         self.checkpoint.requested = true;
+    }
+
+    /// The durable map has changed: one that found no room may find some.
+    pub(crate) fn durable_map_changed(&mut self) {
+        self.checkpoint.no_room = false;
     }
 
     /// No checkpoint is under way or needed.
@@ -58,7 +63,8 @@ impl Engine {
             && self.active.is_empty()
             && self.commits_are_settled()
             && !self.checkpoint_is_settled();
-        let wanted = self.checkpoint.requested || self.map.wants_checkpoint() || stopping;
+        let due = self.map.wants_checkpoint() && !self.checkpoint.no_room;
+        let wanted = self.checkpoint.requested || due || stopping;
         if matches!(self.checkpoint.phase, Phase::Idle) && wanted && self.is_between_frames() {
             self.begin_checkpoint();
         }

@@ -1,20 +1,22 @@
 //! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
 
 use crate::Engine;
-use crate::piece::{Clear, PieceId};
+use crate::piece::{Clear, PieceId, Work};
 use weir_map::{Found, KeepSpace};
-use weir_model::{Op, RequestError};
+use weir_model::{BLOCK, Memory, RequestError, Span};
 
 impl Engine {
-    pub(crate) fn start_clear(&mut self, id: PieceId, clear: Clear) {
+    pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
         let whole = range.count == self.map.extent().blocks();
-        if !whole && matches!(self.map.find(key), Found::Direct(_)) && !self.map.has_metadata_room() {
-            return self.no_room_for_a_record(id);
+        let takes_a_record =
+            matches!(self.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
+        if takes_a_record && !self.map.has_metadata_room() {
+            return self.zero_in_place(id, memory);
         }
         let (placed, holds, kept) = match self.map.find(key) {
             Found::Empty => (false, false, false),
@@ -47,13 +49,17 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    /// Clearing part of a whole extent takes a record, and the metadata area has no room for more. TRIM
-    /// may do nothing; zeros that were promised cannot be had.
-    fn no_room_for_a_record(&mut self, id: PieceId) {
-        let request = self.pieces[id.0 as usize].request;
-        match self.active[request.0].request.op {
-            Op::Trim => self.piece_ended(id),
-            _ => self.piece_failed(id, RequestError::NoSpace),
+    /// Clearing part of a whole extent takes a record, and the metadata area has no room for more. Its
+    /// space is there: zeros are written to it.
+    fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if piece.range.is_empty() {
+            return self.piece_ended(id);
         }
+        let block = BLOCK as u32;
+        piece.work = Work::Write { zeros: true };
+        piece.span =
+            Span { start: u32::from(piece.range.first) * block, len: u32::from(piece.range.count) * block };
+        self.start_write(id, memory);
     }
 }

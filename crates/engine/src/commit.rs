@@ -205,6 +205,7 @@ impl Engine {
         match result {
             Ok(()) => {
                 self.frames_durable();
+                self.durable_map_changed();
                 self.commits.phase = Phase::Frames { under_way: false };
             }
             Err(error) => self.metadata_failed(error),

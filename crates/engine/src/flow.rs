@@ -49,6 +49,7 @@ impl Engine {
     pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
         while let Some(whole) = self.devices[device.index()].rested() {
             self.map.reuse(whole);
+            self.note_used();
             self.retry_waiting_space();
         }
     }
@@ -65,7 +66,7 @@ impl Engine {
             match self.pieces[id.0 as usize].work {
                 Work::Read => self.start_read(id, memory),
                 Work::Write { .. } => self.start_write(id, memory),
-                Work::Clear(clear) => self.start_clear(id, clear),
+                Work::Clear(clear) => self.start_clear(id, clear, memory),
             }
         }
     }
@@ -89,6 +90,9 @@ impl Engine {
             if self.locks.release(piece.key, piece.range, &mut granted) {
                 self.map.give_back(piece.key);
                 self.note_change();
+                if self.space.is_waited_for() && self.map.releasing() > 0 {
+                    self.request_commit();
+                }
             }
             self.ready.extend(granted);
         }

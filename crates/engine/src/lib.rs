@@ -28,17 +28,21 @@ mod commit;
 mod device;
 mod flow;
 mod lock;
+mod notice;
 mod piece;
 mod probe;
 mod read;
 mod request;
 mod scratch;
+mod space;
 mod status;
 mod write;
 
 pub use active::AdminId;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::DeviceSettings;
+pub use notice::Notice;
+pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
 pub use status::{DeviceStatus, PoolStatus, Status};
 pub use weir_map::Hardening;
 
@@ -80,8 +84,8 @@ pub struct Engine {
     ready: VecDeque<PieceId>,
     /// Pieces waiting for a scratch block.
     waiting_scratch: VecDeque<PieceId>,
-    /// Pieces waiting for free space: until probes are done, or until a release is durable.
-    waiting_space: VecDeque<PieceId>,
+    space: space::SpaceState,
+    notices: notice::Notices,
     probing: probe::Probing,
     ios: VecDeque<Io>,
     replies: VecDeque<Reply>,
@@ -153,13 +157,16 @@ impl Engine {
             ranges: VecDeque::new(),
             ready: VecDeque::new(),
             waiting_scratch: VecDeque::new(),
-            waiting_space: VecDeque::new(),
+            space: space::SpaceState::new(now, Bytes(0)),
+            notices: notice::Notices::default(),
             probing: probe::Probing::default(),
             ios: VecDeque::new(),
             replies: VecDeque::new(),
             stopped_changes: None,
             now,
         };
+        let (used, _) = engine.data_space();
+        engine.space = space::SpaceState::new(now, used);
         engine.start_probes();
         engine.resume_removals();
         Ok(engine)
@@ -183,6 +190,7 @@ impl Engine {
     /// commit), and when [`Self::deadline`] has come.
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
         self.now = now;
+        self.expire_waiting_space();
         self.advance_ranges(memory);
         self.advance_removals();
         self.drive_commits(memory);
@@ -202,12 +210,17 @@ impl Engine {
         self.replies.pop_front()
     }
 
+    /// The next thing whoever looks after the pool should know.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        if !self.ranges.is_empty() || self.removals_can_advance() {
+        if !self.ready.is_empty() || !self.ranges.is_empty() || self.removals_can_advance() {
             return Some(self.now);
         }
-        self.commit_due()
+        self.commit_due().into_iter().chain(self.space.expires()).min()
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
@@ -219,6 +232,7 @@ impl Engine {
     pub fn begin_stop(&mut self, now: Nanos) {
         self.now = now;
         self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.retry_waiting_space();
     }
 
     /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight.

@@ -7,6 +7,9 @@ const BLOCKS: usize = 64;
 /// A journal frame, or pages of a checkpoint.
 const LARGE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
 
+/// Zeros to write.
+const ZEROS: Bytes = Bytes::kib(64);
+
 /// The engine's own buffers.
 #[derive(Debug)]
 pub(crate) struct Scratch {
@@ -17,7 +20,7 @@ pub(crate) struct Scratch {
     pub(crate) frame: Buffer,
     /// For the checkpoint pages under way.
     pub(crate) pages: Buffer,
-    /// A block of zeros; only ever read.
+    /// Zeros; only ever read.
     pub(crate) zeros: Buffer,
 }
 
@@ -25,7 +28,7 @@ impl Scratch {
     /// Takes them; `None`, taking nothing, if there is too little memory.
     pub(crate) fn take<M: Memory>(memory: &mut M) -> Option<Self> {
         let mut taken = Vec::new();
-        let sizes = [LARGE, LARGE, Bytes(BLOCK)].into_iter().chain((0..BLOCKS).map(|_| Bytes(BLOCK)));
+        let sizes = [LARGE, LARGE, ZEROS].into_iter().chain((0..BLOCKS).map(|_| Bytes(BLOCK)));
         for len in sizes {
             match memory.take(len) {
                 Some(buffer) => taken.push(buffer),

@@ -1,6 +1,6 @@
 //! What the pool is doing, as plain data.
 
-use crate::{Engine, StoppedChanges, VolumeInfo};
+use crate::{Engine, SpaceStatus, StoppedChanges, VolumeInfo};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -56,6 +56,8 @@ pub struct PoolStatus {
     pub memory: MapMemory,
     /// How full the metadata area is.
     pub metadata: MapRoom,
+    /// How full it is.
+    pub space: SpaceStatus,
     /// Requests in flight.
     pub requests: usize,
     /// Changes are refused: the map can no longer be written.
@@ -104,6 +106,7 @@ impl Engine {
             volumes: self.volumes().collect(),
             memory: map.memory(),
             metadata: map.room(),
+            space: self.space_status(),
             requests: self.active.len(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }

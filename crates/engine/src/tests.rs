@@ -3,6 +3,7 @@
 
 mod hardening;
 mod harness;
+mod space;
 
 use super::*;
 use harness::{Harness, VOLUME_SIZE};

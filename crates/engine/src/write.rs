@@ -11,7 +11,6 @@ use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Record, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, RequestError, Span};
-use weir_policy::placement::DeviceView;
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
@@ -52,42 +51,6 @@ impl Engine {
             },
         };
         self.write_to(id, whole, record.as_ref(), memory);
-    }
-
-    /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
-    pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
-        if self.is_probing() {
-            self.waiting_space.push_back(id);
-            return None;
-        }
-        let views: SmallVec<[DeviceView; 8]> = (self.map.devices().iter().zip(&self.devices))
-            .map(|(sb, device)| DeviceView {
-                id: sb.device,
-                free: if device.in_doubt { 0 } else { self.map.space(sb.device).free() },
-                idle: device.idle.unwrap_or(weir_model::Nanos::MAX),
-            })
-            .collect();
-        let chosen = if self.map.has_metadata_room() { self.policy.allocate(&views, key) } else { None };
-        if let Some(whole) = chosen.and_then(|device| self.map.allocate(device)) {
-            return Some(whole);
-        }
-        // Space may be on its way: given up, but its release not durable yet, or a command that may
-        // still touch it not ended. What is in doubt never becomes durable.
-        let releasing = self.map.releasing() > 0 && !self.devices.iter().any(|d| d.in_doubt);
-        if releasing || self.devices.iter().any(|d| d.has_resting()) {
-            self.waiting_space.push_back(id);
-            if releasing {
-                self.request_commit();
-            }
-        } else {
-            self.piece_failed(id, RequestError::NoSpace);
-        }
-        None
-    }
-
-    /// Space has come back, or none is on its way any more: pieces that wait for some try again.
-    pub(crate) fn retry_waiting_space(&mut self) {
-        self.ready.extend(self.waiting_space.drain(..));
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -193,14 +156,28 @@ impl Engine {
         let len = target.end - target.start;
         let buffer = match (piece.work, target.old[0]) {
             (Work::Write { zeros: true }, Some((old, _))) => old,
-            (Work::Write { zeros: true }, None) => self.scratch.zeros.part(0, len),
+            (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
         piece.left = 1;
-        let fua = self.active[piece.request.0].request.fua;
+        self.write_bytes(id, target, target.start, buffer);
+    }
+
+    /// Writes zeros to the piece's target, as many at a time as there are in memory.
+    fn write_zeros(&mut self, id: PieceId, target: Target) {
+        let zeros = self.scratch.zeros;
+        let starts = (target.start..target.end).step_by(zeros.len as usize);
+        self.pieces[id.0 as usize].left = starts.len() as u32;
+        for start in starts {
+            self.write_bytes(id, target, start, zeros.part(0, zeros.len.min(target.end - start)));
+        }
+    }
+
+    fn write_bytes(&mut self, id: PieceId, target: Target, start: u32, buffer: Buffer) {
+        let fua = self.active[self.pieces[id.0 as usize].request.0].request.fua;
         // What changes the map waits for a commit, which flushes the device.
         let kind = IoKind::Write { fua: fua && !target.changes };
-        let at = self.map.address(target.whole, target.start);
+        let at = self.map.address(target.whole, start);
         self.launch(NewIo { device: target.whole.device, kind, at, buffer }, Purpose::Write(id));
     }
 
@@ -210,15 +187,26 @@ impl Engine {
         let (key, range, request) = (piece.key, piece.range, piece.request);
         let Some(target) = piece.target else { return };
         let fua = flight.kind == IoKind::Write { fua: true };
+        piece.left -= 1;
+        let is_last = piece.left == 0;
         if let Err(error) = result {
             piece.error = Some(flight.error(error));
             // A lack of space is of this write alone; anything else may be of earlier ones.
             if fua && error != IoError::Os(ENOSPC) {
                 self.doubt(flight.device, error);
             }
+        }
+        let failed = self.pieces[id.0 as usize].error.is_some();
+        let needs = match result {
+            Ok(()) => self.devices[flight.device.index()].wrote(flight.device, fua),
+            Err(_) => None,
+        };
+        if !is_last {
+            return;
+        }
+        if failed {
             return self.change_failed(id);
         }
-        let needs = self.devices[flight.device.index()].wrote(flight.device, fua);
         if target.changes {
             self.map.written(key, target.whole, range, needs);
         }

@@ -181,12 +181,20 @@ impl Map {
     /// Whether the metadata area can take one more extent. At most three versions of every page are
     /// on disk at any time: two roots', and those of a checkpoint being written.
     pub fn has_metadata_room(&self) -> bool {
+        let (need, room) = self.metadata_need();
+        need <= room
+    }
+
+    /// What the metadata area must hold with one more extent, and what it can.
+    pub fn metadata_need(&self) -> (Bytes, Bytes) {
         let group_bytes = GROUP * (5 + 2 * (6 + usize::from(self.blocks) / 8));
         let pages_per_group = group_bytes.div_ceil(crate::page::PAYLOAD);
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
         let pages = self.pages.live() + self.pages_to_come.len();
         let objects = pages + groups * pages_per_group + self.catalogue.volumes.len() / 16;
-        3 * (objects + objects / 100) + 64 <= self.store.room().0 as usize
+        let need = 3 * (objects + objects / 100) + 64;
+        let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
+        (bytes(need as u64), bytes(self.store.room().0.into()))
     }
 
     /// Takes the next free extent of a device in sequence, for [`Self::place`].

@@ -4,7 +4,7 @@
 use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Status, VolumeInfo};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, Status, VolumeInfo};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, VolumeId,
@@ -148,6 +148,10 @@ impl Volumes for Ram {
     fn next_admin_reply(&mut self) -> Option<AdminReply> {
         self.refused.pop_front()
     }
+    fn next_notice(&mut self) -> Option<Notice> {
+        None
+    }
+    fn stop_waiting_for_space(&mut self, _: Nanos) {}
     fn begin_stop(&mut self, _: Nanos) {
         self.stopping = true;
     }

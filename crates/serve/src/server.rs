@@ -17,6 +17,7 @@ use sessions::Sessions;
 use std::net::SocketAddr;
 use std::path::Path;
 use weir_device::{Arena, ConnId, DeviceError, Event, Listen, ListenerId, Reactor, Waker};
+use weir_engine::{Notice, Room};
 use weir_model::{Bytes, Memory, Nanos, RequestId};
 
 /// How long clients may take to receive their last replies when the server stops.
@@ -227,6 +228,9 @@ impl<V: Volumes> Server<V> {
             self.exports = Export::all(&self.volumes);
             self.sessions.reply(reply);
         }
+        while let Some(notice) = self.volumes.next_notice() {
+            log(notice);
+        }
         self.clients.send(&self.volumes, outside);
         self.sessions.send(outside);
         self.clients.close_what_is_over(outside);
@@ -239,6 +243,7 @@ impl<V: Volumes> Server<V> {
         tracing::info!("stopping: answering what is in flight, then bringing the pool to rest");
         self.stop = Stop::Clients(self.outside.now + FAREWELL);
         self.outside.reactor.stop_listening();
+        self.volumes.stop_waiting_for_space(self.outside.now);
         self.clients.finish();
         Told::GoOn
     }
@@ -258,6 +263,24 @@ impl<V: Volumes> Server<V> {
             Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}
         }
         (self.stop == Stop::Volumes && self.volumes.stopped()).then_some(End::Graceful)
+    }
+}
+
+/// Tells whoever looks after the pool.
+fn log(notice: Notice) {
+    let named = |room| match room {
+        Room::Data => "space",
+        Room::Metadata => "space for metadata",
+    };
+    match notice {
+        Notice::Filling { room, at, used, total } => {
+            tracing::warn!(%used, of = %total, "more than {} % of the pool's {} is in use", at.0, named(room));
+        }
+        Notice::Full(room) => tracing::error!(
+            "the pool has no {} left: writes that need more are refused or wait; trim or remove volumes",
+            named(room)
+        ),
+        Notice::RoomAgain => tracing::info!("the pool has space again"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
-use weir_engine::{AdminId, AdminReply, Command, Engine, Status, VolumeInfo};
+use weir_engine::{AdminId, AdminReply, Command, Engine, Notice, Status, VolumeInfo};
 use weir_model::{Bytes, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
@@ -29,6 +29,10 @@ pub trait Volumes {
     fn admin(&mut self, now: Nanos, id: AdminId, command: Command);
     /// A change that is durable, or was refused.
     fn next_admin_reply(&mut self) -> Option<AdminReply>;
+    /// Something for the log.
+    fn next_notice(&mut self) -> Option<Notice>;
+    /// Requests that wait for somebody to free space wait no longer: clients are about to go.
+    fn stop_waiting_for_space(&mut self, now: Nanos);
     /// No more requests will come: bring everything to rest on the devices.
     fn begin_stop(&mut self, now: Nanos);
     /// Everything is at rest.
@@ -81,6 +85,12 @@ impl Volumes for Engine {
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {
         Self::next_admin_reply(self)
+    }
+    fn next_notice(&mut self) -> Option<Notice> {
+        Self::next_notice(self)
+    }
+    fn stop_waiting_for_space(&mut self, now: Nanos) {
+        Self::stop_waiting_for_space(self, now);
     }
     fn begin_stop(&mut self, now: Nanos) {
         Self::begin_stop(self, now);

@@ -1,6 +1,6 @@
 //! An engine over devices in memory that answer at once, in order.
 
-use crate::{AdminError, AdminId, Command, DeviceSettings, Engine};
+use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use std::collections::VecDeque;
 use weir_map::{Hardening, Map, NewDevice, NewPool, PoolId};
 use weir_model::{
@@ -11,6 +11,21 @@ use weir_policy::placement;
 
 pub(super) const VOLUME_SIZE: u64 = 64 << 20;
 const DEVICE_SIZE: u64 = 8 << 20;
+
+/// What a harness is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) devices: usize,
+    pub(super) settings: DeviceSettings,
+    /// The volume's size in bytes.
+    pub(super) volume: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { devices: 1, settings: DeviceSettings::default(), volume: VOLUME_SIZE }
+    }
+}
 
 /// Devices as plain vectors.
 struct Disks(Vec<Vec<u8>>);
@@ -32,6 +47,7 @@ impl Store for Disks {
 pub(super) struct Harness {
     pub(super) engine: Engine,
     pub(super) volume: VolumeId,
+    volume_size: u64,
     /// Every command the devices got.
     pub(super) log: Vec<Io>,
     memory: HeapMemory,
@@ -57,6 +73,11 @@ impl Harness {
     }
 
     pub(super) fn with_settings(devices: usize, policy: &'static str, settings: DeviceSettings) -> Self {
+        Self::of(Shape { devices, settings, ..Shape::default() }, policy)
+    }
+
+    pub(super) fn of(shape: Shape, policy: &'static str) -> Self {
+        let Shape { devices, settings, volume } = shape;
         let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices]);
         let new = |i| NewDevice { name: format!("d{i}"), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
         let pool = NewPool {
@@ -75,6 +96,7 @@ impl Harness {
         let mut harness = Self {
             engine,
             volume: VolumeId(0),
+            volume_size: volume,
             log: Vec::new(),
             memory,
             disks,
@@ -196,6 +218,28 @@ impl Harness {
         self.engine.submit(self.now, request, &mut self.memory);
     }
 
+    /// The next reply to what was submitted, if there is one.
+    pub(super) fn answer(&mut self) -> Option<(u64, Result<ReadShape, RequestError>)> {
+        let reply = self.engine.next_reply()?;
+        reply.buffer.into_iter().for_each(|buffer| self.memory.give(buffer));
+        Some((reply.id.0, reply.result))
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Time passes, and what becomes due is done.
+    pub(super) fn pass(&mut self, time: Nanos) {
+        // Running takes time itself.
+        self.now = Nanos((self.now + time).0 - 1000);
+        self.run();
+    }
+
+    pub(super) fn set_space_rules(&mut self, rules: SpaceRules) {
+        self.engine.set_space_rules(rules);
+    }
+
     pub(super) fn read(&mut self, offset: u64, len: usize) -> (ReadShape, Vec<u8>) {
         let (result, bytes) = self.request_with(Op::Read, offset, &vec![0; len], false);
         (result.expect("a read"), bytes)
@@ -224,7 +268,7 @@ impl Harness {
     pub(super) fn create_volume(&mut self) -> Result<(), AdminError> {
         let command = Command::CreateVolume {
             name: "vol".into(),
-            size: Bytes(VOLUME_SIZE),
+            size: Bytes(self.volume_size),
             hardening: Hardening::Flush,
         };
         self.volume = self.admin(command)?;

@@ -1,0 +1,45 @@
+//! What whoever looks after the pool should know, for the log.
+
+use crate::space::{Percent, Room};
+use std::collections::VecDeque;
+use weir_model::Bytes;
+
+/// Notices nobody fetched, beyond which the oldest are forgotten.
+const KEPT: usize = 64;
+
+/// Something whoever looks after the pool should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A warning threshold was passed.
+    Filling {
+        /// What is filling up.
+        room: Room,
+        /// The threshold.
+        at: Percent,
+        /// How much is used.
+        used: Bytes,
+        /// Of how much.
+        total: Bytes,
+    },
+    /// A write needed space and got none, for want of this.
+    Full(Room),
+    /// A write got space after one that got none.
+    RoomAgain,
+}
+
+/// Notices nobody has fetched yet.
+#[derive(Debug, Default)]
+pub(crate) struct Notices(VecDeque<Notice>);
+
+impl Notices {
+    pub(crate) fn push(&mut self, notice: Notice) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(notice);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
+        self.0.pop_front()
+    }
+}

@@ -1,0 +1,305 @@
+//! Space for new data: who gets it, who waits for it, and what is said about it.
+//!
+//! Running out of it is a state with a way back. Reads go on, and writes to extents that have their
+//! space; a write that needs more is refused with NoSpace or waits a while ([`WhenFull`]), holding
+//! nothing but its own blocks. What gives space back (TRIM, write-zeroes, removing volumes) needs
+//! none: see [`Engine::start_clear`](crate::Engine) for the one case that might. Whoever waits tries
+//! again whenever some has come back.
+
+use crate::piece::PieceId;
+use crate::{Engine, Notice};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use weir_map::Whole;
+use weir_model::{Bytes, ExtentKey, Nanos, RequestError};
+use weir_policy::placement::DeviceView;
+
+mod fill_rate;
+mod gauge;
+
+use fill_rate::FillRate;
+use gauge::Gauge;
+pub use gauge::Percent;
+
+/// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
+/// so that one whose every write waits can still read, overwrite and trim.
+const WAITING_MAX: usize = 64;
+/// … and the buffer memory they may hold, for the same reason.
+const WAITING_BYTES_MAX: Bytes = Bytes::mib(8);
+/// The least time between two notices that the pool is full, or is no longer.
+const NOTICE_AFTER: Nanos = Nanos::secs(10);
+
+/// What becomes of a write that needs space when there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is refused at once.
+    #[default]
+    Error,
+    /// It waits until some is freed, and is refused this long after it was submitted. At most 64
+    /// pieces (each within one extent) and 8 MiB wait at a time; more are refused at once.
+    Wait {
+        /// How long.
+        at_most: Nanos,
+    },
+}
+
+/// How a pool deals with running out of space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceRules {
+    /// What becomes of writes that need space.
+    pub when_full: WhenFull,
+    /// How full it is when its users are to be warned, ascending.
+    pub warn_at: Vec<Percent>,
+}
+
+impl Default for SpaceRules {
+    fn default() -> Self {
+        Self { when_full: WhenFull::default(), warn_at: vec![Percent(80), Percent(95)] }
+    }
+}
+
+/// What a pool may run out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Space for data.
+    Data,
+    /// Space for the map: many small pieces of large volumes are in use.
+    Metadata,
+}
+
+/// How full a pool is: for status, log and metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpaceStatus {
+    /// The sizes of all volumes together: what clients may come to use.
+    pub promised: Bytes,
+    /// Space for data on the devices.
+    pub total: Bytes,
+    /// Of it, not free.
+    pub used: Bytes,
+    /// The highest warning threshold that space for data has passed.
+    pub warning: Option<Percent>,
+    /// … and the one that space for metadata has.
+    pub metadata_warning: Option<Percent>,
+    /// The last write that needed space got none, for want of this.
+    pub full: Option<Room>,
+    /// Pieces of writes waiting for space.
+    pub waiting: usize,
+    /// Pieces of writes refused for want of space since the start.
+    pub refused: u64,
+    /// Net bytes taken per second of late, given back ones subtracted; negative while space is freed.
+    pub fill_rate: f64,
+    /// When all space is taken if this goes on; `None` if it would never be.
+    pub full_in: Option<Nanos>,
+}
+
+/// Who waits, and how full the pool is.
+#[derive(Debug)]
+pub(crate) struct SpaceState {
+    rules: SpaceRules,
+    /// Pieces waiting: until probes are done, until a release is durable, until somebody frees some.
+    waiting: VecDeque<PieceId>,
+    waiting_bytes: Bytes,
+    /// When the first of them has waited long enough.
+    expires: Option<Nanos>,
+    data: Gauge,
+    metadata: Gauge,
+    full: Option<Room>,
+    refused: u64,
+    rate: FillRate,
+    /// What was last said of it, and when.
+    told: Option<(Option<Room>, Nanos)>,
+}
+
+impl SpaceState {
+    pub(crate) fn new(now: Nanos, used: Bytes) -> Self {
+        Self {
+            rules: SpaceRules::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: Bytes(0),
+            expires: None,
+            data: Gauge::default(),
+            metadata: Gauge::default(),
+            full: None,
+            refused: 0,
+            rate: FillRate::new(now, used),
+            told: None,
+        }
+    }
+
+    /// When the first piece has waited long enough.
+    #[inline]
+    pub(crate) fn expires(&self) -> Option<Nanos> {
+        self.expires
+    }
+
+    /// Whether somebody waits.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+impl Engine {
+    /// From now on these are the rules for running out of space, instead of the default ones.
+    pub fn set_space_rules(&mut self, rules: SpaceRules) {
+        self.space.rules = rules;
+        self.note_used();
+    }
+
+    /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
+    /// about to stop.
+    pub fn stop_waiting_for_space(&mut self, now: Nanos) {
+        self.now = now;
+        self.space.rules.when_full = WhenFull::Error;
+        self.retry_waiting_space();
+    }
+
+    /// How full the pool is.
+    pub fn space_status(&self) -> SpaceStatus {
+        let (used, total) = self.data_space();
+        let rate = self.space.rate.per_second(self.now);
+        let full_in = (rate >= 1.0).then(|| Nanos::secs(((total - used).0 as f64 / rate) as u64));
+        SpaceStatus {
+            promised: Bytes(self.volumes().map(|volume| volume.size.0).sum()),
+            total,
+            used,
+            warning: self.space.data.passed(),
+            metadata_warning: self.space.metadata.passed(),
+            full: self.space.full,
+            waiting: self.space.waiting.len(),
+            refused: self.space.refused,
+            fill_rate: rate,
+            full_in,
+        }
+    }
+
+    /// Space for data: what is taken of it, and all of it.
+    pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
+        let extent = self.map.extent().bytes().0;
+        let spaces = self.map.devices().iter().map(|sb| self.map.space(sb.device));
+        let (used, total) = spaces.fold((0, 0), |(used, total), space| {
+            (used + u64::from(space.extents() - space.free()), total + u64::from(space.extents()))
+        });
+        (Bytes(used * extent), Bytes(total * extent))
+    }
+
+    /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
+    pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
+        if self.is_probing() {
+            self.wait_for_space(id, None);
+            return None;
+        }
+        let lacking = match self.find_space(key) {
+            Ok(whole) => {
+                self.note_room();
+                return Some(whole);
+            }
+            Err(lacking) => lacking,
+        };
+        // Space may be on its way: given up, but its release not durable yet, or a command that may
+        // still touch it not ended. What is in doubt never becomes durable.
+        let releasing = self.map.releasing() > 0 && !self.devices.iter().any(|d| d.in_doubt);
+        if releasing {
+            self.request_commit();
+        }
+        if releasing || self.devices.iter().any(|d| d.has_resting()) {
+            self.wait_for_space(id, self.may_wait_until(id));
+            return None;
+        }
+        self.note_full(lacking);
+        let until = self.may_wait_until(id).filter(|until| *until > self.now);
+        let len = Bytes(self.pieces[id.0 as usize].buffer.len.into());
+        let fits =
+            self.space.waiting.len() < WAITING_MAX && self.space.waiting_bytes + len <= WAITING_BYTES_MAX;
+        if until.is_some() && fits {
+            self.wait_for_space(id, until);
+        } else {
+            self.space.refused += 1;
+            self.piece_failed(id, RequestError::NoSpace);
+        }
+        None
+    }
+
+    fn find_space(&mut self, key: ExtentKey) -> Result<Whole, Room> {
+        if !self.map.has_metadata_room() {
+            return Err(Room::Metadata);
+        }
+        let views: SmallVec<[DeviceView; 8]> = (self.map.devices().iter().zip(&self.devices))
+            .map(|(sb, device)| DeviceView {
+                id: sb.device,
+                free: if device.in_doubt { 0 } else { self.map.space(sb.device).free() },
+                idle: device.idle.unwrap_or(Nanos::MAX),
+            })
+            .collect();
+        let chosen = self.policy.allocate(&views, key);
+        chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
+    }
+
+    /// How long the piece's request may wait for others to free some space; `None` if not at all.
+    fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
+        let WhenFull::Wait { at_most } = self.space.rules.when_full else { return None };
+        let active = &self.active[self.pieces[id.0 as usize].request.0];
+        let stays = !self.admin.is_being_removed(active.request.volume);
+        (stays && self.stopped_changes.is_none()).then(|| active.submitted + at_most)
+    }
+
+    fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
+        let space = &mut self.space;
+        space.waiting.push_back(id);
+        space.waiting_bytes += Bytes(self.pieces[id.0 as usize].buffer.len.into());
+        space.expires = space.expires.into_iter().chain(until).min();
+    }
+
+    /// Space has come back, or some piece has waited long enough, or none is on its way any more:
+    /// whoever waits tries again, in the same order.
+    pub(crate) fn retry_waiting_space(&mut self) {
+        self.space.expires = None;
+        self.space.waiting_bytes = Bytes(0);
+        self.ready.extend(self.space.waiting.drain(..));
+    }
+
+    /// Refuses what has waited long enough.
+    pub(crate) fn expire_waiting_space(&mut self) {
+        if self.space.expires.is_some_and(|at| at <= self.now) {
+            self.retry_waiting_space();
+        }
+    }
+
+    /// Space was found: the pool is not full.
+    fn note_room(&mut self) {
+        self.space.full = None;
+        self.tell_full();
+        self.note_used();
+    }
+
+    fn note_full(&mut self, lacking: Room) {
+        self.space.full = Some(lacking);
+        self.tell_full();
+    }
+
+    /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
+    /// its limit may be full and not full many times a second.
+    fn tell_full(&mut self) {
+        let (told, recently) = match self.space.told {
+            Some((told, at)) => (told, self.now.since(at) < NOTICE_AFTER),
+            None => (None, false),
+        };
+        if told != self.space.full && !recently {
+            self.space.told = Some((self.space.full, self.now));
+            self.notices.push(self.space.full.map_or(Notice::RoomAgain, Notice::Full));
+        }
+    }
+
+    /// How much is taken has changed.
+    pub(crate) fn note_used(&mut self) {
+        let (used, total) = self.data_space();
+        self.space.rate.note(self.now, used);
+        if let Some(at) = self.space.data.note(&self.space.rules.warn_at, used.0, total.0) {
+            self.notices.push(Notice::Filling { room: Room::Data, at, used, total });
+        }
+        let (used, total) = self.map.metadata_need();
+        if let Some(at) = self.space.metadata.note(&self.space.rules.warn_at, used.0, total.0) {
+            self.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
+        }
+    }
+}

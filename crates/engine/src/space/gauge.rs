@@ -1,0 +1,45 @@
+//! Which warning threshold has been passed.
+
+/// Hundredths of the whole: 0 to 100.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent(pub u8);
+
+/// Remembers the highest threshold passed. It counts as passed until use is a hundredth below it, so
+/// that a pool at a threshold does not warn again and again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gauge {
+    passed: Option<Percent>,
+}
+
+impl Gauge {
+    pub(super) fn passed(self) -> Option<Percent> {
+        self.passed
+    }
+
+    /// `used` of `total` are in use; a threshold, if one above the last was passed with that.
+    pub(super) fn note(&mut self, thresholds: &[Percent], used: u64, total: u64) -> Option<Percent> {
+        let reaches = |percent: u8| u128::from(used) * 100 >= u128::from(percent) * u128::from(total);
+        let before = self.passed;
+        let counts =
+            |at: &&Percent| reaches(if Some(**at) <= before { at.0.saturating_sub(1) } else { at.0 });
+        self.passed = thresholds.iter().filter(counts).max().copied();
+        self.passed.filter(|at| before.is_none_or(|before| *at > before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warns_once_for_each_threshold_on_the_way_up() {
+        let thresholds = [Percent(80), Percent(95)];
+        let mut gauge = Gauge::default();
+        let mut said = |used| gauge.note(&thresholds, used, 1000).map(|at| at.0);
+        assert_eq!([said(799), said(800), said(801), said(949)], [None, Some(80), None, None]);
+        assert_eq!([said(1000), said(945), said(950)], [Some(95), None, None], "within a hundredth");
+        assert_eq!([said(939), said(950)], [None, Some(95)], "left and passed again");
+        assert_eq!([said(0), said(950)], [None, Some(95)], "the highest of those passed at once");
+        assert_eq!(gauge.passed(), Some(Percent(95)));
+    }
+}
