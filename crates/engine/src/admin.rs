@@ -222,6 +222,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether a volume is on its way out.
+    pub(crate) fn is_removing(&self) -> bool {
+        !self.admin.removals.is_empty()
+    }
+
     /// Removals a previous run began.
     pub(crate) fn resume_removals(&mut self) {
         let intents = self.map.catalogue().intents.values();

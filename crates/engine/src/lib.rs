@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod activity;
 mod admin;
 mod checkpoint;
 mod clear;
@@ -39,6 +40,7 @@ mod status;
 mod write;
 
 pub use active::AdminId;
+pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::DeviceSettings;
 pub use notice::Notice;

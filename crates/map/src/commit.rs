@@ -39,6 +39,11 @@ impl Map {
         self.journal.has_room(self.commit.builder.capacity() as u64)
     }
 
+    /// Whether the journal has gone around its ring since the pool was opened.
+    pub fn journal_has_wrapped(&self) -> bool {
+        self.journal.head() > self.journal.ring()
+    }
+
     /// Seals the next frame of the commit into `out` (whole pages), saying where it goes; `None` when
     /// the commit has no more. Contains the oldest versions of every extent whose data is known to
     /// be durable: `flushed` tells the last epoch of a device that is. The caller checks

@@ -181,6 +181,11 @@ impl HeapMemory {
         let blocks = size.0.div_ceil(BLOCK);
         Self { bytes: vec![0; (blocks * BLOCK) as usize], buddy: Buddy::new(blocks as u32) }
     }
+
+    /// Everything is free again, whoever took it; the bytes stay as they are.
+    pub fn reset(&mut self) {
+        self.buddy = Buddy::new((self.bytes.len() as u64 / BLOCK) as u32);
+    }
 }
 
 impl Memory for HeapMemory {

@@ -4,10 +4,10 @@
 //! clients that ask, the reactor that carries commands to devices and answers back, the operator
 //! who stops and opens the pool. Each answer goes past the oracle.
 
-use crate::{Answer, Change, DeviceSpec, Oracle, Place, Seed, Ticket, World};
+use crate::{Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Strike, Ticket, World};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::fmt;
-use weir_engine::Engine;
+use weir_engine::{Activity, Engine};
+use weir_map::Whole;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
     RequestError, RequestId, VolumeId, VolumeOffset,
@@ -37,50 +37,16 @@ pub struct Setup {
     pub policy: String,
     /// The pool's devices; the first one carries the map.
     pub devices: Vec<DeviceSpec>,
+    /// Pages of the journal ring.
+    pub journal_pages: u64,
+    /// Pages for the map behind it.
+    pub meta_pages: u64,
     /// The volumes' sizes.
     pub volumes: Vec<Bytes>,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.
     pub depth: usize,
-}
-
-/// What a run has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Requests answered.
-    pub requests: u64,
-    /// Of these, told that there is no space.
-    pub no_space: u64,
-    /// Of these, told that a device failed.
-    pub errors: u64,
-    /// Crashes survived, those while opening included.
-    pub crashes: u64,
-    /// Bytes read back and compared.
-    pub compared: Bytes,
-}
-
-impl std::ops::Add for Tally {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            no_space: self.no_space + other.no_space,
-            errors: self.errors + other.errors,
-            crashes: self.crashes + other.crashes,
-            compared: self.compared + other.compared,
-        }
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, no_space, errors, crashes, compared } = self;
-        write!(
-            f,
-            "{requests} requests ({no_space} without space, {errors} failed), {crashes} crashes, {compared} compared"
-        )
-    }
 }
 
 /// A pool in the simulated world.
@@ -100,7 +66,14 @@ pub struct Driver {
     admins: u64,
     names: u64,
     done: Vec<IoDone>,
-    tally: Tally,
+    /// A crash to come, and after how many more events.
+    armed: Option<(u64, Crash)>,
+    /// A volume on its way out, and the one to come in its place.
+    replacing: Option<Replacing>,
+    /// Who had each extent of the devices when last looked at.
+    owners: FxHashMap<Whole, VolumeId>,
+    answered_since_crash: u64,
+    statistics: Statistics,
 }
 
 /// What the devices have suffered.
@@ -117,6 +90,12 @@ struct Volume {
     id: VolumeId,
     name: String,
     size: Bytes,
+}
+
+struct Replacing {
+    volume: usize,
+    new: String,
+    removed: bool,
 }
 
 struct UnderWay {
@@ -145,7 +124,11 @@ impl Driver {
             admins: 0,
             names: 0,
             done: Vec::new(),
-            tally: Tally::default(),
+            armed: None,
+            replacing: None,
+            owners: FxHashMap::default(),
+            answered_since_crash: 0,
+            statistics: Statistics { runs: 1, ..Statistics::default() },
             setup,
         };
         for (number, size) in driver.setup.volumes.clone().into_iter().enumerate() {
@@ -157,11 +140,24 @@ impl Driver {
 
     /// Carries out a history, then waits for every answer and checks all volumes, before and
     /// after a restart.
-    pub fn run(&mut self, steps: &[Step]) -> Result<Tally, Failure> {
-        for step in steps.iter().chain(&[Step::Check, Step::Restart, Step::Check]) {
+    pub fn run(&mut self, steps: &[Step]) -> Result<(), Failure> {
+        for step in steps {
             self.step(step)?;
         }
-        Ok(self.tally)
+        self.end()
+    }
+
+    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has
+    /// not come by then does not come.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        self.armed = None;
+        [Step::Check, Step::Restart, Step::Check].iter().try_for_each(|step| self.step(step))
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// A number that two runs share only if the same happened in both.
@@ -175,23 +171,57 @@ impl Driver {
         if self.health == Health::Dead {
             return Ok(());
         }
+        match (self.begin(step), self.armed.take()) {
+            (Err(Failure::Cut), Some((_, crash))) => self.crash(&crash),
+            (result, armed) => {
+                self.armed = armed;
+                result
+            }
+        }
+    }
+
+    fn begin(&mut self, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Ask(ask) => self.ask(*ask),
             Step::Wait(answers) => self.wait(*answers),
             Step::Pass(time) => self.pass(*time),
             Step::Replace(volume) => self.replace(volume % self.volumes.len()),
-            Step::CrashWhileReplacing(volume, time, how) => {
-                self.crash_while_replacing(volume % self.volumes.len(), *time, *how)
-            }
             Step::Break(device, fault) => {
                 let device = DeviceId((device % self.world.devices()) as u8);
                 self.world.break_device(device, fault.clone());
                 self.health = Health::Broken;
                 Ok(())
             }
-            Step::Crash(crash) => self.crash(crash),
+            Step::Crash(crash) => {
+                if self.armed.is_some() {
+                    return Err(Failure::Cut);
+                }
+                self.armed = Some((crash.after, crash.clone()));
+                if crash.after == 0 { Err(Failure::Cut) } else { Ok(()) }
+            }
             Step::Restart => self.restart(),
             Step::Check => self.check(),
+        }
+    }
+
+    /// An event has passed: the armed crash comes nearer.
+    fn burn(&mut self) -> Result<(), Failure> {
+        let Some((left, _)) = &mut self.armed else { return Ok(()) };
+        *left = left.saturating_sub(1);
+        if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
+    }
+
+    /// Something happened to the pool, at this moment.
+    fn struck(&mut self, strike: Strike) {
+        let mut idle = true;
+        for activity in Activity::ALL {
+            if self.engine.is_doing(activity) {
+                idle = false;
+                *self.statistics.hits.entry((strike, Moment::Doing(activity))).or_default() += 1;
+            }
+        }
+        if idle {
+            *self.statistics.hits.entry((strike, Moment::Idle)).or_default() += 1;
         }
     }
 
@@ -294,6 +324,7 @@ impl Driver {
         }
         self.done = done;
         self.pump()?;
+        self.burn()?;
         Ok(true)
     }
 
@@ -342,7 +373,8 @@ impl Driver {
         if request.buffer != reply.buffer || reply.response != self.world.now() - request.since {
             return Err(Failure::StrayReply(reply.id));
         }
-        self.tally.requests += 1;
+        self.statistics.requests += 1;
+        self.answered_since_crash += 1;
         match reply.result {
             Ok(shape) => self.succeeded(&request, shape)?,
             Err(error) => self.failed(&request, error)?,
@@ -359,7 +391,7 @@ impl Driver {
             (Op::Read, Some(buffer)) => {
                 let bytes = &self.world.memory.bytes(buffer)[within(&ask)];
                 let answer = if shape == ReadShape::Zeros { Answer::Zeros } else { Answer::Bytes(bytes) };
-                self.tally.compared += ask.len;
+                self.statistics.compared += ask.len;
                 self.oracle
                     .read_done(ticket, answer)
                     .map_err(|difference| Failure::Difference { ask, difference })?;
@@ -384,8 +416,8 @@ impl Driver {
             Op::Flush => self.oracle.flush_failed(ticket),
             _ => self.oracle.change_failed(ticket),
         }
-        self.tally.no_space += u64::from(no_space);
-        self.tally.errors += u64::from(!no_space);
+        self.statistics.no_space += u64::from(no_space);
+        self.statistics.errors += u64::from(!no_space);
         let (needed, room) = (self.extents_needed(ticket), self.room);
         if no_space && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask, needed, room });

@@ -3,26 +3,30 @@
 //! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device
 //! remembers, [`pace`] how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what
 //! reads may answer, whatever stands between a client and the devices. [`driver`] runs the
-//! real engine between them, beside the oracle.
+//! real engine between them, beside the oracle. [`campaign`] makes up what it has to go through.
 //!
 //! Pure: everything that happens follows from a [`Seed`]; two runs of the same seed end with the
 //! same [digest](World::digest).
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod device;
 pub mod driver;
 pub mod fault;
 pub mod oracle;
 pub mod pace;
 pub mod rng;
+pub mod statistics;
 pub mod storage;
 pub mod world;
 
+pub use campaign::History;
 pub use device::{Device, Disk, Stop};
 pub use driver::Driver;
 pub use fault::{Fault, Faulty, Kinds};
 pub use oracle::{Answer, Change, Difference, Found, Oracle, Place, Ticket};
 pub use pace::{Pace, RandomTiming, UnknownModel};
 pub use rng::{Rng, Seed};
+pub use statistics::{Moment, Statistics, Strike};
 pub use storage::Storage;
 pub use world::{DeviceSpec, World};

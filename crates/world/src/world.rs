@@ -55,7 +55,6 @@ pub struct World {
     seed: Seed,
     now: Nanos,
     rng: Rng,
-    memory_size: Bytes,
     /// The pool's buffer memory.
     pub memory: HeapMemory,
     devices: Vec<Box<dyn Device>>,
@@ -76,7 +75,6 @@ impl World {
             seed,
             now: Nanos(0),
             rng,
-            memory_size: memory,
             memory: HeapMemory::new(memory),
             devices,
             scratch: HeapMemory::new(Bytes(PIECE as u64)),
@@ -156,13 +154,13 @@ impl World {
         due.filter_map(|(at, index)| Some((at?, index))).min()
     }
 
-    /// Everything stops: no command under way is answered, the buffer memory begins anew, and
+    /// Everything stops: no command under way is answered, all buffer memory is free again, and
     /// the devices keep what [`Stop`] says. The devices can be used again at once.
     pub fn stop(&mut self, how: Stop) {
         for device in &mut self.devices {
             device.stop(how);
         }
-        self.memory = HeapMemory::new(self.memory_size);
+        self.memory.reset();
         self.dark = false;
         self.note(0xdead);
     }

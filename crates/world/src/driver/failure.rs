@@ -10,6 +10,12 @@ use weir_model::{Bytes, Nanos, RequestError, RequestId, VolumeOffset};
 /// The engine (or the set-up of a test) did what it must not.
 #[derive(Debug, Error)]
 pub enum Failure {
+    /// The armed crash strikes: what was being done ends here. Never leaves the driver.
+    #[error("a crash was due")]
+    Cut,
+    /// The engine gave up: what it was sure of was not so.
+    #[error("panic: {0}")]
+    Panic(String),
     /// A read answered what no order of the requests explains.
     #[error("{ask:?}: {difference}")]
     Difference {

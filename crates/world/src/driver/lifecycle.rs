@@ -1,10 +1,10 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
-use super::{Ask, Crash, Driver, Failure, Health, Setup, Volume};
-use crate::{Answer, DeviceSpec, Place, Stop, Ticket, World};
-use weir_engine::{AdminId, Command, DeviceSettings, Engine};
-use weir_map::{Hardening, MapError, NewDevice, NewPool, PoolId};
-use weir_model::{Bytes, DeviceClass, DeviceId, Nanos, Op, VolumeOffset};
+use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume};
+use crate::{Answer, DeviceSpec, Moment, Place, Stop, Strike, Ticket, World};
+use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine};
+use weir_map::{Hardening, Location, MapError, PoolId, Superblock, Value, Whole};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Op, VolumeOffset};
 
 /// What a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
@@ -89,10 +89,12 @@ impl Driver {
 
     /// Everything stops in the middle; then the pool is opened, perhaps in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.world.stop(crash.how);
-        self.oracle.crash(crash.how);
-        self.under_way.clear();
-        self.tally.crashes += 1;
+        self.struck(if crash.how == Stop::Kill { Strike::Kill } else { Strike::PowerCut });
+        let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
+        let in_checkpoint = checkpoint.into_iter().any(|activity| self.engine.is_doing(activity));
+        self.statistics.in_checkpoint += u64::from(in_checkpoint);
+        self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
+        self.stop(crash.how);
         for write in &crash.again {
             self.world.cut_at_store_write(Some(*write));
             let opened = open_pool(&mut self.world, &self.setup);
@@ -101,16 +103,32 @@ impl Driver {
                 Err(failure) if !self.world.is_dark() && self.health == Health::Whole => return Err(failure),
                 _ => {}
             }
-            self.world.stop(Stop::PowerCut);
-            self.oracle.crash(Stop::PowerCut);
-            self.tally.crashes += 1;
+            if self.world.is_dark() {
+                self.statistics.in_recovery += 1;
+                *self.statistics.hits.entry((Strike::PowerCut, Moment::Recovery)).or_default() += 1;
+            }
+            self.stop(Stop::PowerCut);
         }
         self.open()
     }
 
+    fn stop(&mut self, how: Stop) {
+        self.world.stop(how);
+        self.oracle.crash(how);
+        self.under_way.clear();
+        self.statistics.crashes += 1;
+        *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
+        self.answered_since_crash = 0;
+    }
+
     fn open(&mut self) -> Result<(), Failure> {
         self.reopen()?;
-        if self.health == Health::Dead { Ok(()) } else { self.check_volumes() }
+        if self.health == Health::Dead {
+            return Ok(());
+        }
+        self.settle_replacement()?;
+        self.note_owners();
+        self.check_volumes()
     }
 
     /// Opens the pool. Broken devices may need several attempts, or make it impossible.
@@ -148,17 +166,24 @@ impl Driver {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// A volume gives way to a new one of the same size and name. With broken devices it stays.
+    /// A volume gives way to a new one of the same size. With broken devices it stays.
     pub(super) fn replace(&mut self, volume: usize) -> Result<(), Failure> {
         if self.health != Health::Whole {
             return Ok(());
         }
-        self.drain()?;
-        let Volume { name, size, .. } = &self.volumes[volume];
-        let (name, size) = (name.clone(), *size);
-        self.admin(Command::RemoveVolume { name: name.clone() })?;
-        let new = self.create_volume(name, size)?;
-        self.replaced(volume, new);
+        while self.under_way.values().any(|request| request.ask.volume == volume) {
+            self.wait(1)?;
+        }
+        let (old, size) = (self.volumes[volume].name.clone(), self.volumes[volume].size);
+        self.names += 1;
+        let new = format!("volume{volume}-{}", self.names);
+        self.replacing = Some(Replacing { volume, new: new.clone(), removed: false });
+        self.admin(Command::RemoveVolume { name: old })?;
+        if let Some(replacing) = &mut self.replacing {
+            replacing.removed = true;
+        }
+        let created = self.create_volume(new, size)?;
+        self.replaced(volume, created);
         self.check_volumes()
     }
 
@@ -166,50 +191,19 @@ impl Driver {
         self.volumes[volume] = new;
         self.oracle.blank(volume);
         self.kept.retain(|(kept, _)| *kept != volume);
+        self.replacing = None;
     }
 
-    /// A crash catches the replacement of a volume somewhere on its way: it is there as it was, or
+    /// A crash caught the replacement of a volume somewhere on its way: it is there as it was, or
     /// gone, or the new one is there.
-    pub(super) fn crash_while_replacing(
-        &mut self,
-        volume: usize,
-        time: Nanos,
-        how: Stop,
-    ) -> Result<(), Failure> {
-        if self.health != Health::Whole {
-            return Ok(());
-        }
-        self.drain()?;
+    fn settle_replacement(&mut self) -> Result<(), Failure> {
+        let Some(Replacing { volume, new, removed }) = self.replacing.take() else { return Ok(()) };
         let (old, size) = (self.volumes[volume].name.clone(), self.volumes[volume].size);
-        self.names += 1;
-        let new = format!("volume{volume}-{}", self.names);
-        let remove = Command::RemoveVolume { name: old.clone() };
-        let create = Command::CreateVolume { name: new.clone(), size, hardening: Hardening::Flush };
-        let until = self.world.now() + time;
-        let (mut removed, mut created) = (false, false);
-        let removal = self.command(remove)?;
-        let mut creation = None;
-        while !created && self.advance(until)? {
-            while let Some(reply) = self.engine.next_admin_reply() {
-                removed |= reply.id == removal;
-                created |= Some(reply.id) == creation;
-            }
-            if removed && creation.is_none() {
-                creation = Some(self.command(create.clone())?);
-            }
-        }
-        self.world.stop(how);
-        self.oracle.crash(how);
-        self.tally.crashes += 1;
-        self.reopen()?;
         let found = self.engine.volumes().find(|v| v.name == new || v.name == old);
         match found {
             Some(v) if v.name == new => self.replaced(volume, Volume { id: v.id, name: new, size }),
             Some(v) if removed => {
                 return Err(Failure::Volumes { found: v.name, expected: "none, it was removed".to_owned() });
-            }
-            None if created => {
-                return Err(Failure::Volumes { found: "none".to_owned(), expected: new });
             }
             // It was not removed yet.
             Some(_) => {}
@@ -218,7 +212,30 @@ impl Driver {
                 self.replaced(volume, created);
             }
         }
-        self.check_volumes()
+        Ok(())
+    }
+
+    /// Whether any volume has been given what another one gave up.
+    fn note_owners(&mut self) {
+        let (map, owners) = (self.engine.map(), &mut self.owners);
+        let mut reused = false;
+        for volume in &self.volumes {
+            map.for_each(volume.id, |_, value| {
+                let mut own =
+                    |whole: Whole| reused |= owners.insert(whole, volume.id).is_some_and(|o| o != volume.id);
+                match value {
+                    Value::Empty => {}
+                    Value::Direct(whole) => own(*whole),
+                    Value::Record(record) => record.places.iter().for_each(|place| match place.at {
+                        Location::Whole(whole) => own(whole),
+                        Location::Fine { .. } => {}
+                    }),
+                }
+            });
+        }
+        if reused {
+            self.statistics.runs_with_reuse = 1;
+        }
     }
 
     pub(super) fn create_volume(&mut self, name: String, size: Bytes) -> Result<Volume, Failure> {
@@ -274,19 +291,35 @@ impl Driver {
 
 /// Creates the pool; how many extents it has.
 pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failure> {
-    let device = |(number, spec): (usize, &DeviceSpec)| NewDevice {
-        name: format!("device{number}"),
-        size: spec.size,
-        class: DeviceClass::Ssd,
+    let extent = setup.extent.bytes().0;
+    let superblock = |(number, spec): (u8, &DeviceSpec)| {
+        let member = number == 0;
+        let mut superblock = Superblock {
+            pool: PoolId([7; 16]),
+            generation: 1,
+            size: spec.size,
+            device: DeviceId(number),
+            devices: setup.devices.len() as u8,
+            extent: setup.extent,
+            class: DeviceClass::Ssd,
+            incarnation: 0,
+            journal_pages: if member { setup.journal_pages } else { 0 },
+            meta_pages: if member { setup.meta_pages } else { 0 },
+            data_at: DeviceOffset(extent),
+            data_extents: 0,
+            pool_name: "pool".to_owned(),
+            device_name: format!("device{number}"),
+        };
+        if member {
+            let behind = superblock.pages_at().0 + setup.meta_pages * BLOCK;
+            superblock.data_at = DeviceOffset(behind.next_multiple_of(extent));
+        }
+        let end = Superblock::second_at(spec.size).0;
+        superblock.data_extents = (end.saturating_sub(superblock.data_at.0) / extent) as u32;
+        superblock
     };
-    let pool = NewPool {
-        id: PoolId([7; 16]),
-        name: "pool".to_owned(),
-        extent: setup.extent,
-        devices: setup.devices.iter().enumerate().map(device).collect(),
-        metadata: DeviceId(0),
-    };
-    let superblocks = weir_map::create(world, &pool)?;
+    let superblocks: Vec<_> = (0..).zip(&setup.devices).map(superblock).collect();
+    weir_map::create::create_laid_out(world, &superblocks)?;
     Ok(superblocks.iter().map(|superblock| u64::from(superblock.data_extents)).sum())
 }
 

@@ -13,12 +13,11 @@ pub enum Step {
     Wait(usize),
     /// Let this much time pass, wherever that leaves the requests under way.
     Pass(Nanos),
-    /// Wait for everything, remove a volume and create another one in its place.
+    /// Wait for what a volume's clients asked, remove it and create another one in its place.
     Replace(usize),
-    /// Stop the engine and the devices at this very moment, and open the pool again.
+    /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
+    /// come comes at once when the next one is reached.
     Crash(Crash),
-    /// Remove a volume and create another one, and crash when this much time has passed.
-    CrashWhileReplacing(usize, Nanos, Stop),
     /// From now on something is wrong with a device (taken modulo the number of devices). What
     /// fails because of it is in order, what is answered must still be right.
     Break(usize, Fault),
@@ -46,6 +45,8 @@ pub struct Ask {
 /// The end of everything under way.
 #[derive(Clone, PartialEq)]
 pub struct Crash {
+    /// How many events pass before, while the steps that follow go on; 0: it comes at once.
+    pub after: u64,
     /// What the devices keep.
     pub how: Stop,
     /// The power fails again while the pool is opened: each time at this many blocking writes.
@@ -59,12 +60,12 @@ impl fmt::Debug for Step {
             Self::Wait(answers) => write!(f, "wait for {answers}"),
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
             Self::Replace(volume) => write!(f, "replace volume {volume}"),
-            Self::Crash(Crash { how, again }) => {
+            Self::Crash(Crash { after, how, again }) => {
                 f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
+                if *after > 0 {
+                    write!(f, " after {after} events")?;
+                }
                 again.iter().try_for_each(|write| write!(f, ", again at write {write} of opening"))
-            }
-            Self::CrashWhileReplacing(volume, time, how) => {
-                write!(f, "replace volume {volume}, {how:?} after {} ns", time.0)
             }
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Restart => f.write_str("restart"),

@@ -1,0 +1,250 @@
+//! Histories from seeds: what to do to which pool, for tests and for long campaigns.
+//!
+//! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink) and run again.
+
+mod ask;
+mod report;
+mod shrink;
+
+pub use shrink::{Shrunk, shrink};
+
+use crate::driver::{Crash, Failure, Setup, Step};
+use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
+use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos};
+
+/// What histories are to be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kind {
+    /// Requests between one crash and the next, on average; without crashes, of the whole history.
+    pub requests: u64,
+    /// Power cuts and kills.
+    pub crashes: u64,
+    /// Whether devices fail.
+    pub faults: bool,
+    /// Several volumes of one extent each fight over less space than they need, so that what one
+    /// gives up another one gets at once.
+    pub crowded: bool,
+    /// At least so many devices.
+    pub devices_min: u64,
+    /// At least so many volumes.
+    pub volumes_min: u64,
+}
+
+impl Kind {
+    /// No more than requests, restarts and volumes that come and go.
+    #[must_use]
+    pub const fn calm(requests: u64) -> Self {
+        Self { requests, crashes: 0, faults: false, crowded: false, devices_min: 1, volumes_min: 1 }
+    }
+
+    /// What a campaign does with this seed: something of everything, long and crash after crash.
+    #[must_use]
+    pub fn of(seed: Seed) -> Self {
+        let mut rng = Rng::new(seed).fork();
+        let crowded = rng.chance(0.15);
+        let faults = rng.chance(0.15);
+        let crashes = if faults { 4 } else { 50 };
+        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(crashes, 260) }
+    }
+
+    /// So many crashes with so many requests before each.
+    #[must_use]
+    pub const fn crashing(crashes: u64, requests: u64) -> Self {
+        Self { crashes, ..Self::calm(requests) }
+    }
+}
+
+/// A pool, and what is done to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The pool.
+    pub setup: Setup,
+    /// What is done.
+    pub steps: Vec<Step>,
+}
+
+/// What came of a history.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The failure, and how many steps had been begun by then.
+    pub failure: Option<(Failure, usize)>,
+    /// What was gone through.
+    pub statistics: Statistics,
+    /// Two runs have the same only if the same happened in both.
+    pub digest: u64,
+}
+
+impl History {
+    /// The history that belongs to a seed.
+    #[must_use]
+    pub fn new(seed: Seed, kind: &Kind) -> Self {
+        let mut rng = Rng::new(seed);
+        let setup = setup(&mut rng, seed, kind);
+        let mut steps = Vec::new();
+        let maker = Maker { kind, extent: setup.extent, volumes: setup.volumes.len() as u64 };
+        if kind.crashes == 0 {
+            maker.some_requests(&mut rng, kind.requests, &mut steps);
+        }
+        for _ in 0..kind.crashes {
+            let requests = kind.requests * 3 / 4 + rng.below(kind.requests / 2 + 1);
+            maker.some_requests(&mut rng, requests, &mut steps);
+            steps.push(maker.crash(&mut rng));
+            // Without looking at everything, much stays undecided until the next crash.
+            if rng.below(2) == 0 {
+                steps.push(Step::Check);
+            }
+        }
+        Self { setup, steps }
+    }
+
+    /// Runs it. A panic of the engine counts as a failure of the history.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        let mut begun = 0;
+        let run = std::panic::AssertUnwindSafe(|| self.run_counting(&mut begun));
+        std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Outcome::failed(Failure::Panic(text.unwrap_or_default()), begun)
+        })
+    }
+
+    fn run_counting(&self, begun: &mut usize) -> Outcome {
+        let mut driver = match Driver::new(self.setup.clone()) {
+            Ok(driver) => driver,
+            Err(failure) => return Outcome::failed(failure, 0),
+        };
+        let mut steps = self.steps.iter();
+        let result = steps.try_for_each(|step| {
+            *begun += 1;
+            driver.step(step)
+        });
+        let failure = result.and_then(|()| driver.end()).err().map(|failure| (failure, *begun));
+        Outcome { failure, statistics: driver.statistics().clone(), digest: driver.digest() }
+    }
+}
+
+impl Outcome {
+    fn failed(failure: Failure, begun: usize) -> Self {
+        Self { failure: Some((failure, begun)), statistics: Statistics::default(), digest: 0 }
+    }
+}
+
+/// Picks one of several, each as often as the number beside it says.
+fn weighted<T: Copy>(rng: &mut Rng, choices: &[(u64, T)]) -> T {
+    let mut at = rng.below(choices.iter().map(|choice| choice.0).sum());
+    let found = choices.iter().find(|(weight, _)| {
+        let here = at < *weight;
+        at = at.saturating_sub(*weight);
+        here
+    });
+    found.unwrap_or(&choices[0]).1
+}
+
+fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.below(choices.len() as u64) as usize]
+}
+
+/// From `least` to `most`.
+fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
+    least + rng.below((most + 1).saturating_sub(least))
+}
+
+/// Tiny devices, so that space runs out, under volumes that promise more than there is; a short
+/// journal, so that it goes around often.
+fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
+    let kib = weighted(rng, &[(16, 64), (3, 128), (1, 256)]);
+    let bytes = kib << 10;
+    let crowd = kind.crowded;
+    let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
+    let volumes =
+        if crowd { between(rng, 3, 4) } else { between(rng, kind.volumes_min, kind.volumes_min + 2) };
+    let (journal_pages, meta_pages) = (between(rng, 8, 64), between(rng, 96, 160));
+    let device = |rng: &mut Rng, number: u64| {
+        let extents = if crowd { between(rng, 1, 2) } else { between(rng, 1, 10) };
+        let pace = match rng.below(8) {
+            0 => Pace::Model(pick(rng, &weir_timing::NAMES).to_owned()),
+            _ => Pace::Random(Nanos::micros(between(rng, 1, 2000))),
+        };
+        let before = if number == 0 { (192 << 10) + (journal_pages + meta_pages) * BLOCK } else { bytes };
+        let size = before.next_multiple_of(bytes) + extents * bytes + BLOCK;
+        let write_cache = rng.chance(0.8);
+        DeviceSpec {
+            size: Bytes(size),
+            pace,
+            write_cache,
+            sector: pick(rng, &[512, 512, 4096]),
+            faults: vec![],
+        }
+    };
+    let volume = |rng: &mut Rng| match (crowd, rng.below(4)) {
+        (true, _) => Bytes(bytes),
+        // Often one that ends within an extent.
+        (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
+        (false, _) => Bytes(between(rng, 1, 8) * bytes),
+    };
+    Setup {
+        seed,
+        extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
+        policy: pick(rng, weir_policy::placement::ALL).0.to_owned(),
+        devices: (0..devices).map(|number| device(rng, number)).collect(),
+        journal_pages,
+        meta_pages,
+        volumes: (0..volumes).map(|_| volume(rng)).collect(),
+        memory: Bytes::mib(4),
+        depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
+    }
+}
+
+struct Maker<'a> {
+    kind: &'a Kind,
+    extent: ExtentSize,
+    volumes: u64,
+}
+
+impl Maker<'_> {
+    fn some_requests(&self, rng: &mut Rng, requests: u64, steps: &mut Vec<Step>) {
+        for _ in 0..requests {
+            steps.push(Step::Ask(self.ask(rng)));
+            while rng.below(6) == 0 {
+                steps.push(self.interlude(rng));
+            }
+        }
+    }
+
+    /// What happens between requests.
+    fn interlude(&self, rng: &mut Rng) -> Step {
+        let faults = if self.kind.faults { 8 } else { 0 };
+        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5)]) {
+            0 => Step::Wait(between(rng, 1, 8) as usize),
+            1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
+            2 => Step::Check,
+            3 => Step::Replace(rng.below(self.volumes) as usize),
+            4 => Step::Restart,
+            _ => Step::Break(rng.below(4) as usize, fault(rng)),
+        }
+    }
+
+    fn crash(&self, rng: &mut Rng) -> Step {
+        let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
+        let after = rng.below(after + 1);
+        let again = weighted(rng, &[(16, 0), (3, 1), (1, 2)]);
+        let again = (0..again).map(|_| between(rng, 1, 12)).collect();
+        Step::Crash(Crash { after, how: weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]), again })
+    }
+}
+
+/// Something that goes wrong with a device: a few errors, a pause, or its end.
+fn fault(rng: &mut Rng) -> Fault {
+    match rng.below(11) {
+        0 => Fault::Slow { factor: 100, during: Nanos(0)..Nanos::MAX },
+        1 => Fault::Hang { during: Nanos(0)..Nanos::millis(between(rng, 1, 500)) },
+        2 => Fault::Vanish { at: Nanos::millis(rng.below(500)) },
+        _ => Fault::Errors {
+            kinds: Kinds { reads: rng.chance(0.5), writes: rng.chance(0.5), flushes: rng.chance(0.5) },
+            range: DeviceOffset(0)..DeviceOffset(u64::MAX),
+            chance: pick(rng, &[0.1, 1.0]),
+            times: between(rng, 1, 3),
+        },
+    }
+}

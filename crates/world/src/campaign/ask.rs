@@ -1,0 +1,66 @@
+//! Requests made up at random.
+
+use super::{Maker, between, weighted};
+use crate::Rng;
+use crate::driver::Ask;
+use weir_model::{Bytes, Op, SECTOR, VolumeOffset};
+
+/// So many sixteenths of an extent, and so many sectors.
+type Span = (u64, u64);
+
+impl Maker<'_> {
+    pub(super) fn ask(&self, rng: &mut Rng) -> Ask {
+        let often = if self.kind.crowded { 10 } else { 1 };
+        let volume = rng.below(self.volumes) as usize;
+        let rarely = rng.chance(0.1);
+        let (op, (at, len), fua) =
+            match weighted(rng, &[(75, 0), (3 * often, 1), (8, 2), (2 * often, 3), (5, 4)]) {
+                0 => (data(rng), range(rng), rarely),
+                1 => (data(rng), self.whole(rng), rarely),
+                2 => (clear(rng), range(rng), rarely),
+                // Whole extents give their space back; at once, if it has to be durable.
+                3 => (clear(rng), self.whole(rng), rng.chance(0.5)),
+                _ => (Op::Flush, ((0, 0), (0, 0)), false),
+            };
+        let sized = |(sixteenths, sectors): Span| sixteenths * self.extent.bytes().0 / 16 + sectors * SECTOR;
+        Ask { volume, op, offset: VolumeOffset(sized(at)), len: Bytes(sized(len)), fua }
+    }
+
+    fn whole(&self, rng: &mut Rng) -> (Span, Span) {
+        if self.kind.crowded {
+            return ((0, 0), (16, 0));
+        }
+        ((16 * rng.below(8), 0), (16 * between(rng, 1, 2), 0))
+    }
+}
+
+fn data(rng: &mut Rng) -> Op {
+    if rng.below(95) < 50 { Op::Write } else { Op::Read }
+}
+
+fn clear(rng: &mut Rng) -> Op {
+    weighted(
+        rng,
+        &[(4, Op::Trim), (3, Op::WriteZeroes { no_hole: false }), (2, Op::WriteZeroes { no_hole: true })],
+    )
+}
+
+/// Where requests go: often to the same few blocks, or across a border of extents; often in whole
+/// blocks, but not always.
+fn range(rng: &mut Rng) -> (Span, Span) {
+    let at = match weighted(rng, &[(3, 0), (2, 1), (3, 2)]) {
+        0 => (0, rng.below(64)),
+        1 => (16 * rng.below(6) + 15, rng.below(48)),
+        _ => (rng.below(8 * 16), rng.below(8)),
+    };
+    let len = match weighted(rng, &[(40, 0), (5, 1), (1, 2), (1, 3)]) {
+        0 => (0, between(rng, 1, 17)),
+        1 => (rng.below(4), between(rng, 1, 8)),
+        2 => (rng.below(32), rng.below(9)),
+        _ => (16, 0),
+    };
+    let odd = rng.chance(0.4);
+    let round = |(sixteenths, sectors): Span| (sixteenths, if odd { sectors } else { sectors / 8 * 8 });
+    let (at, len) = (round(at), round(len));
+    (at, if len == (0, 0) { (0, 8) } else { len })
+}

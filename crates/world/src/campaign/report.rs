@@ -1,0 +1,43 @@
+//! A failure in words a person can follow.
+
+use super::{History, Shrunk};
+use std::fmt;
+
+impl fmt::Display for Shrunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.failure)?;
+        write!(f, "after {} attempts to leave things out:\n{}", self.tried, self.history)
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let setup = &self.setup;
+        let kib = |bytes: u64| bytes / 1024;
+        writeln!(
+            f,
+            "  pool of seed {}: extents of {} KiB, policy {}, journal of {} pages, {} for the map, at most {} requests at once",
+            setup.seed,
+            kib(setup.extent.bytes().0),
+            setup.policy,
+            setup.journal_pages,
+            setup.meta_pages,
+            setup.depth
+        )?;
+        for (number, device) in setup.devices.iter().enumerate() {
+            let cache = if device.write_cache { "volatile" } else { "no" };
+            writeln!(
+                f,
+                "  device {number}: {} KiB, sectors of {}, {cache} cache, {:?}",
+                kib(device.size.0),
+                device.sector,
+                device.pace
+            )?;
+            device.faults.iter().try_for_each(|fault| writeln!(f, "    {fault:?}"))?;
+        }
+        for (number, size) in setup.volumes.iter().enumerate() {
+            writeln!(f, "  volume {number}: {} KiB", kib(size.0))?;
+        }
+        self.steps.iter().enumerate().try_for_each(|(number, step)| writeln!(f, "  {number:5}  {step:?}"))
+    }
+}

@@ -1,0 +1,136 @@
+//! What runs have gone through: how much, and which fault struck at which moment. For seeing what was
+//! never put to the test.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+use weir_engine::Activity;
+use weir_model::Bytes;
+
+/// What happened to the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strike {
+    /// The power failed.
+    PowerCut,
+    /// The server was killed.
+    Kill,
+}
+
+/// At which moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Moment {
+    /// Nothing was going on.
+    Idle,
+    /// The pool was being opened.
+    Recovery,
+    /// The engine was in the middle of this, perhaps of other things, too.
+    Doing(Activity),
+}
+
+/// What runs have done. Those of several runs can be added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Runs that have ended.
+    pub runs: u64,
+    /// Of these, runs in which one volume was given space another had given up.
+    pub runs_with_reuse: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Of these, told that there is no space.
+    pub no_space: u64,
+    /// Of these, told that a device failed.
+    pub errors: u64,
+    /// Bytes read back and compared.
+    pub compared: Bytes,
+    /// How often everything stopped at once, while opening included.
+    pub crashes: u64,
+    /// Of these, while the pool was being opened.
+    pub in_recovery: u64,
+    /// … after the journal had gone around its ring.
+    pub after_wrap: u64,
+    /// … while a checkpoint was being written.
+    pub in_checkpoint: u64,
+    /// How often each thing happened at each moment.
+    pub hits: BTreeMap<(Strike, Moment), u64>,
+    /// By requests answered since the crash before: how many crashes.
+    pub gaps: BTreeMap<u64, u64>,
+}
+
+impl Statistics {
+    /// Requests answered between crashes, in the median.
+    #[must_use]
+    pub fn median_gap(&self) -> u64 {
+        let half = self.gaps.values().sum::<u64>() / 2;
+        let mut seen = 0;
+        let middle = self.gaps.iter().find(|(_, crashes)| {
+            seen += **crashes;
+            seen > half
+        });
+        middle.map_or(0, |(gap, _)| *gap)
+    }
+
+    /// How often this happened at that moment.
+    #[must_use]
+    pub fn hits(&self, strike: Strike, moment: Moment) -> u64 {
+        self.hits.get(&(strike, moment)).copied().unwrap_or(0)
+    }
+}
+
+impl AddAssign<&Self> for Statistics {
+    fn add_assign(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.runs_with_reuse += other.runs_with_reuse;
+        self.requests += other.requests;
+        self.no_space += other.no_space;
+        self.errors += other.errors;
+        self.compared += other.compared;
+        self.crashes += other.crashes;
+        self.in_recovery += other.in_recovery;
+        self.after_wrap += other.after_wrap;
+        self.in_checkpoint += other.in_checkpoint;
+        other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
+        other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, requests, no_space, errors, crashes, compared, .. } = self;
+        write!(
+            f,
+            "{runs} runs, {requests} requests ({no_space} without space, {errors} failed), {crashes} crashes, \
+             {compared} compared"
+        )
+    }
+}
+
+impl Strike {
+    /// All there are.
+    pub const ALL: &[Self] = &[Self::PowerCut, Self::Kill];
+}
+
+impl Moment {
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Idle, Self::Recovery].into_iter().chain(Activity::ALL.map(Self::Doing))
+    }
+}
+
+impl fmt::Display for Strike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PowerCut => "power cut",
+            Self::Kill => "kill",
+        })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle => f.pad("idle"),
+            Self::Recovery => f.pad("recovery"),
+            Self::Doing(activity) => f.pad(&activity.to_string()),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `cargo xtask crash`: long runs of the simulated world on several threads.
+
+use crate::table;
+use clap::builder::RangedU64ValueParser;
+use std::io::{IsTerminal, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_world::campaign::{self, History, Kind, Outcome};
+use weir_world::{Seed, Statistics};
+
+/// For how long a history that fails is shortened.
+const SHRINK_TIME: Duration = Duration::from_secs(60);
+
+/// How often the progress is shown: on a terminal, and in a log.
+const PROGRESS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run these seeds, A..B without B [default: fresh ones, by the clock]
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    seeds: Option<Range<u64>>,
+    /// Stop after so many minutes, even if seeds are left
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+    /// Stop after so many crashes
+    #[arg(long, value_name = "N")]
+    crashes: Option<u64>,
+    /// Run on so many threads
+    #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    jobs: usize,
+    /// Repeat this one run, and show it step by step if it fails
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes", "crashes"])]
+    seed: Option<u64>,
+    /// Show what the seed of --seed does, without running it
+    #[arg(long, requires = "seed")]
+    print: bool,
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let (from, to) = text.split_once("..").ok_or("write it as FIRST..END, for example 0..1000")?;
+    let range = number(from)?..number(to)?;
+    if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
+}
+
+/// The history of a seed in a campaign.
+fn history(seed: Seed) -> History {
+    History::new(seed, &Kind::of(seed))
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    // A panic of the engine is a result like any other, reported with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    match args.seed {
+        Some(seed) if args.print => {
+            println!("{}", history(Seed(seed)));
+            ExitCode::SUCCESS
+        }
+        Some(seed) => one(Seed(seed)),
+        None => many(args),
+    }
+}
+
+fn one(seed: Seed) -> ExitCode {
+    let outcome = history(seed).run();
+    println!("seed {seed}: {}, digest {:016x}", outcome.statistics, outcome.digest);
+    if outcome.failure.is_some() { failed(seed, &outcome) } else { ExitCode::SUCCESS }
+}
+
+/// What all threads share.
+struct Campaign {
+    seeds: Range<u64>,
+    next: AtomicU64,
+    until: Option<Instant>,
+    crashes_max: u64,
+    stop: AtomicBool,
+    total: Mutex<Statistics>,
+    failed: Mutex<Option<(Seed, Outcome)>>,
+}
+
+fn many(args: &Args) -> ExitCode {
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
+    let first = || args.minutes.or(args.crashes.map(|_| 0.0)).map(|_| fresh());
+    let seeds = args.seeds.clone().unwrap_or_else(|| {
+        let first = first().unwrap_or_else(fresh);
+        first..u64::MAX
+    });
+    let start = Instant::now();
+    let campaign = Campaign {
+        next: AtomicU64::new(seeds.start),
+        seeds,
+        until: args.minutes.map(|minutes| start + Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        crashes_max: args.crashes.unwrap_or(u64::MAX),
+        stop: AtomicBool::new(false),
+        total: Mutex::default(),
+        failed: Mutex::default(),
+    };
+    println!("seeds from {} on, {} jobs", campaign.seeds.start, args.jobs);
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..args.jobs).map(|_| scope.spawn(|| campaign.work())).collect();
+        campaign.show_progress(start, || jobs.iter().all(|job| job.is_finished()));
+    });
+    let total = campaign.total.into_inner().unwrap_or_default();
+    println!("{}", table::summary(&total, start.elapsed()));
+    match campaign.failed.into_inner() {
+        Ok(Some((seed, outcome))) => failed(seed, &outcome),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+impl Campaign {
+    fn work(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            let late = self.until.is_some_and(|until| Instant::now() >= until);
+            if late || !self.seeds.contains(&seed) {
+                return;
+            }
+            let outcome = history(Seed(seed)).run();
+            let crashes = self.total.lock().map_or(0, |mut total| {
+                *total += &outcome.statistics;
+                total.crashes
+            });
+            if outcome.failure.is_some() {
+                self.stop.store(true, Ordering::Relaxed);
+                if let Ok(mut failed) = self.failed.lock() {
+                    failed.get_or_insert((Seed(seed), outcome));
+                }
+            } else if crashes >= self.crashes_max {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn show_progress(&self, start: Instant, finished: impl Fn() -> bool) {
+        let terminal = std::io::stderr().is_terminal();
+        let (mut shown, mut last) = (Instant::now(), Statistics::default());
+        while !finished() {
+            std::thread::sleep(Duration::from_millis(50));
+            if shown.elapsed() < PROGRESS[usize::from(!terminal)] {
+                continue;
+            }
+            let Ok(total) = self.total.lock().map(|total| total.clone()) else { return };
+            let seconds = shown.elapsed().as_secs_f64();
+            let rate = |now: u64, before: u64| (now - before) as f64 / seconds;
+            let line = format!(
+                "{:5.0} s: {} runs, {} crashes ({:.0}/s), {} operations ({:.0}/s)",
+                start.elapsed().as_secs_f64(),
+                total.runs,
+                total.crashes,
+                rate(total.crashes, last.crashes),
+                total.requests,
+                rate(total.requests, last.requests),
+            );
+            let (before, after) = if terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+            eprint!("{before}{line}{after}");
+            let _shown_or_not = std::io::stderr().flush();
+            (shown, last) = (Instant::now(), total);
+        }
+        if terminal {
+            eprintln!();
+        }
+    }
+}
+
+/// Says what went wrong, with a history as short as can be had in reasonable time.
+fn failed(seed: Seed, outcome: &Outcome) -> ExitCode {
+    if let Some((failure, steps)) = &outcome.failure {
+        println!("seed {seed} FAILED at step {steps}: {failure}");
+    }
+    println!("leaving out what does not matter, for at most {} s ...", SHRINK_TIME.as_secs());
+    let start = Instant::now();
+    match campaign::shrink(&history(seed), || start.elapsed() < SHRINK_TIME) {
+        Some(shrunk) => println!("{shrunk}"),
+        None => println!("run again, it does not fail: something depends on more than the seed"),
+    }
+    println!("repeat with: cargo xtask crash --seed {seed}");
+    ExitCode::FAILURE
+}
