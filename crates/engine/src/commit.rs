@@ -216,8 +216,8 @@ impl Engine {
     fn frames_durable(&mut self) {
         let mut released = Vec::new();
         self.map.commit_durable(&mut released);
-        for whole in released {
-            self.rest(whole);
+        for chunk in released {
+            self.rest(chunk);
         }
     }
 

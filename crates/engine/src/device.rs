@@ -1,7 +1,7 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
 use std::collections::VecDeque;
-use weir_map::{Epoch, Needs, Whole};
+use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
 
 /// What is declared about a device; speed never is.
@@ -64,7 +64,7 @@ pub(crate) struct Device {
     pub(crate) in_doubt: bool,
     outstanding: Outstanding,
     /// Space whose release is durable, resting until the commands that may touch it have ended.
-    resting: VecDeque<(u64, Whole)>,
+    resting: VecDeque<(u64, Chunk)>,
 }
 
 impl Device {
@@ -128,6 +128,14 @@ impl Device {
         Some(Needs { device: id, epoch: self.epoch })
     }
 
+    /// What must be flushed for everything that has completed to be durable; `None` if it is.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
+        let last = if self.dirty { self.epoch } else { Epoch(self.epoch.0 - 1) };
+        let owed = last.0 > 0 && self.flushed.is_none_or(|f| f < last);
+        owed.then_some(Needs { device: id, epoch: last })
+    }
+
     /// Whether some completed write is not durable.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
@@ -152,16 +160,16 @@ impl Device {
     }
 
     /// Space whose release is durable: it rests until every command begun so far has ended.
-    pub(crate) fn rest(&mut self, whole: Whole) {
+    pub(crate) fn rest(&mut self, chunk: Chunk) {
         let generation = self.outstanding.close();
-        self.resting.push_back((generation, whole));
+        self.resting.push_back((generation, chunk));
     }
 
     /// Space that has rested.
-    pub(crate) fn rested(&mut self) -> Option<Whole> {
+    pub(crate) fn rested(&mut self) -> Option<Chunk> {
         let (generation, _) = self.resting.front()?;
         let clear = self.outstanding.has_ended(*generation);
-        if clear { self.resting.pop_front().map(|(_, whole)| whole) } else { None }
+        if clear { self.resting.pop_front().map(|(_, chunk)| chunk) } else { None }
     }
 
     /// Whether some space is resting.
@@ -223,12 +231,13 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_map::Whole;
     use weir_model::DeviceExtent;
 
     #[test]
     fn space_rests_until_the_commands_begun_before_have_ended() {
         let mut device = Device::new(DeviceSettings::default());
-        let whole = |n| Whole { device: DeviceId(0), extent: DeviceExtent(n) };
+        let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
         let a = device.begin();

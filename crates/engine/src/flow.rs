@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
 use smallvec::SmallVec;
-use weir_map::Whole;
+use weir_map::Chunk;
 use weir_model::{DeviceId, IoError, Memory};
 
 impl Engine {
@@ -47,16 +47,16 @@ impl Engine {
 
     /// Space whose release is durable can be handed out once the commands begun before have ended.
     pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
-        while let Some(whole) = self.devices[device.index()].rested() {
-            self.map.reuse(whole);
+        while let Some(chunk) = self.devices[device.index()].rested() {
+            self.map.reuse(chunk);
             self.note_used();
             self.retry_waiting_space();
         }
     }
 
-    pub(crate) fn rest(&mut self, whole: Whole) {
-        self.devices[whole.device.index()].rest(whole);
-        self.reuse_rested(whole.device);
+    pub(crate) fn rest(&mut self, chunk: Chunk) {
+        self.devices[chunk.device().index()].rest(chunk);
+        self.reuse_rested(chunk.device());
     }
 
     /// Starts the pieces that got what they waited for. A queue rather than recursion: any number

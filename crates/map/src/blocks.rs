@@ -50,6 +50,35 @@ impl BlockSet {
         Self::for_words(range, |w, mask| self.words[w] &= !mask);
     }
 
+    /// Adds the blocks of another set.
+    pub fn union(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w |= o);
+    }
+
+    /// Takes out the blocks that are not in another set.
+    pub fn intersect(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w &= o);
+    }
+
+    /// Takes out the blocks that are in another set.
+    pub fn subtract(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w &= !o);
+    }
+
+    /// How many blocks before this one are in the set.
+    #[inline]
+    pub fn rank(&self, block: u16) -> usize {
+        let (word, bit) = (usize::from(block / 64), block % 64);
+        let before: u32 = self.words[..word].iter().map(|w| w.count_ones()).sum();
+        (before + (self.words[word] & ((1 << bit) - 1)).count_ones()) as usize
+    }
+
+    /// The first run of blocks at or after `from`.
+    pub fn next_run(&self, from: u16, end: u16) -> Option<BlockRange> {
+        let first = (from..end).find(|b| self.contains(*b))?;
+        Some(self.run(first, end).0)
+    }
+
     /// Whether the block is in the set.
     #[inline]
     pub fn contains(&self, block: u16) -> bool {
@@ -156,6 +185,10 @@ mod tests {
                 twin[usize::from(first)..usize::from(end)].fill(insert);
                 let (run, inside) = set.run(first, blocks);
                 prop_assert!(inside == insert && run.end() >= end);
+                let rank = twin[..usize::from(first)].iter().filter(|t| **t).count();
+                prop_assert_eq!(set.rank(first), rank);
+                let next = (first..blocks).find(|b| twin[usize::from(*b)]);
+                prop_assert_eq!(set.next_run(first, blocks).map(|r| r.first), next);
             }
             let expected: Vec<u16> = (0..blocks).filter(|b| twin[usize::from(*b)]).collect();
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected.clone());

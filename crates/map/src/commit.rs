@@ -7,7 +7,7 @@ use crate::overlay::Epoch;
 use crate::page::PageNumber;
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
-use crate::value::{RecordId, Value, Whole, Word};
+use crate::value::{Chunk, RecordId, Value, Word};
 use crate::{MapError, PAGE, Volume};
 use smallvec::SmallVec;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey};
@@ -129,7 +129,7 @@ impl Map {
     /// without any frame too: what was given back before anything durable named it is released
     /// without one. Space released goes to `released`; hand it to [`Self::reuse`] once nothing
     /// submitted against it is outstanding.
-    pub fn commit_durable(&mut self, released: &mut Vec<Whole>) {
+    pub fn commit_durable(&mut self, released: &mut Vec<Chunk>) {
         self.journal.all_durable();
         let before = released.len();
         let mut deltas = std::mem::take(&mut self.commit.deltas);

@@ -30,8 +30,10 @@ pub mod open;
 pub mod overlay;
 pub mod page;
 mod pages;
+mod places;
 mod records;
 pub mod root;
+mod settle;
 mod space;
 pub mod superblock;
 pub mod table;
@@ -47,9 +49,13 @@ pub use error::MapError;
 pub use map::{Found, KeepSpace, Map, MapMemory, MapRoom};
 pub use open::open;
 pub use overlay::{Epoch, Needs};
+pub use places::Copied;
 pub use space::Space;
 pub use superblock::{PoolId, Superblock};
-pub use value::{Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word};
+pub use value::{
+    Chunk, Location, PLACES_MAX, PageId, Place, PlaceId, PlaceKind, Record, RecordId, Slot, Value, Whole,
+    Word,
+};
 
 /// Bytes of a metadata page.
 pub const PAGE: usize = 4096;

@@ -8,10 +8,9 @@ use crate::journal::Journal;
 use crate::overlay::{Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
-use crate::value::{Location, Record, RecordId, Value, Whole, Word};
+use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::{Hardening, PoolId, Space, Superblock};
 use rustc_hash::FxHashSet;
-use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, VolumeId};
@@ -88,7 +87,7 @@ pub struct Map {
     pub(crate) journal: Journal,
     pub(crate) store: Store,
     pub(crate) commit: Commit,
-    /// Places given up whose release is not yet durable.
+    /// Extents and slots given up whose release is not yet durable.
     pub(crate) releasing: usize,
     /// Journal head at the position the checkpoint under way contains.
     pub(crate) checkpoint_head: u64,
@@ -187,11 +186,15 @@ impl Map {
 
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
-        let group_bytes = GROUP * (5 + 2 * (6 + usize::from(self.blocks) / 8));
+        // Two whole places and intents; fine places are counted by their slots.
+        let bitmap = usize::from(self.blocks) / 8;
+        let group_bytes = GROUP * (5 + 2 * (6 + bitmap) + bitmap);
         let pages_per_group = group_bytes.div_ceil(crate::page::PAYLOAD);
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
+        let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
+        let slot_pages = (slots * (6 + 2 + bitmap)).div_ceil(crate::page::PAYLOAD) + groups.min(slots);
         let pages = self.pages.live() + self.pages_to_come.len();
-        let objects = pages + groups * pages_per_group + self.catalogue.volumes.len() / 16;
+        let objects = pages + groups * pages_per_group + slot_pages + self.catalogue.volumes.len() / 16;
         let need = 3 * (objects + objects / 100) + 64;
         let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
         (bytes(need as u64), bytes(self.store.room().0.into()))
@@ -203,14 +206,24 @@ impl Map {
         Some(Whole { device, extent })
     }
 
+    /// Takes a slot of a device for a fine place: [`Self::written`] or [`Self::copied`] puts it under an
+    /// extent, [`Self::reuse`] gives it back.
+    pub fn allocate_slot(&mut self, device: DeviceId) -> Option<Slot> {
+        self.spaces.get_mut(device.index())?.allocate_slot(self.blocks)
+    }
+
     /// Space given up earlier may be handed out again: its release is durable and nothing submitted
     /// against it is outstanding (safety rule 2).
-    pub fn reuse(&mut self, whole: Whole) {
-        self.spaces[whole.device.index()].release(whole.extent);
+    pub fn reuse(&mut self, chunk: Chunk) {
+        let space = &mut self.spaces[chunk.device().index()];
+        match chunk {
+            Chunk::Whole(whole) => space.release(whole.extent),
+            Chunk::Slot(_, slot) => space.release_slot(slot, self.blocks),
+        }
     }
 
     /// The extent's current value as a record, to be changed.
-    fn current_record(&mut self, key: ExtentKey) -> (Option<Record>, u16) {
+    pub(crate) fn current_record(&mut self, key: ExtentKey) -> (Option<Record>, u16) {
         let blocks = self.blocks;
         let durable = || (Value::Empty, None);
         let value = match self.overlay.get_mut(key) {
@@ -225,27 +238,25 @@ impl Map {
         (value.into_record(blocks), blocks)
     }
 
-    fn set_current(&mut self, key: ExtentKey, value: Value) {
+    pub(crate) fn set_current(&mut self, key: ExtentKey, value: Value) {
         if let Some(pending) = self.overlay.get_mut(key) {
             pending.current = value;
         }
     }
 
-    fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: SmallVec<[Whole; 1]>) {
+    /// Makes the extent's current value a version.
+    pub(crate) fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: Released) {
         let blocks = self.blocks;
+        self.releasing += released.len();
         let Some(value) = self.overlay.get(key).map(|p| p.current.canonical(blocks)) else { return };
         self.overlay.push(key, Version { needs, value, released });
     }
 
-    /// Puts a place allocated on `whole` under an extent that has none. It holds nothing yet: the
+    /// Puts a place allocated on `whole` under an extent that has no whole place on that device. It holds nothing yet: the
     /// extent still reads as zeros, and nothing is logged until [`Self::written`].
     pub fn place(&mut self, key: ExtentKey, whole: Whole) {
         let (record, blocks) = self.current_record(key);
-        let mut record = record.unwrap_or_else(|| {
-            let mut none = Record::one(whole, crate::BlockSet::none(blocks));
-            none.places.clear();
-            none
-        });
+        let mut record = record.unwrap_or_else(|| self.empty_record(key));
         let valid = crate::BlockSet::none(blocks);
         record.places.push(crate::Place { at: Location::Whole(whole), valid });
         self.set_current(key, Value::Record(record));
@@ -255,7 +266,7 @@ impl Map {
         self.note_pages_to_come(key);
     }
 
-    fn note_pages_to_come(&mut self, key: ExtentKey) {
+    pub(crate) fn note_pages_to_come(&mut self, key: ExtentKey) {
         let Some(volume) = self.catalogue.volumes.get(&key.volume) else { return };
         for level in 0..self.pages.absent(volume.tree, key.index) {
             let page = key.index.0 / reach(u32::from(level) + 1);
@@ -278,25 +289,43 @@ impl Map {
         }
     }
 
-    /// Blocks were written in the extent's place `whole`, which now holds the truth for them; any other
-    /// place no longer does. `needs`: the flush that makes the data durable; `None` if it is.
-    pub fn written(&mut self, key: ExtentKey, whole: Whole, range: BlockRange, needs: Option<Needs>) {
-        let (record, _) = self.current_record(key);
+    /// Blocks were written at `at`, which now holds the truth for them; any other place no longer
+    /// does. A whole place must be one of the extent's; a fine place comes into being, its slots, one
+    /// per block, are the extent's from now on. `needs`: the flush that makes the data durable; `None`
+    /// if it is.
+    pub fn written(
+        &mut self,
+        key: ExtentKey,
+        at: impl Into<Location>,
+        range: BlockRange,
+        needs: Option<Needs>,
+    ) {
+        let at = at.into();
+        let (record, blocks) = self.current_record(key);
+        let record = match (record, &at) {
+            (None, Location::Fine { .. }) => Some(self.empty_record(key)),
+            (record, _) => record,
+        };
         let Some(mut record) = record else {
             debug_assert!(false, "written where the extent has no place");
             return self.overlay.forget_if_settled(key);
         };
-        debug_assert!(record.places.iter().any(|p| p.at == Location::Whole(whole)), "not a place of {key}");
-        for place in &mut record.places {
-            if place.at == Location::Whole(whole) {
-                place.valid.insert(range);
-            } else {
-                place.valid.remove(range);
-            }
-        }
+        debug_assert!(
+            matches!(at, Location::Fine { .. }) || record.places.iter().any(|p| p.at == at),
+            "{at:?} is no place of {key}"
+        );
+        let mut released = Released::new();
+        record.fill(&at, range, blocks, &mut released);
+        record.narrow(at.id(), range, &mut released);
         let value = Value::Record(record).canonical_place(self.blocks);
         self.set_current(key, value);
-        self.push(key, needs, SmallVec::new());
+        self.push(key, needs, released);
+    }
+
+    /// A record without places for an extent that has none.
+    pub(crate) fn empty_record(&self, key: ExtentKey) -> Record {
+        let copies = self.volume(key.volume).map_or(1, |v| v.copies);
+        Record { places: Default::default(), keep: false, copies, references: 1, intent: None }
     }
 
     /// Blocks hold nothing any more and read as zeros. [`Self::give_back`] then releases places that
@@ -307,42 +336,42 @@ impl Map {
             self.overlay.forget_if_settled(key);
             return;
         };
-        record.clear(range);
+        let mut released = Released::new();
+        record.clear(range, &mut released);
         match keep {
             KeepSpace::AsIs => {}
             KeepSpace::Yes => record.keep = true,
             KeepSpace::No => record.keep = false,
         }
         self.set_current(key, Value::Record(record));
-        self.push(key, None, SmallVec::new());
+        self.push(key, None, released);
     }
 
-    /// Releases places that hold nothing, unless their space is to be kept. To be called when no
-    /// write to the extent is under way. The space is reported by [`Self::commit_durable`] when its
-    /// release is durable.
+    /// Releases places that hold nothing; if space is to be kept, all but one whole place. To be
+    /// called when nobody is at work in the extent. The space is reported by [`Self::commit_durable`]
+    /// when its release is durable.
     pub fn give_back(&mut self, key: ExtentKey) {
-        let unused = |record: &Record| !record.keep && record.places.iter().any(|p| p.valid.is_empty());
         match self.find(key) {
-            Found::Record(record) if unused(&record) => {}
+            Found::Record(record) if record.unused().next().is_some() => {}
             _ => return,
         }
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else { return };
-        let mut released: SmallVec<[Whole; 1]> = smallvec![];
+        let unused: Vec<_> = record.unused().collect();
+        let mut released = Released::new();
         record.places.retain(|place| {
-            let holds = !place.valid.is_empty();
-            if let (false, Location::Whole(whole)) = (holds, &place.at) {
-                released.push(*whole);
+            let goes = unused.contains(&place.at.id());
+            if let (true, Location::Whole(whole)) = (goes, &place.at) {
+                released.push(Chunk::Whole(*whole));
             }
-            holds
+            !goes
         });
         let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
         self.set_current(key, value);
-        self.releasing += released.len();
         self.push(key, None, released);
     }
 
-    /// Places given up by [`Self::give_back`] whose release is not yet durable.
+    /// Extents and slots given up whose release is not yet durable.
     pub fn releasing(&self) -> usize {
         self.releasing
     }
@@ -421,7 +450,7 @@ impl Map {
 
 impl Value {
     /// Like [`Value::canonical`], but keeps places that hold nothing: writes to them are under way.
-    fn canonical_place(self, blocks: u16) -> Self {
+    pub(crate) fn canonical_place(self, blocks: u16) -> Self {
         match &self {
             Self::Record(record) if record.places.len() == 1 => match self.canonical(blocks) {
                 direct @ Self::Direct(_) => direct,

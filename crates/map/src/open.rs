@@ -187,6 +187,7 @@ fn load(
     }
     map.journal = Journal::new(sb.pool, ring_bytes, journal_at.journal + 1, sb.incarnation, at.sequence);
     map.records.finish_loading();
+    map.settle_intents();
     map.rebuild_space()?;
     Ok(map)
 }

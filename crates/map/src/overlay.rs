@@ -6,7 +6,7 @@
 //! enters a commit only when the data it refers to had completed before a flush of its device
 //! that has since succeeded). Versions of one extent commit in order.
 
-use crate::value::{RecordId, Value, Whole};
+use crate::value::{Chunk, RecordId, Released, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
@@ -32,8 +32,8 @@ pub(crate) struct Version {
     pub(crate) needs: Option<Needs>,
     /// Canonical.
     pub(crate) value: Value,
-    /// Places given up on the way here: free once this version, or a later one, is durable.
-    pub(crate) released: SmallVec<[Whole; 1]>,
+    /// What was given up on the way here: free once this version, or a later one, is durable.
+    pub(crate) released: Released,
 }
 
 /// An extent with changes that are not durable.
@@ -150,7 +150,7 @@ impl Overlay {
     }
 
     /// The versions in the commit under way are durable: forgets them, gives what they released.
-    pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Whole>) {
+    pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Chunk>) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         for version in pending.versions.drain(..pending.committing as usize) {
             released.extend(version.released);

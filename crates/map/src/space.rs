@@ -1,10 +1,12 @@
 //! Free space of one device: which of its extents are owned.
 //!
 //! Extents are handed out in sequence, as in a log (virtual allocation, mechanisms section 5), so
-//! that data written together lies together.
+//! that data written together lies together. For fine places extents are cut into slots of one
+//! block: slots come from extents already cut, and an extent whose last slot is released is whole
+//! and free again.
 
 use crate::value::Slot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_model::DeviceExtent;
 
 /// One bit per extent, with a summary bit per 64 extents, so that the next free one is found in
@@ -19,8 +21,46 @@ pub struct Space {
     full: Vec<u64>,
     /// Where the search for the next one begins.
     cursor: u32,
-    /// Extents cut into slots: a bit per block, set if the slot is owned.
-    slotted: BTreeMap<DeviceExtent, Vec<u64>>,
+    /// Extents cut into slots.
+    slotted: BTreeMap<DeviceExtent, Slots>,
+    /// Those of them that have a free slot.
+    open: BTreeSet<DeviceExtent>,
+    /// Slots owned, of all extents.
+    slots: u32,
+}
+
+/// The slots of an extent that is cut up.
+#[derive(Clone, Debug)]
+struct Slots {
+    /// A bit per block, set if the slot is owned.
+    owned: Vec<u64>,
+    free: u16,
+}
+
+impl Slots {
+    fn new(blocks: u16) -> Self {
+        Self { owned: vec![0; usize::from(blocks).div_ceil(64)], free: blocks }
+    }
+
+    /// The first free slot; there must be one.
+    fn first_free(&self) -> u16 {
+        let word = self.owned.iter().position(|w| *w != u64::MAX).unwrap_or(0);
+        word as u16 * 64 + (!self.owned[word]).trailing_zeros() as u16
+    }
+
+    fn is_owned(&self, block: u16) -> bool {
+        self.owned.get(usize::from(block / 64)).is_none_or(|w| w >> (block % 64) & 1 == 1)
+    }
+
+    fn take(&mut self, block: u16) {
+        self.owned[usize::from(block / 64)] |= 1 << (block % 64);
+        self.free -= 1;
+    }
+
+    fn release(&mut self, block: u16) {
+        self.owned[usize::from(block / 64)] &= !(1 << (block % 64));
+        self.free += 1;
+    }
 }
 
 impl Space {
@@ -34,6 +74,8 @@ impl Space {
             full: vec![0; words.div_ceil(64)],
             cursor: 0,
             slotted: BTreeMap::new(),
+            open: BTreeSet::new(),
+            slots: 0,
         };
         // Bits past the end count as taken.
         if !extents.is_multiple_of(64) {
@@ -114,13 +156,73 @@ impl Space {
             if !self.take(slot.extent) {
                 return false;
             }
-            self.slotted.insert(slot.extent, vec![0; usize::from(blocks).div_ceil(64)]);
+            self.cut(slot.extent, blocks);
         }
-        let Some(bits) = self.slotted.get_mut(&slot.extent) else { return false };
-        let (word, mask) = (usize::from(slot.block / 64), 1 << (slot.block % 64));
-        let free = bits[word] & mask == 0;
-        bits[word] |= mask;
-        free
+        let Some(slots) = self.slotted.get_mut(&slot.extent) else { return false };
+        if slots.is_owned(slot.block) {
+            return false;
+        }
+        slots.take(slot.block);
+        self.slots += 1;
+        if slots.free == 0 {
+            self.open.remove(&slot.extent);
+        }
+        true
+    }
+
+    fn cut(&mut self, extent: DeviceExtent, blocks: u16) {
+        self.slotted.insert(extent, Slots::new(blocks));
+        self.open.insert(extent);
+    }
+
+    /// A free slot, now owned: of the first extent cut up that has one, else of the next free
+    /// extent, which is cut up.
+    pub fn allocate_slot(&mut self, blocks: u16) -> Option<Slot> {
+        let extent = match self.open.first() {
+            Some(extent) => *extent,
+            None => {
+                let extent = self.allocate()?;
+                self.cut(extent, blocks);
+                extent
+            }
+        };
+        let slots = self.slotted.get_mut(&extent)?;
+        let block = slots.first_free();
+        slots.take(block);
+        self.slots += 1;
+        if slots.free == 0 {
+            self.open.remove(&extent);
+        }
+        Some(Slot { extent, block })
+    }
+
+    /// Slots owned, of all extents that are cut up.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Slots that can be had without a free extent.
+    pub fn free_slots(&self) -> u32 {
+        self.open.iter().filter_map(|e| self.slotted.get(e)).map(|s| u32::from(s.free)).sum()
+    }
+
+    /// Gives a slot back; the last one of its extent gives the extent back.
+    ///
+    /// # Panics
+    /// If it was not owned: handing it out twice would mix two owners' data.
+    pub fn release_slot(&mut self, slot: Slot, blocks: u16) {
+        let slots = self.slotted.get_mut(&slot.extent).filter(|s| s.is_owned(slot.block));
+        let Some(slots) = slots else {
+            panic!("release of free slot {} of extent {}", slot.block, slot.extent.0)
+        };
+        slots.release(slot.block);
+        self.slots -= 1;
+        self.open.insert(slot.extent);
+        if slots.free == blocks {
+            self.slotted.remove(&slot.extent);
+            self.open.remove(&slot.extent);
+            self.release(slot.extent);
+        }
     }
 
     /// Gives an extent back.
@@ -129,6 +231,7 @@ impl Space {
     /// If it was not owned: handing it out twice would mix two owners' data.
     pub fn release(&mut self, extent: DeviceExtent) {
         assert!(extent.0 < self.extents && self.is_taken(extent), "release of free extent {}", extent.0);
+        assert!(!self.slotted.contains_key(&extent), "release of extent {}, whose slots are owned", extent.0);
         let word = (extent.0 / 64) as usize;
         self.taken[word] &= !(1 << (extent.0 % 64));
         self.full[word / 64] &= !(1 << (word % 64));
@@ -138,7 +241,7 @@ impl Space {
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         (self.taken.capacity() + self.full.capacity()) * 8
-            + self.slotted.values().map(|b| b.capacity() * 8 + 48).sum::<usize>()
+            + self.slotted.values().map(|s| s.owned.capacity() * 8 + 64).sum::<usize>()
     }
 }
 
@@ -176,6 +279,62 @@ mod tests {
             };
             for _ in 0..bulk.min(extents).min(300) { step(1, 0); }
             for (kind, pick) in steps { step(kind, pick.index(extents as usize)); }
+        }
+    }
+
+    proptest! {
+        /// Beside a naive twin: the set of slots owned, by extent, and a linear search.
+        #[test]
+        fn slots_come_from_extents_already_cut(
+            extents in 1u32..12,
+            blocks in prop_oneof![Just(16u16), Just(64), Just(128)],
+            steps in prop::collection::vec((0u8..8, any::<prop::sample::Index>(), 1u16..100), 1..120),
+        ) {
+            let mut space = Space::new(extents);
+            let mut wholes = BTreeSet::new();
+            let mut cut: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
+            for (kind, pick, count) in steps {
+                for _ in 0..count {
+                    match kind {
+                        0 => wholes.extend(space.allocate().map(|e| e.0)),
+                        1 if !wholes.is_empty() => {
+                            let extent = *wholes.iter().nth(pick.index(wholes.len())).unwrap();
+                            wholes.remove(&extent);
+                            space.release(DeviceExtent(extent));
+                        }
+                        2..=4 => {
+                            let open = cut.iter().find(|(_, owned)| owned.len() < usize::from(blocks));
+                            let expected = open.map(|(e, owned)| (*e, (0..blocks).find(|b| !owned.contains(b)).unwrap()));
+                            let full = wholes.len() + cut.len() == extents as usize;
+                            let slot = space.allocate_slot(blocks);
+                            prop_assert_eq!(slot.is_none(), expected.is_none() && full);
+                            let Some(slot) = slot else { continue };
+                            prop_assert!(expected.is_none_or(|e| e == (slot.extent.0, slot.block)));
+                            prop_assert!(!wholes.contains(&slot.extent.0));
+                            prop_assert!(cut.entry(slot.extent.0).or_default().insert(slot.block), "handed out twice");
+                        }
+                        _ if !cut.is_empty() => {
+                            let nth = pick.index(cut.len());
+                            let (extent, owned) = cut.iter_mut().nth(nth).unwrap();
+                            let block = *owned.iter().nth(pick.index(owned.len())).unwrap();
+                            owned.remove(&block);
+                            space.release_slot(Slot { extent: DeviceExtent(*extent), block }, blocks);
+                            cut.retain(|_, owned| !owned.is_empty());
+                        }
+                        _ => {}
+                    }
+                }
+                let owned: usize = cut.values().map(BTreeSet::len).sum();
+                prop_assert_eq!(space.free() as usize, extents as usize - wholes.len() - cut.len());
+                prop_assert_eq!(space.slots() as usize, owned);
+                prop_assert_eq!(space.free_slots() as usize, cut.len() * usize::from(blocks) - owned);
+                let mut rebuilt = Space::new(extents);
+                for (extent, owned) in &cut {
+                    let slot = |block: &u16| Slot { extent: DeviceExtent(*extent), block: *block };
+                    prop_assert!(owned.iter().all(|b| rebuilt.take_slot(slot(b), blocks)));
+                }
+                prop_assert_eq!(rebuilt.free_slots(), space.free_slots());
+            }
         }
     }
 

@@ -23,6 +23,43 @@ pub struct Slot {
     pub block: u16,
 }
 
+/// What is allocated on a device, given up, and rests: a whole extent, or a slot of a shared one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Chunk {
+    /// An extent.
+    Whole(Whole),
+    /// A slot.
+    Slot(DeviceId, Slot),
+}
+
+impl Chunk {
+    /// The device it is on.
+    pub const fn device(self) -> DeviceId {
+        match self {
+            Self::Whole(whole) => whole.device,
+            Self::Slot(device, _) => device,
+        }
+    }
+}
+
+/// The kinds of places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlaceKind {
+    /// An extent of its own.
+    Whole,
+    /// Slots.
+    Fine,
+}
+
+/// Names one of an extent's places: it has at most one of each kind on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaceId {
+    /// The place's device.
+    pub device: DeviceId,
+    /// Its kind.
+    pub kind: PlaceKind,
+}
+
 /// Where a place's bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -36,6 +73,25 @@ pub enum Location {
         slots: Vec<Slot>,
     },
 }
+
+impl Location {
+    /// Which of an extent's places this is.
+    pub const fn id(&self) -> PlaceId {
+        match self {
+            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            Self::Fine { device, .. } => PlaceId { device: *device, kind: PlaceKind::Fine },
+        }
+    }
+}
+
+impl From<Whole> for Location {
+    fn from(whole: Whole) -> Self {
+        Self::Whole(whole)
+    }
+}
+
+/// What a place gives up.
+pub(crate) type Released = SmallVec<[Chunk; 1]>;
 
 /// A place: somewhere an extent's data is, and the blocks for which it holds the truth.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,13 +149,79 @@ impl Record {
         self.places.iter().all(|p| p.valid.is_empty())
     }
 
-    /// The blocks no longer hold data anywhere.
-    pub fn clear(&mut self, range: BlockRange) {
-        for place in &mut self.places {
-            place.clear(range);
+    /// The place of this name.
+    pub fn place(&self, id: PlaceId) -> Option<&Place> {
+        self.places.iter().find(|p| p.at.id() == id)
+    }
+
+    pub(crate) fn place_mut(&mut self, id: PlaceId) -> Option<&mut Place> {
+        self.places.iter_mut().find(|p| p.at.id() == id)
+    }
+
+    /// Whether some place holds the block.
+    pub fn holds(&self, block: u16) -> bool {
+        self.places.iter().any(|p| p.valid.contains(block))
+    }
+
+    /// The blocks of an extent of `blocks` that this place and some other hold.
+    pub fn shared(&self, id: PlaceId, blocks: u16) -> BlockSet {
+        let mut shared = BlockSet::none(blocks);
+        if let Some(place) = self.place(id) {
+            self.places.iter().filter(|p| p.at.id() != id).for_each(|p| shared.union(&p.valid));
+            shared.intersect(&place.valid);
         }
+        shared
+    }
+
+    /// Places that hold nothing, and so can be released: if space is to be kept, all but one whole
+    /// place.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PlaceId> + '_ {
+        let wholes = || self.places.iter().filter(|p| p.at.id().kind == PlaceKind::Whole);
+        let used = wholes().find(|p| !p.valid.is_empty());
+        let kept = used.or_else(|| wholes().next()).filter(|_| self.keep).map(|p| p.at.id());
+        let empty = self.places.iter().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
+        empty.filter(move |id| Some(*id) != kept)
+    }
+
+    /// The place at `at`, made if there is none, holds these blocks too.
+    pub(crate) fn fill(&mut self, at: &Location, range: BlockRange, blocks: u16, released: &mut Released) {
+        if self.place(at.id()).is_none() {
+            let at = match at {
+                Location::Whole(whole) => Location::Whole(*whole),
+                Location::Fine { device, .. } => Location::Fine { device: *device, slots: Vec::new() },
+            };
+            self.places.push(Place { at, valid: BlockSet::none(blocks) });
+        }
+        if let Some(place) = self.place_mut(at.id()) {
+            place.fill(range, at, released);
+        }
+    }
+
+    /// The blocks no longer hold data anywhere. Slots given up go to `released`.
+    pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
+        for place in &mut self.places {
+            place.clear(range, released);
+        }
+        self.settle(range);
+    }
+
+    /// The blocks' write intents are withdrawn.
+    pub(crate) fn settle(&mut self, range: BlockRange) {
         if let Some(intent) = &mut self.intent {
             intent.remove(range);
+            if intent.is_empty() {
+                self.intent = None;
+            }
+        }
+    }
+
+    /// Of the blocks of `range` that this place holds, no other place holds any longer.
+    pub(crate) fn narrow(&mut self, id: PlaceId, range: BlockRange, released: &mut Released) {
+        let Some(held) = self.place(id).map(|p| p.valid.clone()) else { return };
+        let mut at = range.first;
+        while let Some(run) = held.next_run(at, range.end()) {
+            self.places.iter_mut().filter(|p| p.at.id() != id).for_each(|p| p.clear(run, released));
+            at = run.end();
         }
     }
 
@@ -186,13 +308,48 @@ const KIND_WHOLE: u8 = 1;
 const KIND_FINE: u8 = 2;
 
 impl Place {
+    /// Where the block is within the place: of a whole one the block itself, of a fine one its slot.
+    pub fn slot(&self, block: u16) -> Option<Slot> {
+        if !self.valid.contains(block) {
+            return None;
+        }
+        match &self.at {
+            Location::Whole(whole) => Some(Slot { extent: whole.extent, block }),
+            Location::Fine { slots, .. } => slots.get(self.valid.rank(block)).copied(),
+        }
+    }
+
     /// The blocks are no longer valid here; a fine place gives up their slots.
-    fn clear(&mut self, range: BlockRange) {
-        if let Location::Fine { slots, .. } = &mut self.at {
+    pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
+        if let Location::Fine { device, slots } = &mut self.at {
             let mut blocks = self.valid.iter();
-            slots.retain(|_| blocks.next().is_some_and(|b| !range.contains(b)));
+            slots.retain(|slot| {
+                let stays = blocks.next().is_some_and(|b| !range.contains(b));
+                if !stays {
+                    released.push(Chunk::Slot(*device, *slot));
+                }
+                stays
+            });
         }
         self.valid.remove(range);
+    }
+
+    /// The blocks are valid here; in a fine place in these slots, one per block. Slots that held them
+    /// before are given up.
+    pub(crate) fn fill(&mut self, range: BlockRange, from: &Location, released: &mut Released) {
+        if let (Location::Fine { .. }, Location::Fine { slots: fresh, .. }) = (&self.at, from) {
+            debug_assert_eq!(fresh.len(), usize::from(range.count), "a slot for each block");
+            let mut kept: Released = SmallVec::new();
+            self.clear(range, &mut kept);
+            // Slots that stay are not given up.
+            released
+                .extend(kept.into_iter().filter(|c| !matches!(c, Chunk::Slot(_, s) if fresh.contains(s))));
+            if let Location::Fine { slots, .. } = &mut self.at {
+                let at = self.valid.rank(range.first);
+                slots.splice(at..at, fresh.iter().copied());
+            }
+        }
+        self.valid.insert(range);
     }
 }
 

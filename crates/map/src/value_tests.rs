@@ -96,7 +96,9 @@ fn clearing_a_fine_place_gives_up_exactly_its_slots() {
     let place = Place { at: Location::Fine { device: DeviceId(0), slots }, valid };
     let mut record = Record::one(Whole { device: DeviceId(0), extent: DeviceExtent(0) }, BlockSet::none(32));
     record.places[0] = place;
-    record.clear(BlockRange { first: 3, count: 2 });
+    let mut released = Released::new();
+    record.clear(BlockRange { first: 3, count: 2 }, &mut released);
+    assert_eq!(released[..], [3, 4].map(|b| Chunk::Slot(DeviceId(0), slot(b))));
     let Location::Fine { slots, .. } = &record.places[0].at else { panic!("still fine") };
     assert_eq!(slots[..], [slot(2), slot(5)]);
 }

@@ -2,8 +2,8 @@
 //! newer version may have written is refused.
 //!
 //! `golden/v1.image.txt` has the pages (rows of 32 bytes that are not all zeros), and
-//! `golden/v1.contents.txt` what they say. When the version rises they stay, and new ones join them:
-//! `cargo test -p weir-map --test golden -- --ignored` writes them.
+//! `golden/v1.contents.txt` what they say once recovery has settled the write intents. When the
+//! version rises they stay, and new ones join them: `cargo test -p weir-map --test golden -- --ignored` writes them.
 
 #![allow(clippy::unwrap_used, reason = "writing into a String cannot fail")]
 

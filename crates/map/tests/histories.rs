@@ -30,6 +30,12 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (spot(), 1u8..180, run()).prop_map(|(first, count, run)| Step::Many { first, count, run }),
         12 => (spot(), run(), any::<u8>()).prop_map(|(at, run, keep)| Step::Clear { at, run, keep }),
         8 => spot().prop_map(Step::GiveBack),
+        6 => (spot(), any::<u8>(), run()).prop_map(|(at, device, run)| Step::WriteFine { at, device, run }),
+        12 => (spot(), any::<u8>(), any::<bool>(), run(), prop::bool::weighted(0.2))
+            .prop_map(|(at, device, fine, run, durable)| Step::Copy { at, device, fine, run, durable }),
+        8 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Drop { at, place, run }),
+        4 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Narrow { at, place, run }),
+        4 => (spot(), run(), any::<bool>()).prop_map(|(at, run, settled)| Step::Intend { at, run, settled }),
         6 => any::<u8>().prop_map(Step::Flush),
         6 => (1u8..100).prop_map(Step::Reuse),
         20 => (1u8..6, any::<bool>()).prop_map(|(steps, eager)| Step::Commit { steps, eager }),
@@ -71,6 +77,9 @@ fn what_was_durable_is_there_and_nothing_else() {
         met.older_roots,
         met.cut_recoveries,
         met.removed,
+        met.fine,
+        met.copies,
+        met.drops,
     ];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }

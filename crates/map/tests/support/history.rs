@@ -5,14 +5,15 @@ mod cuts;
 
 use super::pool::{META, POOL, Shape, create, open, superblocks};
 use super::store::MemStore;
-use super::twin::{Effect, Held, Live, MiniDevice, State, Version, bits, key};
+use super::twin::{Effect, Held, HeldPlace, Live, MiniDevice, State, Version, key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_map::delta::Delta;
 use weir_map::journal::Frame;
 use weir_map::root::Root;
 use weir_map::superblock::JOURNAL_AT;
 use weir_map::{
-    FrameWrite, Hardening, Intent, IntentKind, KeepSpace, Map, Needs, PAGE, RecordId, Superblock, Whole, Word,
+    Chunk, Copied, FrameWrite, Hardening, Intent, IntentKind, KeepSpace, Location, Map, Needs, PAGE, PlaceId,
+    PlaceKind, RecordId, Superblock, Word,
 };
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentKey, Store, VolumeId};
 
@@ -52,6 +53,36 @@ pub enum Step {
         keep: u8,
     },
     GiveBack(Spot),
+    /// A write to fine slots of a device.
+    WriteFine {
+        at: Spot,
+        device: u8,
+        run: Run,
+    },
+    /// A copy to a device: to slots, or a whole place.
+    Copy {
+        at: Spot,
+        device: u8,
+        fine: bool,
+        run: Run,
+        durable: bool,
+    },
+    Drop {
+        at: Spot,
+        place: u8,
+        run: Run,
+    },
+    Narrow {
+        at: Spot,
+        place: u8,
+        run: Run,
+    },
+    /// Write intents, or their withdrawal.
+    Intend {
+        at: Spot,
+        run: Run,
+        settled: bool,
+    },
     Flush(u8),
     Reuse(u8),
     /// So many steps of a commit; whether frames are made durable one by one.
@@ -85,6 +116,9 @@ pub struct Met {
     pub older_roots: u64,
     pub cut_recoveries: u64,
     pub removed: u64,
+    pub fine: u64,
+    pub copies: u64,
+    pub drops: u64,
 }
 
 #[derive(Debug)]
@@ -111,9 +145,9 @@ pub struct History {
     rooted: (usize, usize),
     live: BTreeMap<ExtentKey, Live>,
     owner: BTreeMap<RecordId, ExtentKey>,
-    allocated: BTreeSet<Whole>,
-    given_back: BTreeSet<Whole>,
-    resting: Vec<Whole>,
+    allocated: BTreeSet<Chunk>,
+    given_back: BTreeSet<Chunk>,
+    resting: Vec<Chunk>,
     admin: VecDeque<Delta>,
     volumes_made: BTreeSet<VolumeId>,
     /// Being removed, and those of them whose end is queued.
@@ -197,11 +231,20 @@ impl History {
                 self.with(at, |h, key| h.clear(key, run, keep));
             }
             Step::GiveBack(at) => self.with(at, |h, key| h.give_back(key)),
+            Step::WriteFine { at, device, run } => self.with(at, |h, key| h.write_fine(key, device, run)),
+            Step::Copy { at, device, fine, run, durable } => {
+                let kind = if fine { PlaceKind::Fine } else { PlaceKind::Whole };
+                let to = PlaceId { device: DeviceId(device % 2), kind };
+                self.with(at, |h, key| h.copy(key, to, run, durable));
+            }
+            Step::Drop { at, place, run } => self.with(at, |h, key| h.drop_place(key, place, run)),
+            Step::Narrow { at, place, run } => self.with(at, |h, key| h.narrow(key, place, run)),
+            Step::Intend { at, run, settled } => self.with(at, |h, key| h.intend(key, run, settled)),
             Step::Flush(device) => self.flush_data(usize::from(device % 2)),
             Step::Reuse(count) => {
-                for whole in self.resting.drain(..usize::from(count).min(self.resting.len())) {
-                    self.map.reuse(whole);
-                    assert!(self.allocated.remove(&whole));
+                for chunk in self.resting.drain(..usize::from(count).min(self.resting.len())) {
+                    self.map.reuse(chunk);
+                    assert!(self.allocated.remove(&chunk));
                 }
             }
             Step::Commit { steps, eager } => (0..steps).for_each(|_| self.commit_step(eager)),
@@ -236,15 +279,22 @@ impl History {
     fn check_extent(&self, key: ExtentKey) {
         let found = Held::of_found(&self.map.find(key), self.blocks);
         assert_eq!(found, self.current(key), "what is found at {key}");
+        self.check_overwrites(key);
     }
 
     /// Makes `held` the extent's current value, as a new version if there are needs to name.
     fn change(&mut self, key: ExtentKey, held: Held, version: Option<Option<Needs>>) {
+        let before = self.current(key).chunks();
+        self.given_back.extend(before.difference(&held.chunks()).copied());
         let live = self.live.entry(key).or_default();
         if let Some(needs) = version {
             live.versions.push(Version { needs, held: held.settled(self.blocks) });
         }
         live.current = held;
+    }
+
+    fn needs(&self, device: DeviceId) -> Needs {
+        Needs { device, epoch: weir_map::Epoch(self.devices[device.index()].epoch) }
     }
 
     fn range(&self, run: Run) -> BlockRange {
@@ -264,36 +314,193 @@ impl History {
             self.met.no_metadata_room += 1;
             return;
         }
-        let Some(whole) = self.map.allocate(DeviceId(device % 2)) else {
+        let device = DeviceId(device % 2);
+        if held.places.iter().any(|p| p.id == PlaceId { device, kind: PlaceKind::Whole }) {
+            return;
+        }
+        let Some(whole) = self.map.allocate(device) else {
             self.met.no_space += 1;
             return;
         };
-        assert!(self.allocated.insert(whole), "{whole:?} was handed out twice");
+        assert!(self.allocated.insert(Chunk::Whole(whole)), "{whole:?} was handed out twice");
         self.map.place(key, whole);
-        held.places.push((whole, 0));
+        held.places.push(HeldPlace::whole(whole, 0..0));
         self.change(key, held, None);
     }
 
     fn write(&mut self, key: ExtentKey, place: u8, run: Run, durable: bool) {
         let mut held = self.current(key);
-        if held.places.is_empty() {
+        let wholes: Vec<_> = held.places.iter().filter_map(|p| p.whole).collect();
+        if wholes.is_empty() {
             return;
         }
         let range = self.range(run);
-        let place = usize::from(place) % held.places.len();
-        let whole = held.places[place].0;
-        let epoch = weir_map::Epoch(self.devices[whole.device.index()].epoch);
-        let needs = (!durable).then_some(Needs { device: whole.device, epoch });
+        let whole = wholes[usize::from(place) % wholes.len()];
+        let needs = (!durable).then(|| self.needs(whole.device));
         self.map.written(key, whole, range, needs);
-        for (i, (_, valid)) in held.places.iter_mut().enumerate() {
-            if i == place {
-                *valid |= bits(range);
-            } else {
-                *valid &= !bits(range);
-            }
-        }
+        held.fill(&whole.into(), range);
+        held.narrow(Location::from(whole).id(), range);
+        self.changed(key, held, needs);
+    }
+
+    /// After a change that may have left one full place.
+    fn changed(&mut self, key: ExtentKey, mut held: Held, needs: Option<Needs>) {
         held.keep &= !held.is_one_full(self.blocks);
         self.change(key, held, Some(needs));
+    }
+
+    /// Slots for a run, if there are enough.
+    fn slots(&mut self, device: DeviceId, range: BlockRange) -> Option<Location> {
+        let at = self.map.allocate_slots(device, range.count);
+        let Some(Location::Fine { slots, .. }) = &at else {
+            self.met.no_space += 1;
+            return None;
+        };
+        for slot in slots {
+            assert!(self.allocated.insert(Chunk::Slot(device, *slot)), "{slot:?} was handed out twice");
+        }
+        at
+    }
+
+    fn write_fine(&mut self, key: ExtentKey, device: u8, run: Run) {
+        let (device, range) = (DeviceId(device % 2), self.range(run));
+        let room =
+            self.map.has_metadata_room() && self.may_have(key, PlaceId { device, kind: PlaceKind::Fine });
+        let Some(at) = room.then(|| self.slots(device, range)).flatten() else { return };
+        let needs = Some(self.needs(device));
+        let mut held = self.current(key);
+        self.map.written(key, at.clone(), range, needs);
+        held.fill(&at, range);
+        held.narrow(at.id(), range);
+        self.met.fine += 1;
+        self.changed(key, held, needs);
+    }
+
+    fn may_have(&mut self, key: ExtentKey, id: PlaceId) -> bool {
+        let mut held = self.current(key);
+        let wholes = held.places.iter().filter(|p| p.whole.is_some()).count();
+        let room = held.places.len() < 4 && (id.kind == PlaceKind::Fine || wholes < 2);
+        let may = held.place(id).is_some() || room;
+        assert_eq!(self.map.may_have(key, id), may, "{key} may have {id:?}");
+        may
+    }
+
+    fn copy(&mut self, key: ExtentKey, to: PlaceId, run: Run, durable: bool) {
+        let range = self.range(run);
+        let mut held = self.current(key);
+        let all_held = (range.first..range.end()).all(|b| held.holders(b) > 0);
+        if !self.may_have(key, to) || !self.map.has_metadata_room() {
+            return;
+        }
+        let there = held.place(to).and_then(|p| p.whole);
+        let at = match (to.kind, there) {
+            (PlaceKind::Whole, Some(whole)) => Some(whole.into()),
+            (PlaceKind::Whole, None) => self.map.allocate(to.device).map(|whole| {
+                assert!(self.allocated.insert(Chunk::Whole(whole)), "{whole:?} was handed out twice");
+                whole.into()
+            }),
+            (PlaceKind::Fine, _) => self.slots(to.device, range),
+        };
+        let Some(at) = at else { return };
+        let source = (!durable).then(|| self.needs(DeviceId(1 - to.device.0)));
+        let needs = (!durable).then(|| self.needs(to.device));
+        let took = self.map.copied(key, at.clone(), range, source, needs);
+        let mut copy = held.clone();
+        copy.fill(&at, range);
+        if took == Copied::Refused {
+            assert!(!all_held, "{key}: a copy to {at:?} was refused");
+            let mut fresh = Held::default();
+            fresh.fill(&at, range);
+            let unused = fresh.chunks().difference(&held.chunks()).copied().collect::<Vec<_>>();
+            for chunk in unused {
+                self.map.reuse(chunk);
+                assert!(self.allocated.remove(&chunk));
+            }
+            return;
+        }
+        assert!(all_held, "{key}: a copy of what is nowhere");
+        self.met.copies += 1;
+        if source.is_some() {
+            self.change(key, held, Some(source));
+        }
+        self.changed(key, copy, needs);
+    }
+
+    fn nth_place(&self, key: ExtentKey, place: u8) -> Option<PlaceId> {
+        let places = self.current(key).places;
+        (!places.is_empty()).then(|| places[usize::from(place) % places.len()].id)
+    }
+
+    fn drop_place(&mut self, key: ExtentKey, place: u8, run: Run) {
+        let Some(from) = self.nth_place(key, place) else { return };
+        let range = self.range(run);
+        let mut held = self.current(key);
+        let blocks: Vec<_> = held.place(from).expect("named").blocks.keys().copied().collect();
+        let may = blocks.iter().filter(|b| range.contains(**b)).all(|b| held.holders(*b) > 1);
+        let record = held.places.len() > 1 || !held.is_one_full(self.blocks);
+        assert_eq!(self.map.dropped(key, from, range), may && record, "{key}: a drop from {from:?}");
+        if may && record {
+            held.place(from).expect("named").blocks.retain(|b, _| !range.contains(*b));
+            self.met.drops += 1;
+            self.changed(key, held, None);
+        }
+    }
+
+    fn narrow(&mut self, key: ExtentKey, place: u8, run: Run) {
+        let Some(to) = self.nth_place(key, place) else { return };
+        let range = self.range(run);
+        let mut held = self.current(key);
+        self.map.narrowed(key, to, range);
+        held.narrow(to, range);
+        held.intent.retain(|b| !range.contains(*b));
+        self.changed(key, held, None);
+    }
+
+    fn intend(&mut self, key: ExtentKey, run: Run, settled: bool) {
+        let range = self.range(run);
+        let mut held = self.current(key);
+        if held.places.is_empty() {
+            return;
+        }
+        if settled {
+            self.map.settled(key, range);
+            held.intent.retain(|b| !range.contains(*b));
+        } else {
+            self.map.intend(key, range);
+            held.intent.extend(range.first..range.end());
+        }
+        self.changed(key, held, None);
+    }
+
+    /// Safety rule 3, by looking at every state there is or may be.
+    fn check_overwrites(&self, key: ExtentKey) {
+        let versions = self.live.get(&key).into_iter().flat_map(|l| l.versions.iter().map(|v| &v.held));
+        let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);
+        let on_the_way = on_the_way.filter(|(k, _)| *k == key).map(|(_, held)| held);
+        let states: Vec<_> = versions.chain(on_the_way).chain(self.state.extents.get(&key)).collect();
+        let current = self.current(key);
+        for place in &current.places {
+            for first in 0..self.blocks {
+                let range = BlockRange { first, count: 1 };
+                let strict = states.iter().any(|s| s.differs_if_written(place.id, range));
+                let differs = strict || current.differs_if_written(place.id, range);
+                if self.map.may_overwrite(key, place.id, range) {
+                    assert!(!current.differs_if_written(place.id, range), "{key} block {first}");
+                    // A version that another replaced before it was committed never becomes durable.
+                    assert!(!self.state_differs(key, place.id, range), "{key} block {first}");
+                } else {
+                    assert!(differs, "{key} block {first} of {:?}", place.id);
+                }
+            }
+        }
+    }
+
+    fn state_differs(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);
+        let mut states = on_the_way.filter(|(k, _)| *k == key).map(|(_, held)| held);
+        let durable = self.state.extents.get(&key);
+        states.any(|s| s.differs_if_written(id, range))
+            || durable.is_some_and(|s| s.differs_if_written(id, range))
     }
 
     fn clear(&mut self, key: ExtentKey, run: Run, keep: KeepSpace) {
@@ -303,7 +510,8 @@ impl History {
         if held.places.is_empty() {
             return;
         }
-        held.places.iter_mut().for_each(|(_, valid)| *valid &= !bits(range));
+        held.places.iter_mut().for_each(|p| p.blocks.retain(|b, _| !range.contains(*b)));
+        held.intent.retain(|b| !range.contains(*b));
         held.keep = match keep {
             KeepSpace::AsIs => held.keep,
             KeepSpace::Yes => true,
@@ -315,15 +523,17 @@ impl History {
     fn give_back(&mut self, key: ExtentKey) {
         self.map.give_back(key);
         let mut held = self.current(key);
-        if held.keep || held.places.iter().all(|(_, valid)| *valid != 0) {
-            return;
+        let whole = |p: &&HeldPlace| p.whole.is_some();
+        let used = held.places.iter().filter(whole).find(|p| !p.blocks.is_empty());
+        let kept = used.or(held.places.iter().find(whole)).filter(|_| held.keep).map(|p| p.id);
+        let before = held.places.len();
+        held.places.retain(|p| !p.blocks.is_empty() || Some(p.id) == kept);
+        if held.places.len() < before {
+            if held.places.is_empty() {
+                held = Held::default();
+            }
+            self.change(key, held, Some(None));
         }
-        let empty = held.places.iter().filter(|(_, valid)| *valid == 0).map(|(whole, _)| *whole);
-        for whole in empty {
-            assert!(self.given_back.insert(whole));
-        }
-        held.places.retain(|(_, valid)| *valid != 0);
-        self.change(key, held, Some(None));
     }
 
     fn create_volume(&mut self, size: u8) {
@@ -483,10 +693,10 @@ impl History {
         self.durable = self.effects.len();
         if !released.is_empty() {
             let owned = self.state.owned();
-            for whole in released {
-                assert!(self.given_back.remove(&whole), "{whole:?} was not given back");
-                assert!(!owned.contains(&whole), "{whole:?} is released and durable");
-                self.resting.push(whole);
+            for chunk in released {
+                assert!(self.given_back.remove(&chunk), "{chunk:?} was not given back");
+                assert!(!owned.contains(&chunk), "{chunk:?} is released and durable");
+                self.resting.push(chunk);
             }
         }
     }
@@ -567,7 +777,7 @@ impl History {
             let durable = self.state.extents.get(key).cloned().unwrap_or_default();
             let mut named = live.current.clone();
             // A place nothing was written in yet is not named by anything durable.
-            named.places.retain(|(whole, valid)| *valid != 0 || durable.places.contains(&(*whole, 0)));
+            named.places.retain(|place| !place.blocks.is_empty() || durable.places.contains(place));
             assert_eq!(named.settled(self.blocks), durable, "{key} after everything was committed");
             live.versions.clear();
             live.current != durable
@@ -580,7 +790,12 @@ impl History {
 
     fn check_space(&self) {
         for sb in &self.superblocks {
-            let taken = self.allocated.iter().filter(|w| w.device == sb.device).count() as u32;
+            let here = self.allocated.iter().filter(|c| c.device() == sb.device);
+            let extents = here.map(|chunk| match chunk {
+                Chunk::Whole(whole) => whole.extent,
+                Chunk::Slot(_, slot) => slot.extent,
+            });
+            let taken = extents.collect::<BTreeSet<_>>().len() as u32;
             assert_eq!(self.map.space(sb.device).free(), sb.data_extents - taken, "device {}", sb.device);
         }
     }

@@ -89,7 +89,7 @@ impl Sparse {
             self.store.flush(META).expect("nothing fails here");
         }
         self.map.commit_durable(&mut released);
-        released.into_iter().for_each(|whole| self.map.reuse(whole));
+        released.into_iter().for_each(|chunk| self.map.reuse(chunk));
     }
 
     fn checkpoint(&mut self) {

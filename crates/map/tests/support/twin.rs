@@ -2,19 +2,50 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_map::delta::Delta;
-use weir_map::{Epoch, Found, Intent, Location, Map, Needs, Record, Value, Whole};
+use weir_map::{
+    Chunk, Epoch, Found, Intent, Location, Map, Needs, PlaceId, PlaceKind, Record, Slot, Value, Whole,
+};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, VolumeId};
 
-/// The places of an extent with a bit per valid block (extents have at most 64), and whether space
-/// is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    pub places: Vec<(Whole, u64)>,
-    pub keep: bool,
+/// A place: where each block it holds is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldPlace {
+    pub id: PlaceId,
+    /// Of a whole place.
+    pub whole: Option<Whole>,
+    pub blocks: BTreeMap<u16, Slot>,
 }
 
-pub fn bits(range: BlockRange) -> u64 {
-    (range.first..range.end()).fold(0, |bits, block| bits | 1 << block)
+/// The places of an extent, whether space is kept, and the blocks with a write intent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub places: Vec<HeldPlace>,
+    pub keep: bool,
+    pub intent: BTreeSet<u16>,
+}
+
+impl HeldPlace {
+    pub fn whole(whole: Whole, blocks: impl Iterator<Item = u16>) -> Self {
+        let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        let slot = |block| (block, Slot { extent: whole.extent, block });
+        Self { id, whole: Some(whole), blocks: blocks.map(slot).collect() }
+    }
+
+    fn of(place: &weir_map::Place) -> Self {
+        let whole = match place.at {
+            Location::Whole(whole) => Some(whole),
+            Location::Fine { .. } => None,
+        };
+        let slot = |block| (block, place.slot(block).expect("a slot for every block it holds"));
+        Self { id: place.at.id(), whole, blocks: place.valid.iter().map(slot).collect() }
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        match self.whole {
+            Some(whole) => vec![Chunk::Whole(whole)],
+            None => self.blocks.values().map(|slot| Chunk::Slot(self.id.device, *slot)).collect(),
+        }
+    }
 }
 
 impl Held {
@@ -22,22 +53,76 @@ impl Held {
     pub fn settled(&self, blocks: u16) -> Self {
         let mut held = self.clone();
         if !held.keep {
-            held.places.retain(|(_, valid)| *valid != 0);
+            held.places.retain(|place| !place.blocks.is_empty());
         }
-        held.keep &= !held.places.is_empty() && !held.is_one_full(blocks);
+        if held.places.is_empty() || held.is_one_full(blocks) {
+            held.keep = false;
+        }
+        if held.places.is_empty() {
+            held.intent.clear();
+        }
         held
     }
 
+    /// A whole place, full, and nothing else to say.
     pub fn is_one_full(&self, blocks: u16) -> bool {
-        self.places.len() == 1 && self.places[0].1 == bits(BlockRange { first: 0, count: blocks })
+        let [place] = &self.places[..] else { return false };
+        place.whole.is_some() && place.blocks.len() == usize::from(blocks) && self.intent.is_empty()
+    }
+
+    pub fn chunks(&self) -> BTreeSet<Chunk> {
+        self.places.iter().flat_map(HeldPlace::chunks).collect()
+    }
+
+    pub fn place(&mut self, id: PlaceId) -> Option<&mut HeldPlace> {
+        self.places.iter_mut().find(|p| p.id == id)
+    }
+
+    /// How many places hold the block.
+    pub fn holders(&self, block: u16) -> usize {
+        self.places.iter().filter(|p| p.blocks.contains_key(&block)).count()
+    }
+
+    /// Blocks of a place that another one holds, and no intent covers.
+    pub fn differs_if_written(&self, id: PlaceId, range: BlockRange) -> bool {
+        let Some(place) = self.places.iter().find(|p| p.id == id) else { return false };
+        let mut blocks = (range.first..range.end()).filter(|b| place.blocks.contains_key(b));
+        blocks.any(|b| self.holders(b) > 1 && !self.intent.contains(&b))
+    }
+
+    /// The blocks are in the place, at these slots (or where they are in a whole one).
+    pub fn fill(&mut self, at: &Location, range: BlockRange) {
+        if self.place(at.id()).is_none() {
+            let whole = match at {
+                Location::Whole(whole) => Some(*whole),
+                Location::Fine { .. } => None,
+            };
+            self.places.push(HeldPlace { id: at.id(), whole, blocks: BTreeMap::new() });
+        }
+        for (i, block) in (range.first..range.end()).enumerate() {
+            let slot = match at {
+                Location::Whole(whole) => Slot { extent: whole.extent, block },
+                Location::Fine { slots, .. } => slots[i],
+            };
+            self.place(at.id()).expect("just made").blocks.insert(block, slot);
+        }
+    }
+
+    /// No place but this one holds what it holds of the range.
+    pub fn narrow(&mut self, id: PlaceId, range: BlockRange) {
+        let Some(place) = self.place(id) else { return };
+        let held: Vec<_> = place.blocks.keys().copied().filter(|b| range.contains(*b)).collect();
+        for place in self.places.iter_mut().filter(|p| p.id != id) {
+            place.blocks.retain(|b, _| !held.contains(b));
+        }
     }
 
     pub fn of_record(record: &Record) -> Self {
-        let place = |place: &weir_map::Place| match place.at {
-            Location::Whole(whole) => (whole, place.valid.iter().fold(0, |bits, block| bits | 1 << block)),
-            Location::Fine { .. } => panic!("nobody made a fine place"),
-        };
-        Self { places: record.places.iter().map(place).collect(), keep: record.keep }
+        Self {
+            places: record.places.iter().map(HeldPlace::of).collect(),
+            keep: record.keep,
+            intent: record.intent.iter().flat_map(|i| i.iter()).collect(),
+        }
     }
 
     pub fn of_value(value: &Value, blocks: u16) -> Self {
@@ -57,7 +142,7 @@ impl Held {
     }
 
     pub fn full(whole: Whole, blocks: u16) -> Self {
-        Self { places: vec![(whole, bits(BlockRange { first: 0, count: blocks }))], keep: false }
+        Self { places: vec![HeldPlace::whole(whole, 0..blocks)], ..Self::default() }
     }
 }
 
@@ -104,12 +189,26 @@ impl State {
         }
     }
 
-    /// Every place some extent names; panics if two name the same.
-    pub fn owned(&self) -> BTreeSet<Whole> {
+    /// After a recovery: of intended blocks the first place that holds one keeps it.
+    pub fn recovered(mut self, blocks: u16) -> Self {
+        for held in self.extents.values_mut() {
+            for block in std::mem::take(&mut held.intent) {
+                if let Some(id) = held.places.iter().find(|p| p.blocks.contains_key(&block)).map(|p| p.id) {
+                    held.narrow(id, BlockRange { first: block, count: 1 });
+                }
+            }
+            *held = held.settled(blocks);
+        }
+        self.extents.retain(|_, held| !held.places.is_empty());
+        self
+    }
+
+    /// Everything some extent names; panics if two name the same.
+    pub fn owned(&self) -> BTreeSet<Chunk> {
         let mut owned = BTreeSet::new();
         for (key, held) in &self.extents {
-            for (whole, _) in &held.places {
-                assert!(owned.insert(*whole), "{whole:?} has two owners, one is {key}");
+            for chunk in held.places.iter().flat_map(HeldPlace::chunks) {
+                assert!(owned.insert(chunk), "{chunk:?} has two owners, one is {key}");
             }
         }
         owned

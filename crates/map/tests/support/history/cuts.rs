@@ -5,10 +5,11 @@ use crate::support::Rng;
 use crate::support::pool::{META, POOL, open};
 use crate::support::store::MemStore;
 use crate::support::twin::{Effect, Held, State, whole};
+use std::collections::BTreeSet;
 use weir_map::check::{Report, Severity};
 use weir_map::root::Root;
 use weir_map::superblock::ROOT_AT;
-use weir_map::{Map, MapError, PAGE, Superblock};
+use weir_map::{Chunk, Map, MapError, PAGE, Superblock};
 use weir_model::{DeviceId, ExtentIndex, VolumeId};
 
 impl History {
@@ -30,7 +31,7 @@ impl History {
     fn state_at(&self, frames: usize) -> State {
         let mut state = self.base.clone();
         self.effects[..frames].iter().for_each(|effect| state.apply(effect));
-        state
+        state.recovered(self.blocks)
     }
 
     pub(super) fn cut(&mut self, seed: u64, damage: bool) {
@@ -95,9 +96,18 @@ impl History {
         let owned = expected.owned();
         for sb in &self.superblocks {
             let space = map.space(sb.device);
+            let slots = owned.iter().filter(|c| matches!(c, Chunk::Slot(d, _) if *d == sb.device));
+            assert_eq!(space.slots() as usize, slots.clone().count());
+            let cut: BTreeSet<_> = slots
+                .map(|c| match c {
+                    Chunk::Slot(_, slot) => slot.extent,
+                    Chunk::Whole(whole) => whole.extent,
+                })
+                .collect();
             for extent in 0..sb.data_extents {
                 let whole = whole(sb.device.0, extent);
-                assert_eq!(space.is_taken(whole.extent), owned.contains(&whole), "{whole:?}");
+                let taken = owned.contains(&Chunk::Whole(whole)) || cut.contains(&whole.extent);
+                assert_eq!(space.is_taken(whole.extent), taken, "{whole:?}");
             }
         }
         let keys = self.live.keys().chain(expected.extents.keys());

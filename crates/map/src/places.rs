@@ -1,0 +1,191 @@
+//! Several places per extent: copies made and dropped, and what may be written in place.
+//!
+//! Versions of an extent commit in order, each when the flush it needs has succeeded. So a copy
+//! followed by the drop of the original is safe by construction; and what needs two devices is two
+//! versions.
+
+use crate::map::{Found, Map};
+use crate::overlay::Needs;
+use crate::value::{Location, PLACES_MAX, PlaceId, PlaceKind, Record, Released, Value};
+use weir_model::{BlockRange, DeviceId, ExtentKey};
+
+/// Most whole places an extent gets: as many as copies can be wanted.
+const WHOLE_MAX: usize = 2;
+
+/// Whether a copy took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// It did; what `at` names is the extent's.
+    Yes,
+    /// The extent has no use for it; what `at` names is still the caller's.
+    Refused,
+}
+
+impl Map {
+    /// Whether the extent may get this place: it has it, or it has not too many.
+    pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
+        let record = match self.find(key) {
+            Found::Empty => return true,
+            Found::Direct(whole) => {
+                return id.kind == PlaceKind::Fine || whole.device != id.device || WHOLE_MAX > 1;
+            }
+            Found::Record(record) => record,
+        };
+        let of_kind = record.places.iter().filter(|p| p.at.id().kind == id.kind).count();
+        let room = record.places.len() < PLACES_MAX && (id.kind == PlaceKind::Fine || of_kind < WHOLE_MAX);
+        record.place(id).is_some() || room
+    }
+
+    /// The place at `at`, made if the extent has none of this kind on this device, holds these blocks
+    /// too: the bytes were copied there from another place, and nothing has written to them since
+    /// they were read. Slots of a fine place, one per block, are the extent's from now on.
+    ///
+    /// `source`: the flush that makes durable what was read; `needs`: the one that makes the copy
+    /// durable. Both must be before the map may say that the places hold the same: a cut could
+    /// otherwise take back a write from one of them.
+    #[must_use]
+    pub fn copied(
+        &mut self,
+        key: ExtentKey,
+        at: impl Into<Location>,
+        range: BlockRange,
+        source: Option<Needs>,
+        needs: Option<Needs>,
+    ) -> Copied {
+        let at = at.into();
+        let held = match self.find(key) {
+            Found::Empty => false,
+            Found::Direct(whole) => at.id() != Location::Whole(whole).id() || at == Location::Whole(whole),
+            Found::Record(record) => {
+                let fits = match (&at, record.place(at.id())) {
+                    (Location::Whole(_), Some(place)) => place.at == at,
+                    _ => true,
+                };
+                fits && (range.first..range.end()).all(|b| record.holds(b))
+            }
+        };
+        if !held || !self.may_have(key, at.id()) {
+            return Copied::Refused;
+        }
+        if source.is_some() {
+            let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::Record(record)));
+            self.push(key, source, Released::new());
+        }
+        self.change(key, needs, |record, blocks, released| record.fill(&at, range, blocks, released));
+        self.note_pages_to_come(key);
+        Copied::Yes
+    }
+
+    /// The place no longer holds these blocks. Refused, changing nothing, unless another place holds
+    /// each of them that this one does.
+    #[must_use]
+    pub fn dropped(&mut self, key: ExtentKey, from: PlaceId, range: BlockRange) -> bool {
+        let Found::Record(record) = self.find(key) else { return false };
+        let shared = record.shared(from, self.blocks);
+        let Some(place) = record.place(from) else { return false };
+        if !(range.first..range.end()).all(|b| shared.contains(b) || !place.valid.contains(b)) {
+            return false;
+        }
+        self.change(key, None, |record, _, released| {
+            if let Some(place) = record.place_mut(from) {
+                place.clear(range, released);
+            }
+        });
+        true
+    }
+
+    /// Of the blocks of `range` this place holds, no other place does any more. In effect at once; a
+    /// write there must wait until it [may](Self::may_overwrite).
+    pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
+        self.change(key, None, |record, _, released| {
+            record.narrow(to, range, released);
+            record.settle(range);
+        });
+    }
+
+    /// Write intents: the copies of these blocks may differ from now on, and recovery is to settle for
+    /// one of them. Writes to them must wait until they [may](Self::may_overwrite).
+    pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
+        self.change(key, None, |record, blocks, _| {
+            record.intent.get_or_insert_with(|| crate::BlockSet::none(blocks)).insert(range);
+        });
+    }
+
+    /// The copies of these blocks are the same again, durably: their intents are withdrawn.
+    pub fn settled(&mut self, key: ExtentKey, range: BlockRange) {
+        self.change(key, None, |record, _, _| record.settle(range));
+    }
+
+    /// Safety rule 3: whether blocks of a place may be written in place. Not if a cut could leave a
+    /// map that takes the place for a copy of another one, and the two would differ: in no state
+    /// that is durable, may become so, or is in effect may this and another place hold one of these
+    /// blocks without a write intent. Cost: with nothing pending and a direct entry, one load.
+    pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        let safe = |value: &Value| match value {
+            Value::Empty | Value::Direct(_) => true,
+            Value::Record(record) => record.may_overwrite(id, range),
+        };
+        match self.overlay.get(key) {
+            None => match self.find(key) {
+                Found::Empty | Found::Direct(_) => true,
+                Found::Record(record) => record.may_overwrite(id, range),
+            },
+            Some(pending) => {
+                safe(&pending.current)
+                    && pending.versions.iter().all(|v| safe(&v.value))
+                    && safe(&self.durable(key).0)
+            }
+        }
+    }
+
+    /// Changes an extent that has places, as a version.
+    fn change(
+        &mut self,
+        key: ExtentKey,
+        needs: Option<Needs>,
+        change: impl FnOnce(&mut Record, u16, &mut Released),
+    ) {
+        let (record, blocks) = self.current_record(key);
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let mut released = Released::new();
+        change(&mut record, blocks, &mut released);
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push(key, needs, released);
+    }
+
+    /// Whether extents may have fine places: a record with all the slots it could ever name must fit a
+    /// journal frame. They do unless extents are large and the journal is tiny.
+    pub fn has_fine_places(&self) -> bool {
+        let blocks = usize::from(self.blocks);
+        let record = PLACES_MAX * (2 + blocks / 8 + 6 * blocks) + blocks / 8;
+        record + 128 <= self.commit.builder.capacity()
+    }
+
+    /// Slots of a device for a run of blocks, one per block, or none.
+    pub fn allocate_slots(&mut self, device: DeviceId, blocks: u16) -> Option<Location> {
+        if !self.has_fine_places() {
+            return None;
+        }
+        let mut slots = Vec::with_capacity(usize::from(blocks));
+        for _ in 0..blocks {
+            match self.allocate_slot(device) {
+                Some(slot) => slots.push(slot),
+                None => {
+                    slots.into_iter().for_each(|slot| self.reuse(crate::Chunk::Slot(device, slot)));
+                    return None;
+                }
+            }
+        }
+        Some(Location::Fine { device, slots })
+    }
+}
+
+impl Record {
+    fn may_overwrite(&self, id: PlaceId, range: BlockRange) -> bool {
+        let Some(place) = self.place(id) else { return true };
+        let others = || self.places.iter().filter(|p| p.at.id() != id);
+        let intended = |b| self.intent.as_ref().is_some_and(|i| i.contains(b));
+        let shared = |b| place.valid.contains(b) && others().any(|p| p.valid.contains(b));
+        (range.first..range.end()).all(|b| !shared(b) || intended(b))
+    }
+}
