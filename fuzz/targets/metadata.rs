@@ -31,7 +31,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         name: "fuzz".into(),
         extent: ExtentSize::DEFAULT,
         devices: vec![NewDevice { name: "d".into(), size: SIZE, class: DeviceClass::Ssd }],
-        metadata: DeviceId(0),
+        metadata: vec![DeviceId(0)],
     };
     let superblocks = weir_map::create(&mut disk, &pool).expect("a device large enough");
     // Each step: page, offset and value, in a region that holds roots, journal and pages.
@@ -47,7 +47,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             root[8..12].copy_from_slice(&crc.to_le_bytes());
         }
     }
-    if let Ok((map, _)) = weir_map::open(&mut disk, superblocks) {
+    if let Ok((map, _)) = weir_map::open(&mut disk, &superblocks, &weir_map::OpenOptions::default()) {
         let volumes: Vec<_> = map.catalogue().volumes.keys().copied().collect();
         volumes.into_iter().for_each(|volume| map.for_each(volume, |_, _| {}));
     }

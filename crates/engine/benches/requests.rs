@@ -8,7 +8,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use weir_engine::{AdminId, Command, DeviceSettings, Engine};
-use weir_map::{Hardening, NewDevice, NewPool, PoolId};
+use weir_map::{Hardening, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, IoDone, IoError,
     IoKind, Memory, Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
@@ -54,10 +54,10 @@ impl Bench {
             name: "bench".into(),
             extent: ExtentSize::DEFAULT,
             devices: vec![NewDevice { name: "memory".into(), size, class: DeviceClass::Nvm }],
-            metadata: DeviceId(0),
+            metadata: vec![DeviceId(0)],
         };
         let superblocks = weir_map::create(&mut disk, &pool).expect("created");
-        let (map, _) = weir_map::open(&mut disk, superblocks).expect("opened");
+        let (map, _) = weir_map::open(&mut disk, &superblocks, &OpenOptions::default()).expect("opened");
         let mut memory = HeapMemory::new(Bytes::mib(16));
         let policy = weir_policy::placement::by_name("sequential").expect("a policy");
         let engine =

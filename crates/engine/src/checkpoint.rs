@@ -2,26 +2,20 @@
 //! recovery stays short.
 
 use crate::Engine;
-use crate::piece::{NewIo, Purpose};
+use crate::members::Part;
 use weir_map::root::Root;
-use weir_model::{IoError, IoKind, Memory};
+use weir_model::{DeviceId, IoError, Memory};
 
 #[derive(Debug, Default)]
 enum Phase {
     #[default]
     Idle,
-    /// Pages are written, a buffer of them at a time.
-    Pages {
-        /// One is under way.
-        under_way: bool,
-    },
-    /// The pages are being made durable, or are: then the root is written.
-    Flush {
-        /// They are.
-        durable: bool,
-    },
+    /// Pages are written, a buffer of them at a time; so many members have not answered.
+    Pages(usize),
+    /// The pages are being made durable; then the root is written.
+    Flush(usize),
     /// The root is being written.
-    Root(Box<Root>),
+    Root(Box<Root>, usize),
 }
 
 /// The checkpoint under way.
@@ -68,11 +62,14 @@ impl Engine {
         if matches!(self.checkpoint.phase, Phase::Idle) && wanted && self.is_between_frames() {
             self.begin_checkpoint();
         }
-        if let Phase::Pages { under_way: false } = self.checkpoint.phase {
-            self.write_pages(memory);
+        if self.members.are_recording() {
+            return;
         }
-        if let Phase::Flush { durable: true } = self.checkpoint.phase {
-            self.write_root(memory);
+        match self.checkpoint.phase {
+            Phase::Pages(0) => self.write_pages(memory),
+            Phase::Flush(0) => self.write_root(memory),
+            Phase::Root(_, 0) => self.root_durable(),
+            _ => {}
         }
     }
 
@@ -80,7 +77,7 @@ impl Engine {
         self.checkpoint.requested = false;
         self.checkpoint.no_room = self.map.begin_checkpoint().is_err();
         if !self.checkpoint.no_room {
-            self.checkpoint.phase = Phase::Pages { under_way: false };
+            self.checkpoint.phase = Phase::Pages(0);
         } else if !self.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
@@ -89,52 +86,38 @@ impl Engine {
     }
 
     fn write_pages<M: Memory>(&mut self, memory: &mut M) {
-        let all = self.scratch.pages;
-        match self.map.next_pages(all.len as usize, &mut self.checkpoint.bytes) {
-            Some(to) => {
-                let buffer = all.part(0, self.checkpoint.bytes.len() as u32);
-                memory.bytes_mut(buffer).copy_from_slice(&self.checkpoint.bytes);
-                self.checkpoint.phase = Phase::Pages { under_way: true };
-                let kind = IoKind::Write { fua: false };
-                self.launch(NewIo { device: to.device, kind, at: to.at, buffer }, Purpose::CheckpointPages);
-            }
-            None => {
-                let device = self.map.metadata_device();
-                self.checkpoint.phase = Phase::Flush { durable: false };
-                self.launch(NewIo::flush(device), Purpose::CheckpointFlush);
-            }
-        }
-    }
-
-    pub(crate) fn checkpoint_pages_ended(&mut self, result: Result<(), IoError>) {
-        match result {
-            Ok(()) => self.checkpoint.phase = Phase::Pages { under_way: false },
-            Err(error) => self.metadata_failed(error),
-        }
-    }
-
-    pub(crate) fn checkpoint_flush_ended(&mut self, result: Result<(), IoError>) {
-        match result {
-            Ok(()) => self.checkpoint.phase = Phase::Flush { durable: true },
-            Err(error) => self.metadata_failed(error),
-        }
+        let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
+        self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
+            Some(at) => Phase::Pages(self.write_to_members(Part::Pages, at, &bytes, memory)),
+            None => Phase::Flush(self.flush_members()),
+        };
+        self.checkpoint.bytes = bytes;
     }
 
     fn write_root<M: Memory>(&mut self, memory: &mut M) {
-        let Some((root, page, to)) = self.map.finished_root() else { return };
-        let buffer = self.scratch.pages.part(0, page.len() as u32);
-        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        self.checkpoint.phase = Phase::Root(Box::new(root));
-        let kind = IoKind::Write { fua: true };
-        self.launch(NewIo { device: to.device, kind, at: to.at, buffer }, Purpose::Root);
+        let Some((root, page, at)) = self.map.finished_root() else { return };
+        let left = self.write_to_members(Part::Root, at, &page[..], memory);
+        self.checkpoint.phase = Phase::Root(Box::new(root), left);
     }
 
-    pub(crate) fn root_ended(&mut self, result: Result<(), IoError>) {
-        let phase = std::mem::take(&mut self.checkpoint.phase);
-        match (result, phase) {
-            (Ok(()), Phase::Root(root)) => self.map.checkpoint_durable(*root),
-            (Ok(()), _) => {}
-            (Err(error), _) => self.metadata_failed(error),
+    /// A member has answered.
+    pub(crate) fn checkpoint_step_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.member_failed(device, error);
+        }
+        if let Phase::Pages(left) | Phase::Flush(left) | Phase::Root(_, left) = &mut self.checkpoint.phase {
+            *left -= 1;
+        }
+        if matches!(self.checkpoint.phase, Phase::Root(_, 0)) && !self.members.are_recording() {
+            self.root_durable();
+        }
+    }
+
+    fn root_durable(&mut self) {
+        if let (Phase::Root(root, _), false) =
+            (std::mem::take(&mut self.checkpoint.phase), self.commits.metadata_failed)
+        {
+            self.map.checkpoint_durable(*root);
         }
     }
 }

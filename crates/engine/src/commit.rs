@@ -12,9 +12,10 @@
 
 use crate::Engine;
 use crate::active::{ActiveId, AdminId};
+use crate::members::Part;
 use crate::piece::{NewIo, Purpose};
 use weir_map::Epoch;
-use weir_model::{DeviceId, IoError, IoKind, Memory, Nanos, RequestError, VolumeId};
+use weir_model::{DeviceId, IoError, Memory, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -44,11 +45,10 @@ enum Phase {
     Idle,
     /// This many device flushes are under way.
     Flushing(usize),
-    /// Frames are written, one after the other.
-    Frames {
-        /// One is under way.
-        under_way: bool,
-    },
+    /// The next frame is to be written.
+    NextFrame,
+    /// A frame is being written; so many members have not answered.
+    Frame(usize),
 }
 
 /// The commit under way, and who waits.
@@ -119,9 +119,17 @@ impl Engine {
         }
         if self.commits.phase == Phase::Flushing(0) {
             self.map.begin_commit();
-            self.commits.phase = Phase::Frames { under_way: false };
+            self.commits.phase = Phase::NextFrame;
         }
-        if self.commits.phase == (Phase::Frames { under_way: false }) {
+        // Nothing is acknowledged that a member left behind may not know before that is recorded.
+        if self.members.are_recording() {
+            return;
+        }
+        if self.commits.phase == Phase::Frame(0) {
+            self.frames_durable();
+            self.commits.phase = Phase::NextFrame;
+        }
+        if self.commits.phase == Phase::NextFrame {
             self.write_frame(memory);
         }
     }
@@ -161,9 +169,7 @@ impl Engine {
     /// checkpoint pages may be among them, and no root may be written over them.
     pub(crate) fn doubt(&mut self, device: DeviceId, error: IoError) {
         self.devices[device.index()].in_doubt = true;
-        if device == self.map.metadata_device() {
-            self.metadata_failed(error);
-        }
+        self.member_failed(device, error);
     }
 
     /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
@@ -185,30 +191,30 @@ impl Engine {
         }
         let devices = &self.devices;
         let flushed = |id: DeviceId| devices[id.index()].flushed();
-        match self.map.next_frame(flushed, &mut self.commits.frame) {
-            Some(to) => {
-                let buffer = self.scratch.frame.part(0, self.commits.frame.len() as u32);
-                memory.bytes_mut(buffer).copy_from_slice(&self.commits.frame);
-                let fua = self.devices[to.device.index()].settings.volatile_cache;
-                self.commits.phase = Phase::Frames { under_way: true };
-                let io = NewIo { device: to.device, kind: IoKind::Write { fua }, at: to.at, buffer };
-                self.launch(io, Purpose::Frame);
+        let mut bytes = std::mem::take(&mut self.commits.frame);
+        match self.map.next_frame(flushed, &mut bytes) {
+            Some(at) => {
+                self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
             }
             None => {
                 self.frames_durable();
                 self.end_commit();
             }
         }
+        self.commits.frame = bytes;
     }
 
-    pub(crate) fn frame_ended(&mut self, result: Result<(), IoError>) {
-        match result {
-            Ok(()) => {
+    pub(crate) fn frame_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.member_failed(device, error);
+        }
+        if let Phase::Frame(left) = &mut self.commits.phase {
+            *left -= 1;
+            if *left == 0 && !self.commits.metadata_failed && !self.members.are_recording() {
                 self.frames_durable();
                 self.durable_map_changed();
-                self.commits.phase = Phase::Frames { under_way: false };
+                self.commits.phase = Phase::NextFrame;
             }
-            Err(error) => self.metadata_failed(error),
         }
     }
 
@@ -261,6 +267,6 @@ impl Engine {
 
     /// Whether the durable map may be checkpointed: not while a frame is being written.
     pub(crate) fn is_between_frames(&self) -> bool {
-        self.commits.phase != (Phase::Frames { under_way: true })
+        !matches!(self.commits.phase, Phase::Frame(_))
     }
 }

@@ -34,10 +34,11 @@ impl Engine {
                 self.probe_ended(probe, &flight, result);
             }
             Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
-            Purpose::Frame => self.frame_ended(result),
-            Purpose::CheckpointPages => self.checkpoint_pages_ended(result),
-            Purpose::CheckpointFlush => self.checkpoint_flush_ended(result),
-            Purpose::Root => self.root_ended(result),
+            Purpose::Frame => self.frame_ended(flight.device, result),
+            Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {
+                self.checkpoint_step_ended(flight.device, result);
+            }
+            Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
         }
         if self.devices[flight.device.index()].has_resting() {
             self.reuse_rested(flight.device);

@@ -29,6 +29,7 @@ mod commit;
 mod device;
 mod flow;
 mod lock;
+mod members;
 mod notice;
 mod piece;
 mod probe;
@@ -64,7 +65,7 @@ use weir_policy::placement::Placement;
 const REQUESTS_MAX: usize = 8192;
 
 /// The buffer memory an engine sets aside when it starts.
-pub const RESERVED_MEMORY: Bytes = Bytes::mib(1);
+pub const RESERVED_MEMORY: Bytes = Bytes::mib(2);
 
 /// The engine of one pool. See the crate's documentation.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ pub struct Engine {
     locks: Locks,
     scratch: Scratch,
     commits: Commits,
+    members: members::Members,
     checkpoint: checkpoint::Checkpoint,
     admin: admin::Admin,
     /// Requests over many extents that still have pieces to make.
@@ -143,9 +145,11 @@ impl Engine {
             return Err(StartError::Devices { given: devices.len(), expected: map.devices().len() });
         }
         let have = memory.free();
-        let scratch = Scratch::take(memory).ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
+        let scratch = Scratch::take(map.members().len(), memory)
+            .ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
         let mut engine = Self {
             devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
+            members: members::Members::new(map.members(), &scratch),
             map,
             policy,
             active: Slab::new(),
@@ -195,6 +199,7 @@ impl Engine {
         self.expire_waiting_space();
         self.advance_ranges(memory);
         self.advance_removals();
+        self.drive_members(memory);
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
         self.run_ready(memory);
@@ -244,7 +249,10 @@ impl Engine {
             && self.flights.is_empty()
             && self.ios.is_empty()
             && self.replies.is_empty()
-            && (self.commits.metadata_failed || (self.commits_are_settled() && self.checkpoint_is_settled()))
+            && (self.commits.metadata_failed
+                || (self.commits_are_settled()
+                    && self.checkpoint_is_settled()
+                    && !self.members.are_recording()))
     }
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.

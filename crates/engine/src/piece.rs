@@ -97,6 +97,8 @@ pub(crate) enum Purpose {
     CheckpointFlush,
     /// … and the root.
     Root,
+    /// A superblock that says which member was left behind.
+    Superblock,
 }
 
 /// A device command under way.

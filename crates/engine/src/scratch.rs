@@ -16,19 +16,18 @@ pub(crate) struct Scratch {
     blocks: Vec<Buffer>,
     /// Blocks that are out.
     out: usize,
-    /// For the journal frame under way.
-    pub(crate) frame: Buffer,
-    /// For the checkpoint pages under way.
-    pub(crate) pages: Buffer,
+    /// For journal frames and for checkpoint pages, per metadata member.
+    large: Vec<[Buffer; 2]>,
     /// Zeros; only ever read.
     pub(crate) zeros: Buffer,
 }
 
 impl Scratch {
-    /// Takes them; `None`, taking nothing, if there is too little memory.
-    pub(crate) fn take<M: Memory>(memory: &mut M) -> Option<Self> {
+    /// Takes them for so many metadata members; `None`, taking nothing, if there is too little memory.
+    pub(crate) fn take<M: Memory>(members: usize, memory: &mut M) -> Option<Self> {
         let mut taken = Vec::new();
-        let sizes = [LARGE, LARGE, ZEROS].into_iter().chain((0..BLOCKS).map(|_| Bytes(BLOCK)));
+        let large = (0..2 * members).map(|_| LARGE);
+        let sizes = large.chain([ZEROS]).chain((0..BLOCKS).map(|_| Bytes(BLOCK)));
         for len in sizes {
             match memory.take(len) {
                 Some(buffer) => taken.push(buffer),
@@ -38,14 +37,22 @@ impl Scratch {
                 }
             }
         }
-        let [frame, pages, zeros] = [taken[0], taken[1], taken[2]];
+        let blocks = taken.split_off(2 * members + 1);
+        let zeros = taken.pop()?;
         memory.bytes_mut(zeros).fill(0);
-        Some(Self { blocks: taken.split_off(3), out: 0, frame, pages, zeros })
+        let (large, _) = taken.as_chunks::<2>();
+        Some(Self { blocks, out: 0, large: large.to_vec(), zeros })
     }
 
     /// Gives everything back.
     pub(crate) fn give<M: Memory>(self, memory: &mut M) {
-        [self.frame, self.pages, self.zeros].into_iter().chain(self.blocks).for_each(|b| memory.give(b));
+        let large = self.large.into_iter().flatten();
+        large.chain([self.zeros]).chain(self.blocks).for_each(|b| memory.give(b));
+    }
+
+    /// The buffers for frames and for checkpoint pages of the `n`-th metadata member.
+    pub(crate) fn large(&self, n: usize) -> [Buffer; 2] {
+        self.large[n]
     }
 
     /// `count` blocks, all or none.

@@ -95,7 +95,7 @@ impl Engine {
                 errors: device.errors,
                 in_flight: device.in_flight(),
                 in_doubt: device.in_doubt,
-                metadata: sb.device == map.metadata_device(),
+                metadata: map.members().contains(&sb.device),
             }
         };
         PoolStatus {

@@ -50,7 +50,7 @@ fn flush_makes_data_durable_before_the_map_and_both_before_the_reply() {
     h.write(0, &[1; 4096]);
     h.log.clear();
     h.flush().expect("a flush");
-    let metadata = h.engine.map().metadata_device();
+    let metadata = h.engine.map().members()[0];
     let order: Vec<_> = h.log.iter().map(|io| (io.device, io.kind)).collect();
     assert_eq!(order, [(DeviceId(0), IoKind::Flush), (metadata, IoKind::Write { fua: true })]);
     h.log.clear();

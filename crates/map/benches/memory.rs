@@ -14,7 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use weir_map::{Hardening, Map, NewDevice, NewPool, PAGE, PoolId, Superblock};
+use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Superblock};
 use weir_model::{
     BlockRange, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, IoError,
     Store, VolumeId,
@@ -119,10 +119,11 @@ impl Bench {
             name: "bench".into(),
             extent: EXTENT,
             devices: vec![device("one"), device("two")],
-            metadata: DeviceId(0),
+            metadata: vec![DeviceId(0)],
         };
         let superblocks = weir_map::create(&mut store, &pool).expect("a store in memory does not fail");
-        let (map, _) = weir_map::open(&mut store, superblocks.clone()).expect("a new pool opens");
+        let (map, _) =
+            weir_map::open(&mut store, &superblocks, &OpenOptions::default()).expect("a new pool opens");
         Self { store, superblocks, map, extents: mapped / EXTENT.bytes().0, pending: 0 }
     }
 
@@ -167,7 +168,7 @@ impl Bench {
                 self.checkpoint();
             }
             let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
-            self.store.write(to.device, to.at, &bytes).expect("a store in memory does not fail");
+            self.store.write(self.map.members()[0], to, &bytes).expect("a store in memory does not fail");
         }
         self.map.commit_durable(&mut released);
     }
@@ -205,7 +206,8 @@ fn cost(kind: Kind, mapped: u64) -> Cost {
     let before = taken();
     PEAK.store(before as usize, Relaxed);
     let start = Instant::now();
-    let (map, recovery) = weir_map::open(&mut store, superblocks).expect("what was written opens");
+    let (map, recovery) =
+        weir_map::open(&mut store, &superblocks, &OpenOptions::default()).expect("what was written opens");
     let open = start.elapsed();
     let opened = taken() - before;
     assert_eq!(map.mapped_extents(VolumeId(0)), extents);

@@ -206,7 +206,6 @@ impl Store {
         Some(Root {
             sequence: under_way.sequence,
             journal: under_way.journal,
-            incarnation: self.root.incarnation,
             next_volume: under_way.next_volume.into(),
             catalogue: pointer(&self.catalogue),
             pages: (self.pages.len() as u64, self.pages.top()),

@@ -12,15 +12,6 @@ use crate::{MapError, PAGE, Volume};
 use smallvec::SmallVec;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey};
 
-/// Where a sealed frame, page or root goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameWrite {
-    /// The device.
-    pub device: DeviceId,
-    /// Where on it.
-    pub at: DeviceOffset,
-}
-
 impl Map {
     /// Whether there is anything a commit could make durable, now or once devices are flushed.
     pub fn has_uncommitted(&self) -> bool {
@@ -44,7 +35,8 @@ impl Map {
         self.journal.head() > self.journal.ring()
     }
 
-    /// Seals the next frame of the commit into `out` (whole pages), saying where it goes; `None` when
+    /// Seals the next frame of the commit into `out` (whole pages), saying where it goes on every one of
+    /// [`Self::members`]; `None` when
     /// the commit has no more. Contains the oldest versions of every extent whose data is known to
     /// be durable: `flushed` tells the last epoch of a device that is. The caller checks
     /// [`Self::has_journal_room`] before each call.
@@ -52,7 +44,7 @@ impl Map {
         &mut self,
         flushed: impl Fn(DeviceId) -> Option<Epoch>,
         out: &mut Vec<u8>,
-    ) -> Option<FrameWrite> {
+    ) -> Option<DeviceOffset> {
         while let Some(delta) = self.admin.front() {
             if !self.commit.builder.add(std::slice::from_ref(delta), self.blocks) {
                 break;
@@ -88,7 +80,7 @@ impl Map {
             return None;
         }
         let offset = self.journal.append(&mut self.commit.builder, out);
-        Some(FrameWrite { device: self.metadata, at: DeviceOffset(JOURNAL_AT.0 + offset) })
+        Some(DeviceOffset(JOURNAL_AT.0 + offset))
     }
 
     /// The deltas that turn an extent's durable value into this one, and the record then used.
@@ -214,8 +206,9 @@ impl Map {
     }
 
     /// Puts the next pages of the checkpoint into `out` (a multiple of 4096 bytes, at most `most`), as
-    /// many as lie side by side, and says where they go; `None` when all have been given.
-    pub fn next_pages(&mut self, most: usize, out: &mut Vec<u8>) -> Option<FrameWrite> {
+    /// many as lie side by side, and says where they go on every one of [`Self::members`]; `None` when all
+    /// have been given.
+    pub fn next_pages(&mut self, most: usize, out: &mut Vec<u8>) -> Option<DeviceOffset> {
         out.clear();
         let (first, page) = self.next_page()?;
         out.extend_from_slice(&page[..]);
@@ -231,7 +224,7 @@ impl Map {
             }
             next += 1;
         }
-        Some(FrameWrite { device: self.metadata, at: self.page_address(first) })
+        Some(self.page_address(first))
     }
 
     fn next_page(&mut self) -> Option<crate::checkpoint::Sealed> {
@@ -239,19 +232,20 @@ impl Map {
     }
 
     pub(crate) fn page_address(&self, number: PageNumber) -> DeviceOffset {
-        let base = self.devices[self.metadata.index()].pages_at();
+        let base = self.layout().pages_at();
         DeviceOffset(base.0 + number.0 * PAGE as u64)
     }
 
-    /// The root to write once every page of the checkpoint is durable.
-    pub fn finished_root(&self) -> Option<(Root, Box<[u8; PAGE]>, FrameWrite)> {
+    /// The root to write, and where on every one of [`Self::members`], once every page of the checkpoint
+    /// is durable on each.
+    pub fn finished_root(&self) -> Option<(Root, Box<[u8; PAGE]>, DeviceOffset)> {
         let root = self.store.finished_root()?;
         let page = root.encode(self.pool);
         let at = ROOT_AT[root.slot()];
-        Some((root, page, FrameWrite { device: self.metadata, at }))
+        Some((root, page, at))
     }
 
-    /// The checkpoint's root is durable.
+    /// The checkpoint's root is durable on every member.
     pub fn checkpoint_durable(&mut self, root: Root) {
         self.store.root_durable(root);
         self.journal.root_durable(self.checkpoint_head);

@@ -3,7 +3,7 @@
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Superblock};
 use crate::{MapError, PAGE};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, IoError, Store};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
 
 /// A device that is to join a new pool.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ pub struct NewPool {
     pub extent: ExtentSize,
     /// Its devices, in the order of their ids; at most 255.
     pub devices: Vec<NewDevice>,
-    /// The device that carries the map.
-    pub metadata: DeviceId,
+    /// The devices that carry the map: one, or two that mirror each other.
+    pub metadata: Vec<DeviceId>,
 }
 
 const JOURNAL_MIN: u64 = 128;
@@ -38,23 +38,25 @@ const JOURNAL_MAX: u64 = 16_384;
 ///
 /// The journal takes 1/16384 of the pool (64 MiB a terabyte), from 512 KiB to 64 MiB. The metadata
 /// pages are enough for three versions of a map in which every extent has a record of two places
-/// (0.1 % of the pool at 128 KiB extents), at most a quarter of their device.
+/// (0.1 % of the pool at 128 KiB extents), at most a quarter of the smaller member.
 ///
 /// # Errors
 /// If a device is too small or too large.
 pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
-    let total: u64 = pool.devices.iter().map(|d| d.size.0).sum();
+    let members: DeviceSet = pool.metadata.iter().copied().collect();
+    let known = members.iter().all(|member| member.index() < pool.devices.len());
+    if !known || members.len() != pool.metadata.len() || !(1..=2).contains(&members.len()) {
+        return Err(MapError::Mismatch("the metadata must be on one or two of them".into()));
+    }
+    let metadata = metadata_layout(pool);
     let page = PAGE as u64;
     let extent = pool.extent.bytes().0;
     let lay_out = |(i, new): (usize, &NewDevice)| {
         let device = DeviceId(i as u8);
         let (mut journal_pages, mut meta_pages) = (0, 0);
         let mut data_at = 1 << 20;
-        if device == pool.metadata {
-            let here = new.size.0 / page;
-            journal_pages =
-                (total / 16_384 / page).clamp(JOURNAL_MIN, JOURNAL_MAX).min((here / 8).max(JOURNAL_MIN));
-            meta_pages = meta_pages_for(total / extent, pool.extent).min((here / 4).max(META_MIN));
+        if members.contains(device) {
+            (journal_pages, meta_pages) = metadata;
             data_at = JOURNAL_AT.0 + (journal_pages + meta_pages) * page;
         }
         let data_at = data_at.next_multiple_of(extent.max(1 << 20));
@@ -80,9 +82,23 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
             data_extents,
             pool_name: pool.name.clone(),
             device_name: new.name.clone(),
+            members: if members.len() == 2 { members } else { DeviceSet::default() },
+            missing: DeviceSet::default(),
+            abandoned: DeviceSet::default(),
         })
     };
     pool.devices.iter().enumerate().map(lay_out).collect()
+}
+
+/// Pages of the journal and metadata pages on every member, the smallest of which limits them.
+fn metadata_layout(pool: &NewPool) -> (u64, u64) {
+    let page = PAGE as u64;
+    let total: u64 = pool.devices.iter().map(|d| d.size.0).sum();
+    let here = pool.metadata.iter().map(|member| pool.devices[member.index()].size.0 / page).min();
+    let here = here.unwrap_or(0);
+    let journal = (total / 16_384 / page).clamp(JOURNAL_MIN, JOURNAL_MAX).min((here / 8).max(JOURNAL_MIN));
+    let extents = total / pool.extent.bytes().0;
+    (journal, meta_pages_for(extents, pool.extent).min((here / 4).max(META_MIN)))
 }
 
 const META_MIN: u64 = 192;

@@ -47,6 +47,44 @@ pub enum MapError {
     /// Two copies or two devices contradict each other.
     #[error("the devices do not belong together: {0}")]
     Mismatch(String),
+    /// A device that holds data only is not there.
+    #[error(
+        "device {device} is not there; bring it back, or open the pool without it (--without NAME): what is on it then gives I/O errors"
+    )]
+    Absent {
+        /// The device.
+        device: DeviceId,
+    },
+    /// One of the two metadata members is not there, and nothing says that the other went on without it.
+    #[error(
+        "device {device} is not there, and it has a copy of the pool's metadata that may be newer than the one at hand; bring it back, or go on with the one at hand (--accept-rollback): changes only the absent one knows are then lost for good"
+    )]
+    MirrorAbsent {
+        /// The absent member.
+        device: DeviceId,
+    },
+    /// The metadata at hand is not the newest: the pool has gone on without it.
+    #[error(
+        "device {knows} knows that the pool went on with the metadata on device {newest} alone, which is not there; bring it back: what the devices at hand hold is older (generation {generation})"
+    )]
+    Stale {
+        /// The device that knows.
+        knows: DeviceId,
+        /// A member that holds the newest metadata.
+        newest: DeviceId,
+        /// The generation that left the present ones behind.
+        generation: u64,
+    },
+    /// Two devices have each gone on without the other.
+    #[error(
+        "device {one} and device {other} have each gone on without the other, and what they hold contradicts; open the pool without one of them (--without NAME), which loses what only that one holds"
+    )]
+    Split {
+        /// One of them.
+        one: DeviceId,
+        /// The other.
+        other: DeviceId,
+    },
     /// A device cannot hold what it must.
     #[error("device {device} ({size}) is too small: it needs at least {least}")]
     TooSmall {
@@ -79,7 +117,13 @@ impl MapError {
         match self {
             Self::Io { .. } => ErrorKind::Environment,
             Self::Damaged { .. } => ErrorKind::Corrupt,
-            Self::Unknown { .. } | Self::Mismatch(_) | Self::MetadataFull { .. } => ErrorKind::Refused,
+            Self::Unknown { .. }
+            | Self::Mismatch(_)
+            | Self::Absent { .. }
+            | Self::MirrorAbsent { .. }
+            | Self::Stale { .. }
+            | Self::Split { .. }
+            | Self::MetadataFull { .. } => ErrorKind::Refused,
             Self::TooSmall { .. } | Self::TooLarge { .. } => ErrorKind::Usage,
         }
     }

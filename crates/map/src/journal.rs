@@ -6,6 +6,7 @@ use crate::codec::Reader;
 use crate::delta::Delta;
 use crate::root::JournalPosition;
 use crate::{PAGE, PoolId};
+use weir_model::Bytes;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -43,6 +44,8 @@ pub struct Frame {
     pub durable: u64,
     /// CRC of its predecessor.
     pub chain: u32,
+    /// The pool's generation when its journal began.
+    pub incarnation: u32,
     /// Its own CRC.
     pub crc: u32,
     /// Bytes in the ring: a multiple of 4096.
@@ -71,10 +74,17 @@ impl Frame {
             sequence: header.sequence.get(),
             durable: header.durable.get(),
             chain: header.chain.get(),
+            incarnation: header.incarnation.get(),
             crc: header.crc.get(),
             stored: (length as u64).next_multiple_of(PAGE as u64),
             deltas,
         })
+    }
+
+    /// Whether it is the one that belongs at this position.
+    fn follows(&self, at: JournalPosition) -> bool {
+        (self.journal, self.incarnation) == (at.journal, at.incarnation)
+            && (self.sequence, self.chain) == (at.sequence, at.chain)
     }
 }
 
@@ -122,14 +132,7 @@ impl FrameBuilder {
     }
 
     /// The finished bytes, whole pages; the builder is empty again.
-    fn seal(
-        &mut self,
-        pool: PoolId,
-        at: JournalPosition,
-        durable: u64,
-        incarnation: u32,
-        out: &mut Vec<u8>,
-    ) -> u32 {
+    fn seal(&mut self, pool: PoolId, at: JournalPosition, durable: u64, out: &mut Vec<u8>) -> u32 {
         let header = Header {
             magic: MAGIC,
             crc: 0.into(),
@@ -139,7 +142,7 @@ impl FrameBuilder {
             durable: durable.into(),
             length: (self.bytes.len() as u32).into(),
             chain: at.chain.into(),
-            incarnation: incarnation.into(),
+            incarnation: at.incarnation.into(),
             deltas: self.deltas.into(),
         };
         self.bytes[..HEADER].copy_from_slice(header.as_bytes());
@@ -175,17 +178,17 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A new journal, empty, in a ring of this many bytes.
-    pub(crate) fn new(pool: PoolId, ring: u64, id: u64, incarnation: u32, sequence: u64) -> Self {
+    /// A new journal, empty, in a ring of this many bytes; its first frame goes to its start.
+    pub(crate) fn new(pool: PoolId, ring: Bytes, first: JournalPosition) -> Self {
         Self {
             pool,
-            ring,
-            incarnation,
-            id,
+            ring: ring.0,
+            incarnation: first.incarnation,
+            id: first.journal,
             head: 0,
-            sequence,
+            sequence: first.sequence,
             chain: 0,
-            durable: sequence - 1,
+            durable: first.sequence - 1,
             keep_from: 0,
             newest_from: 0,
         }
@@ -198,6 +201,7 @@ impl Journal {
             offset: self.head % self.ring,
             sequence: self.sequence,
             chain: self.chain,
+            incarnation: self.incarnation,
         }
     }
 
@@ -232,7 +236,7 @@ impl Journal {
     pub(crate) fn append(&mut self, frame: &mut FrameBuilder, out: &mut Vec<u8>) -> u64 {
         self.head += self.padding(frame.stored_len());
         let at = self.position();
-        self.chain = frame.seal(self.pool, at, self.durable, self.incarnation, out);
+        self.chain = frame.seal(self.pool, at, self.durable, out);
         self.head += out.len() as u64;
         self.sequence += 1;
         at.offset
@@ -265,31 +269,32 @@ pub(crate) enum End {
     },
 }
 
-/// Replays the frames of `ring` from `from`, giving each to `apply`; says where and why it ended.
+/// Replays the frames from `from` on, giving each to `apply`; says where and why it ended. `rings` are
+/// the copies there are of the ring, one per member: a frame counts if it is whole in any of them.
 pub(crate) fn replay(
-    ring: &[u8],
+    rings: &[Vec<u8>],
     from: JournalPosition,
     pool: PoolId,
     blocks: u16,
     mut apply: impl FnMut(Frame),
 ) -> (JournalPosition, End) {
+    let len = rings.iter().map(Vec::len).min().unwrap_or(0) as u64;
     let mut at = from;
     loop {
-        let next = |offset: u64| {
+        let next = |ring: &Vec<u8>, offset: u64| {
             let bytes = ring.get(offset as usize..)?;
-            Frame::decode(bytes, pool, blocks)
-                .filter(|f| (f.journal, f.sequence, f.chain) == (at.journal, at.sequence, at.chain))
-                .map(|f| (offset, f))
+            Frame::decode(bytes, pool, blocks).filter(|f| f.follows(at)).map(|f| (offset, f))
         };
         // A frame that did not fit before the end went to the start.
-        match next(at.offset).or_else(|| next(0)) {
+        let found = [at.offset, 0].into_iter().find_map(|o| rings.iter().find_map(|ring| next(ring, o)));
+        match found {
             Some((offset, frame)) => {
-                at.offset = (offset + frame.stored) % ring.len() as u64;
+                at.offset = (offset + frame.stored) % len;
                 at.sequence += 1;
                 at.chain = frame.crc;
                 apply(frame);
             }
-            None => return (at, end_at(ring, at, pool, blocks)),
+            None => return (at, end_at(rings, at, pool, blocks)),
         }
     }
 }
@@ -302,13 +307,18 @@ pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
     is_header.then(|| (header.journal.get(), header.sequence.get()))
 }
 
-/// Whether some frame in the ring says the missing one was durable.
-fn end_at(ring: &[u8], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
-    let proof = (0..ring.len()).step_by(PAGE).any(|offset| {
-        ring[offset..].starts_with(&MAGIC)
-            && Frame::decode(&ring[offset..], pool, blocks).is_some_and(|f| {
-                f.journal == at.journal && f.sequence > at.sequence && f.durable >= at.sequence
-            })
+/// Whether some frame says the missing one was durable.
+fn end_at(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
+    let vouches = |f: &Frame| {
+        (f.journal, f.incarnation) == (at.journal, at.incarnation)
+            && f.sequence > at.sequence
+            && f.durable >= at.sequence
+    };
+    let proof = rings.iter().any(|ring| {
+        (0..ring.len()).step_by(PAGE).any(|offset| {
+            ring[offset..].starts_with(&MAGIC)
+                && Frame::decode(&ring[offset..], pool, blocks).is_some_and(|f| vouches(&f))
+        })
     });
     if proof { End::Damaged { sequence: at.sequence, offset: at.offset } } else { End::Tail }
 }

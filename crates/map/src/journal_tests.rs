@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
 const POOL: PoolId = PoolId([5; 16]);
+const FIRST: JournalPosition =
+    JournalPosition { journal: 3, offset: 0, sequence: 1, chain: 0, incarnation: 2 };
 
 fn delta(n: u64) -> Delta {
     let key = ExtentKey { volume: VolumeId(1), index: ExtentIndex(n) };
@@ -15,7 +17,7 @@ fn delta(n: u64) -> Delta {
 /// Writes frames of the given delta counts into a ring, a root now and then.
 fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosition, Vec<Vec<Delta>>) {
     let mut ring = vec![0; ring_pages * PAGE];
-    let mut journal = Journal::new(POOL, ring.len() as u64, 3, 0, 1);
+    let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST);
     let (mut builder, mut out) = (FrameBuilder::new(FRAME_MAX), Vec::new());
     let (mut since, mut from, mut n) = (Vec::new(), journal.position(), 0);
     for &count in counts {
@@ -37,7 +39,7 @@ fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosi
 
 fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, End) {
     let mut found = Vec::new();
-    let (at, end) = replay(ring, from, POOL, 32, |f| found.push(f.deltas));
+    let (at, end) = replay(&[ring.to_vec()], from, POOL, 32, |f| found.push(f.deltas));
     (found, at, end)
 }
 
@@ -81,14 +83,31 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_harm(mut ring in prop::collection::vec(any::<u8>(), PAGE * 2)) {
         ring[..4].copy_from_slice(&MAGIC);
-        let from = JournalPosition { journal: 0, offset: 0, sequence: 1, chain: 0 };
+        let from = JournalPosition { journal: 0, ..FIRST };
         prop_assert_eq!(replayed(&ring, from).2, End::Tail);
     }
 }
 
 #[test]
 fn a_frame_of_another_journal_is_not_replayed() {
-    let (ring, _, mut from, _) = filled(&[3, 3], 20);
-    from.journal += 1;
-    assert_eq!(replayed(&ring, from).0, Vec::<Vec<Delta>>::new());
+    let (ring, _, from, _) = filled(&[3, 3], 20);
+    let other = JournalPosition { journal: from.journal + 1, ..from };
+    let stale = JournalPosition { incarnation: from.incarnation + 1, ..from };
+    for from in [other, stale] {
+        assert_eq!(replayed(&ring, from).0, Vec::<Vec<Delta>>::new());
+    }
+}
+
+#[test]
+fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
+    let (ring, journal, from, since) = filled(&[3, 3, 3, 3], 20);
+    let (mut a, mut b) = (ring.clone(), ring);
+    a[PAGE + 70] ^= 1;
+    b[3 * PAGE + 70] ^= 1;
+    let mut found = Vec::new();
+    let (at, end) = replay(&[a.clone(), b.clone()], from, POOL, 32, |f| found.push(f.deltas));
+    assert_eq!((found, at, end), (since, journal.position(), End::Tail));
+    b[PAGE + 70] ^= 1;
+    let (at, end) = replay(&[a, b], from, POOL, 32, |_| {});
+    assert_eq!((at.sequence, end), (2, End::Damaged { sequence: 2, offset: PAGE as u64 }));
 }

@@ -11,9 +11,12 @@ use crate::records::{GROUP, Records};
 use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::{Hardening, PoolId, Space, Superblock};
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, VolumeId};
+use weir_model::{
+    BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, VolumeId,
+};
 
 /// What a request finds for an extent.
 #[derive(Debug)]
@@ -73,7 +76,10 @@ pub struct Map {
     pub(crate) extent: ExtentSize,
     pub(crate) blocks: u16,
     pub(crate) devices: Vec<Superblock>,
-    pub(crate) metadata: DeviceId,
+    /// Devices that are there.
+    pub(crate) present: DeviceSet,
+    /// Metadata members that are written.
+    pub(crate) members: SmallVec<[DeviceId; 2]>,
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,
     pub(crate) records: Records,
@@ -107,11 +113,6 @@ impl Map {
     /// The superblocks of the pool's devices, by device id.
     pub fn devices(&self) -> &[Superblock] {
         &self.devices
-    }
-
-    /// The device that carries the map.
-    pub fn metadata_device(&self) -> DeviceId {
-        self.metadata
     }
 
     /// Volumes and intents, as durable.
@@ -200,8 +201,11 @@ impl Map {
         (bytes(need as u64), bytes(self.store.room().0.into()))
     }
 
-    /// Takes the next free extent of a device in sequence, for [`Self::place`].
+    /// Takes the next free extent of a device in sequence, for [`Self::place`]; none of one that is absent.
     pub fn allocate(&mut self, device: DeviceId) -> Option<Whole> {
+        if !self.present.contains(device) {
+            return None;
+        }
         let extent = self.spaces.get_mut(device.index())?.allocate()?;
         Some(Whole { device, extent })
     }

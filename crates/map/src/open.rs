@@ -6,18 +6,20 @@ use crate::checkpoint::{self, table_identity};
 use crate::create;
 use crate::journal::{self, End, FRAME_MAX, Journal};
 use crate::map::Map;
+use crate::members::{Assembly, OpenOptions};
 use crate::overlay::Overlay;
-use crate::page::{self, Identity, PageKind, PageNumber};
+use crate::page::{Identity, PageKind, PageNumber};
 use crate::pages::{Page, Pages, Tree, WORDS};
+use crate::reader::{Expected, Reader, Repair};
 use crate::records::Records;
-use crate::root::Root;
+use crate::root::{JournalPosition, Root};
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
-use crate::value::{Location, PageId, Whole, Word};
+use crate::value::{Location, PageId, Value, Whole, Word};
 use crate::{Catalogue, MapError, PAGE, Space, Superblock};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
+use weir_model::{Bytes, DeviceExtent, DeviceId, DeviceOffset, DeviceSet, Store};
 
 /// What opening found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,49 +32,82 @@ pub struct Recovery {
     pub read: Bytes,
     /// The newest root could not be used, and the one before was.
     pub older_root: bool,
+    /// Metadata pages that were damaged on one member and written anew from the other.
+    pub repaired: u64,
+    /// Devices that are absent; what is on them gives I/O errors.
+    pub absent: DeviceSet,
+    /// Metadata members that had been left behind and were written anew from the other.
+    pub levelled: DeviceSet,
+    /// Metadata members that are left behind from now on: absent, or they failed while opening.
+    pub left_behind: DeviceSet,
 }
 
-/// Opens the pool whose devices carry these superblocks (by device id), recovers it and gives it a
-/// new journal. Afterwards both roots hold the recovered map, and everything on the devices is
-/// durable: what a server that was killed left in their caches is read from now on, and no power cut
-/// takes it back. A power cut at any point of it, and any number of them, changes nothing about the
-/// result.
+/// What was read of a map on the way to it.
+#[derive(Default)]
+struct Loaded {
+    frames: u64,
+    read: Bytes,
+    repairs: Vec<Repair>,
+    /// Metadata pages the root reaches.
+    used: Vec<PageNumber>,
+}
+
+/// Opens the pool whose devices carry these superblocks (in any order), recovers it and gives it a
+/// new journal. Afterwards both roots of every metadata member hold the recovered map, and everything
+/// on the devices is durable: what a server that was killed left in their caches is read from now on,
+/// and no power cut takes it back. A power cut at any point of it, and any number of them, changes
+/// nothing about the result.
+///
+/// Where the metadata is mirrored, either member alone is enough for all of it; but see
+/// [`OpenOptions`]. A member that was left behind is written anew from the other.
 ///
 /// # Errors
-/// If the superblocks do not belong together, a device fails, or what is stored is damaged; nothing
-/// but metadata pages no root reaches has then been written.
-pub fn open(store: &mut dyn Store, superblocks: Vec<Superblock>) -> Result<(Map, Recovery), MapError> {
-    open_and(store, superblocks, |_| ())
+/// If the superblocks do not belong together, a device is absent without which the pool must not be
+/// opened, a device fails, or what is stored is damaged; nothing but metadata pages no root reaches
+/// has then been written.
+pub fn open(
+    store: &mut dyn Store,
+    superblocks: &[Superblock],
+    options: &OpenOptions,
+) -> Result<(Map, Recovery), MapError> {
+    open_and(store, superblocks, options, |_| ())
 }
 
 /// Opens the pool like [`open`], and `tidy`s the recovered map before it becomes durable in both roots.
 pub(crate) fn open_and(
     store: &mut dyn Store,
-    superblocks: Vec<Superblock>,
+    superblocks: &[Superblock],
+    options: &OpenOptions,
     tidy: impl FnOnce(&mut Map),
 ) -> Result<(Map, Recovery), MapError> {
-    let metadata = check_together(&superblocks)?;
-    let sb = &superblocks[metadata.index()];
-    let mut roots = Vec::new();
-    for (slot, at) in ROOT_AT.into_iter().enumerate() {
-        let mut page = vec![0; PAGE];
-        create::read(store, metadata, at, &mut page)?;
-        roots.extend(Root::decode(&page, sb.pool).filter(|root| root.slot() == slot));
-    }
-    roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
+    let assembly = Assembly::new(superblocks, options)?;
+    let roots = read_roots(store, &assembly)?;
     let newest = roots.first().map_or(0, |r| r.sequence);
     let mut first_error = None;
-    for (i, root) in roots.into_iter().enumerate() {
-        let mut recovery = Recovery { root: root.sequence, older_root: i > 0, ..Recovery::default() };
-        match load(store, &superblocks, metadata, root, &mut recovery) {
+    for root in roots {
+        let root_sequence = root.sequence;
+        let mut loaded = Loaded::default();
+        match load(store, &assembly, root, &mut loaded) {
             Ok(mut map) => {
-                if recovery.older_root {
+                let older_root = root_sequence < newest;
+                if older_root {
                     // The damaged newest root is overwritten first, and by another sequence: a page it
                     // reaches is never mistaken for one written now.
                     map.store.root.sequence = newest + 1;
                 }
                 tidy(&mut map);
-                map.start_journal(store)?;
+                let repaired = loaded.repairs.len() as u64;
+                let levelled = map.take_over(store, &assembly, loaded.repairs, &loaded.used)?;
+                let recovery = Recovery {
+                    root: root_sequence,
+                    frames: loaded.frames,
+                    read: loaded.read,
+                    older_root,
+                    repaired,
+                    absent: map.absent(),
+                    levelled,
+                    left_behind: map.left_behind(),
+                };
                 return Ok((map, recovery));
             }
             // Only damage is a reason to try the other root; a failing device is not.
@@ -81,60 +116,83 @@ pub(crate) fn open_and(
         }
     }
     Err(first_error.unwrap_or_else(|| MapError::Damaged {
-        device: metadata,
+        device: assembly.members[0],
         what: "root",
         at: ROOT_AT[0],
         why: "neither slot holds a valid root".into(),
     }))
 }
 
-/// The metadata member of superblocks that form one whole pool.
-fn check_together(superblocks: &[Superblock]) -> Result<DeviceId, MapError> {
-    let mismatch = |why: String| Err(MapError::Mismatch(why));
-    let Some(first) = superblocks.first() else { return mismatch("there are none".into()) };
-    if superblocks.len() != usize::from(first.devices) {
-        return mismatch(format!("the pool has {} devices, {} are given", first.devices, superblocks.len()));
-    }
-    for (i, sb) in superblocks.iter().enumerate() {
-        if sb.pool != first.pool {
-            return mismatch(format!(
-                "device {:?} is of pool {} ({:?}), device {:?} of pool {} ({:?})",
-                sb.device_name, sb.pool, sb.pool_name, first.device_name, first.pool, first.pool_name
-            ));
-        }
-        if sb.device.index() != i || sb.extent != first.extent {
-            return mismatch(format!(
-                "device {:?} is number {} of the pool, found as number {i}",
-                sb.device_name, sb.device.0
-            ));
+/// All valid roots of the members, newest first. A member whose roots cannot be read has none, unless
+/// it is the only one.
+fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<Root>, MapError> {
+    let pool = assembly.superblocks[0].pool;
+    let (mut roots, mut failures) = (Vec::new(), Vec::new());
+    for &device in &assembly.members {
+        for (slot, at) in ROOT_AT.into_iter().enumerate() {
+            let mut page = vec![0; PAGE];
+            match create::read(store, device, at, &mut page) {
+                Ok(()) => roots.extend(Root::decode(&page, pool).filter(|root| root.slot() == slot)),
+                Err(error) => failures.push((device, error)),
+            }
         }
     }
-    let members: Vec<_> =
-        superblocks.iter().filter(|sb| sb.is_metadata_member()).map(|sb| sb.device).collect();
-    match members[..] {
-        [one] => Ok(one),
-        _ => mismatch(format!("{} devices carry metadata, one is expected", members.len())),
+    let failed: DeviceSet = failures.iter().map(|(device, _)| *device).collect();
+    match failures.into_iter().next() {
+        Some((_, error)) if failed.len() == assembly.members.len() => return Err(error),
+        _ => {}
     }
+    roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
+    roots.dedup();
+    Ok(roots)
+}
+
+/// The journal rings of all members. One that cannot be read has no frames, unless it is the only one.
+fn read_rings(store: &mut dyn Store, assembly: &Assembly, ring: Bytes) -> Result<Vec<Vec<u8>>, MapError> {
+    let mut rings = vec![vec![0; ring.0 as usize]; assembly.members.len()];
+    for part in (0..ring.0 as usize).step_by(FRAME_MAX) {
+        let end = (part + FRAME_MAX).min(ring.0 as usize);
+        let at = DeviceOffset(JOURNAL_AT.0 + part as u64);
+        let mut result = Ok(());
+        let mut good = 0;
+        for (device, ring) in assembly.members.iter().zip(&mut rings) {
+            match create::read(store, *device, at, &mut ring[part..end]) {
+                Ok(()) => good += 1,
+                Err(error) => {
+                    ring[part..end].fill(0);
+                    result = Err(error);
+                }
+            }
+        }
+        if good == 0 {
+            result?;
+        }
+    }
+    Ok(rings)
 }
 
 /// Loads the map a root reaches and replays the journal since.
 fn load(
     store: &mut dyn Store,
-    superblocks: &[Superblock],
-    metadata: DeviceId,
+    assembly: &Assembly,
     root: Root,
-    recovery: &mut Recovery,
+    loaded: &mut Loaded,
 ) -> Result<Map, MapError> {
-    let sb = &superblocks[metadata.index()];
-    let ring_bytes = sb.journal_pages * PAGE as u64;
+    let members = &assembly.members;
+    let sb = &assembly.superblocks[members[0].index()];
+    let ring = Bytes(sb.journal_pages * PAGE as u64);
     let journal_at = root.journal;
-    let damaged =
-        |what, at: u64, why: String| MapError::Damaged { device: metadata, what, at: DeviceOffset(at), why };
+    let damaged = |what, at: u64, why: String| MapError::Damaged {
+        device: members[0],
+        what,
+        at: DeviceOffset(at),
+        why,
+    };
     // A root of this pool that passes its checksum but speaks of more than there is room for.
     let objects = root.pages.0.saturating_add(root.groups.0);
     let numbers = [root.sequence, journal_at.journal, journal_at.sequence];
     let fits = numbers.iter().all(|n| (1..u64::MAX / 2).contains(n))
-        && journal_at.offset < ring_bytes
+        && journal_at.offset < ring.0
         && journal_at.offset.is_multiple_of(PAGE as u64)
         && objects <= 2 * sb.meta_pages * WORDS as u64
         && root.next_volume <= u64::from(u32::MAX);
@@ -146,8 +204,9 @@ fn load(
         pool: sb.pool,
         extent: sb.extent,
         blocks,
-        devices: superblocks.to_vec(),
-        metadata,
+        devices: assembly.superblocks.clone(),
+        present: assembly.present,
+        members: members.clone(),
         catalogue: Catalogue::default(),
         pages: Pages::default(),
         records: Records::new(blocks),
@@ -155,37 +214,34 @@ fn load(
         overlay: Overlay::default(),
         pages_to_come: FxHashSet::default(),
         admin: VecDeque::new(),
-        journal: Journal::new(
-            sb.pool,
-            ring_bytes,
-            journal_at.journal + 1,
-            sb.incarnation,
-            journal_at.sequence,
-        ),
+        journal: Journal::new(sb.pool, ring, journal_at),
         store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root),
-        commit: Commit::new(ring_bytes),
+        commit: Commit::new(ring.0),
         releasing: 0,
         checkpoint_head: 0,
     };
-    let mut reader = Reader::new(store, sb);
+    let mut reader = Reader::new(store, sb, members);
     map.load_objects(&mut reader)?;
-    recovery.read = reader.read;
-    drop(reader);
+    (loaded.read, loaded.repairs, loaded.used) = (reader.read, reader.repairs, reader.used);
 
-    let mut ring = vec![0; ring_bytes as usize];
-    for (i, part) in ring.chunks_mut(FRAME_MAX).enumerate() {
-        create::read(store, metadata, DeviceOffset(JOURNAL_AT.0 + (i * FRAME_MAX) as u64), part)?;
-    }
-    recovery.read += Bytes(ring_bytes);
-    let (at, end) = journal::replay(&ring, journal_at, sb.pool, blocks, |frame| {
-        recovery.frames += 1;
+    let rings = read_rings(store, assembly, ring)?;
+    loaded.read += Bytes(ring.0 * rings.len() as u64);
+    let (at, end) = journal::replay(&rings, journal_at, sb.pool, blocks, |frame| {
+        loaded.frames += 1;
         frame.deltas.into_iter().for_each(|delta| map.apply(delta));
     });
     if let End::Damaged { sequence, offset } = end {
         let why = format!("frame {sequence} was durable once and does not verify");
         return Err(damaged("journal", JOURNAL_AT.0 + offset, why));
     }
-    map.journal = Journal::new(sb.pool, ring_bytes, journal_at.journal + 1, sb.incarnation, at.sequence);
+    let first = JournalPosition {
+        journal: journal_at.journal + 1,
+        offset: 0,
+        sequence: at.sequence,
+        chain: 0,
+        incarnation: sb.generation as u32,
+    };
+    map.journal = Journal::new(sb.pool, ring, first);
     map.records.finish_loading();
     map.settle_intents();
     map.rebuild_space()?;
@@ -194,8 +250,8 @@ fn load(
 
 impl Map {
     fn damaged(&self, what: &'static str, number: PageNumber, why: String) -> MapError {
-        let at = self.page_address(PageNumber(number.0.min(self.devices[self.metadata.index()].meta_pages)));
-        MapError::Damaged { device: self.metadata, what, at, why }
+        let at = self.page_address(PageNumber(number.0.min(self.layout().meta_pages)));
+        MapError::Damaged { device: self.members[0], what, at, why }
     }
 
     /// Loads tables, map pages, records and catalogue as the root reaches them.
@@ -280,12 +336,10 @@ impl Map {
             if !self.store.claim(number) {
                 return Err(self.damaged(what, number, "its place is used twice, or does not exist".into()));
             }
-            let page = reader.page(number)?;
-            let (payload, next) = page::open(page, self.pool, identity, number)
-                .map_err(|why| self.damaged(what, number, why))?;
-            bytes.extend_from_slice(payload);
+            let page = reader.page(number, Expected { identity, any_level: false, what })?;
+            bytes.extend_from_slice(&page.payload);
             chain.push(number);
-            number = next;
+            number = page.next;
         }
         Ok((bytes, chain))
     }
@@ -304,15 +358,12 @@ impl Map {
                 "its place is used twice, or does not exist".into(),
             ));
         }
-        let bytes = reader.page(number)?;
-        // The level is in the page; the page is otherwise checked against the pointer.
-        let level = bytes[5];
         let identity =
-            Identity { kind: PageKind::Map, level, sequence: pointer.sequence, object: id.0.into() };
-        let (payload, _) = page::open(bytes, self.pool, identity, number)
-            .map_err(|why| self.damaged("map page", number, why))?;
+            Identity { kind: PageKind::Map, level: 0, sequence: pointer.sequence, object: id.0.into() };
+        let read = reader.page(number, Expected { identity, any_level: true, what: "map page" })?;
+        let level = read.level;
         let mut page = Page::new(level);
-        let (words, _) = payload.as_chunks::<8>();
+        let (words, _) = read.payload.as_chunks::<8>();
         for (to, word) in page.words.iter_mut().zip(words) {
             *to = u64::from_le_bytes(*word);
             let decoded = Word::decode(*to)
@@ -324,8 +375,37 @@ impl Map {
         Ok(())
     }
 
+    /// A device that is absent has the extents that the map names there.
+    fn size_stand_ins(&mut self) {
+        if self.absent().is_empty() {
+            return;
+        }
+        let mut extents = vec![0; self.devices.len()];
+        let mut count = |device: DeviceId, extent: DeviceExtent| {
+            if let Some(most) = extents.get_mut(device.index()) {
+                *most = extent.0.saturating_add(1).max(*most);
+            }
+        };
+        for volume in self.catalogue.volumes.keys() {
+            self.for_each(*volume, |_, value| match value {
+                Value::Empty => {}
+                Value::Direct(whole) => count(whole.device, whole.extent),
+                Value::Record(record) => record.places.iter().for_each(|place| match &place.at {
+                    Location::Whole(whole) => count(whole.device, whole.extent),
+                    Location::Fine { device, slots } => {
+                        slots.iter().for_each(|slot| count(*device, slot.extent));
+                    }
+                }),
+            });
+        }
+        for device in self.absent().iter() {
+            self.devices[device.index()].data_extents = extents[device.index()];
+        }
+    }
+
     /// Free space is what no page, record or slot names.
     fn rebuild_space(&mut self) -> Result<(), MapError> {
+        self.size_stand_ins();
         let mut spaces: Vec<Space> = self.devices.iter().map(|sb| Space::new(sb.data_extents)).collect();
         let mut trouble = None;
         let mut take = |location: &Location, owner: &dyn Fn() -> String| {
@@ -360,76 +440,8 @@ impl Map {
         self.spaces = spaces;
         Ok(())
     }
-
-    /// Gives the map a new journal, durable in both roots before anything is served.
-    fn start_journal(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
-        for sb in &self.devices {
-            create::flush(store, sb.device)?;
-        }
-        self.checkpoint_now(store)?;
-        self.checkpoint_now(store)
-    }
-
-    /// Writes a checkpoint, waiting for it: when opening, and for offline commands.
-    ///
-    /// # Errors
-    /// If the metadata device fails or has no room.
-    pub fn checkpoint_now(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
-        self.begin_checkpoint()?;
-        let mut bytes = Vec::new();
-        while let Some(to) = self.next_pages(FRAME_MAX, &mut bytes) {
-            create::write(store, to.device, to.at, &bytes)?;
-        }
-        create::flush(store, self.metadata)?;
-        if let Some((root, page, to)) = self.finished_root() {
-            create::write(store, to.device, to.at, &page[..])?;
-            create::flush(store, to.device)?;
-            self.checkpoint_durable(root);
-        }
-        Ok(())
-    }
 }
 
 fn take_whole(spaces: &mut [Space], whole: Whole) -> bool {
     spaces.get_mut(whole.device.index()).is_some_and(|s| s.take(whole.extent))
-}
-
-/// Reads metadata pages through windows of 1 MiB: a checkpoint's pages lie side by side.
-struct Reader<'a> {
-    store: &'a mut dyn Store,
-    sb: &'a Superblock,
-    windows: FxHashMap<u64, Vec<u8>>,
-    order: VecDeque<u64>,
-    read: Bytes,
-}
-
-const WINDOW_PAGES: u64 = 256;
-const WINDOWS_MAX: usize = 128;
-
-impl<'a> Reader<'a> {
-    fn new(store: &'a mut dyn Store, sb: &'a Superblock) -> Self {
-        Self { store, sb, windows: FxHashMap::default(), order: VecDeque::new(), read: Bytes(0) }
-    }
-
-    fn page(&mut self, number: PageNumber) -> Result<&[u8], MapError> {
-        let window = number.0 / WINDOW_PAGES;
-        if !self.windows.contains_key(&window) {
-            if self.order.len() == WINDOWS_MAX
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.windows.remove(&oldest);
-            }
-            let first = window * WINDOW_PAGES;
-            let pages = WINDOW_PAGES.min(self.sb.meta_pages.saturating_sub(first));
-            let mut bytes = vec![0; pages as usize * PAGE];
-            let at = DeviceOffset(self.sb.pages_at().0 + first * PAGE as u64);
-            create::read(self.store, self.sb.device, at, &mut bytes)?;
-            self.read += Bytes(bytes.len() as u64);
-            self.windows.insert(window, bytes);
-            self.order.push_back(window);
-        }
-        let start = (number.0 % WINDOW_PAGES) as usize * PAGE;
-        // `claim` has checked that the page is within the metadata area.
-        Ok(self.windows.get(&window).and_then(|w| w.get(start..start + PAGE)).unwrap_or(&[0; PAGE]))
-    }
 }

@@ -45,6 +45,8 @@ pub struct JournalPosition {
     pub sequence: u64,
     /// CRC of the frame before it; 0 if it is the first of its journal.
     pub chain: u32,
+    /// Of all frames of the journal: the pool's generation when it began (the lower half).
+    pub incarnation: u32,
 }
 
 /// A decoded root.
@@ -54,8 +56,6 @@ pub struct Root {
     pub sequence: u64,
     /// The first frame not contained in it.
     pub journal: JournalPosition,
-    /// The metadata member's incarnation.
-    pub incarnation: u32,
     /// The id the next volume gets.
     pub next_volume: u64,
     /// Volumes and intents.
@@ -84,7 +84,7 @@ impl Root {
             position: self.journal.offset.into(),
             frame: self.journal.sequence.into(),
             chain: self.journal.chain.into(),
-            incarnation: self.incarnation.into(),
+            incarnation: self.journal.incarnation.into(),
             next_volume: self.next_volume.into(),
             catalogue: self.catalogue.encode(),
             pages: self.pages.0.into(),
@@ -112,8 +112,8 @@ impl Root {
                 offset: raw.position.get(),
                 sequence: raw.frame.get(),
                 chain: raw.chain.get(),
+                incarnation: raw.incarnation.get(),
             },
-            incarnation: raw.incarnation.get(),
             next_volume: raw.next_volume.get(),
             catalogue: Pointer::decode(&raw.catalogue),
             pages: (raw.pages.get(), Pointer::decode(&raw.pages_top)),
@@ -125,8 +125,7 @@ impl Root {
     pub fn empty(sequence: u64, journal: u64) -> Self {
         Self {
             sequence,
-            journal: JournalPosition { journal, offset: 0, sequence: 1, chain: 0 },
-            incarnation: 0,
+            journal: JournalPosition { journal, offset: 0, sequence: 1, chain: 0, incarnation: 0 },
             next_volume: 0,
             catalogue: Pointer::NONE,
             pages: (0, Pointer::NONE),

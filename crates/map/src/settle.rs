@@ -8,8 +8,8 @@
 
 use crate::delta::Delta;
 use crate::map::Map;
-use crate::value::{Record, RecordId, Released, Value, Word};
-use weir_model::{BlockRange, ExtentKey};
+use crate::value::{Place, Record, RecordId, Released, Value, Word};
+use weir_model::{BlockRange, DeviceSet, ExtentKey};
 
 impl Map {
     /// Settles every write intent. In recovery, before free space is rebuilt.
@@ -25,7 +25,7 @@ impl Map {
             });
         }
         for (key, id, mut record) in intended {
-            record.choose();
+            record.choose(self.present);
             match Value::Record(record).canonical(self.blocks) {
                 Value::Record(record) => self.apply(Delta::Record { id, record }),
                 Value::Direct(whole) => {
@@ -42,14 +42,16 @@ impl Map {
 }
 
 impl Record {
-    /// Of the intended blocks, the first place that holds one keeps it, the others do not; no intent is
-    /// left.
-    fn choose(&mut self) {
+    /// Of the intended blocks, the first place that holds one keeps it, one that is `present` if there is
+    /// such a place; the others do not. No intent is left.
+    fn choose(&mut self, present: DeviceSet) {
         let Some(intent) = self.intent.take() else { return };
         // Space is rebuilt from what is left.
         let mut released = Released::new();
         for block in intent.iter() {
-            let chosen = self.places.iter().find(|p| p.valid.contains(block)).map(|p| p.at.id());
+            let holds = |p: &&Place| p.valid.contains(block);
+            let there = self.places.iter().filter(holds).find(|p| present.contains(p.at.id().device));
+            let chosen = there.or_else(|| self.places.iter().find(holds)).map(|p| p.at.id());
             if let Some(id) = chosen {
                 self.narrow(id, BlockRange { first: block, count: 1 }, &mut released);
             }

@@ -2,7 +2,7 @@
 
 use crate::checksum::crc32c_without;
 use crate::{MapError, PAGE};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -10,8 +10,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAGIC: [u8; 8] = *b"weirSB01";
 /// The format version this crate writes and reads.
 pub const VERSION: u32 = 1;
+/// Incompatible feature: the metadata is mirrored on two members.
+pub const MIRRORED: u64 = 1 << 4;
 /// Incompatible features this crate knows.
-pub const INCOMPATIBLE_KNOWN: u64 = 0;
+pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED;
 /// Where root slot 0, root slot 1 and the journal begin on a metadata member.
 pub const ROOT_AT: [DeviceOffset; 2] = [DeviceOffset(64 << 10), DeviceOffset(128 << 10)];
 /// Where the journal begins on a metadata member.
@@ -44,7 +46,10 @@ struct Raw {
     data_extents: U64,
     pool_name: [u8; NAME_BYTES],
     device_name: [u8; NAME_BYTES],
-    rest: [u8; PAGE - 248],
+    members: [u8; DeviceSet::BYTES],
+    missing: [u8; DeviceSet::BYTES],
+    abandoned: [u8; DeviceSet::BYTES],
+    rest: [u8; PAGE - 344],
 }
 
 const _: () = assert!(size_of::<Raw>() == PAGE);
@@ -90,6 +95,12 @@ pub struct Superblock {
     pub pool_name: String,
     /// The device's name, at most 64 bytes.
     pub device_name: String,
+    /// The two metadata members of a pool whose metadata is mirrored; empty if it is not.
+    pub members: DeviceSet,
+    /// Devices the pool has gone on without. The metadata on a member among them is stale.
+    pub missing: DeviceSet,
+    /// Devices that were absent when a rollback was accepted: they may have gone on without the others.
+    pub abandoned: DeviceSet,
 }
 
 /// What a page that should be a superblock is.
@@ -137,7 +148,7 @@ impl Superblock {
             magic: MAGIC,
             crc: 0.into(),
             version: VERSION.into(),
-            incompatible: 0.into(),
+            incompatible: if self.members.is_empty() { 0 } else { MIRRORED }.into(),
             read_only_compatible: 0.into(),
             compatible: 0.into(),
             pool: self.pool.0,
@@ -156,7 +167,10 @@ impl Superblock {
             data_extents: u64::from(self.data_extents).into(),
             pool_name: padded(&self.pool_name),
             device_name: padded(&self.device_name),
-            rest: [0; PAGE - 248],
+            members: self.members.encode(),
+            missing: self.missing.encode(),
+            abandoned: self.abandoned.encode(),
+            rest: [0; PAGE - 344],
         };
         raw.crc = crc32c_without(raw.as_bytes(), CRC_AT).into();
         let mut page = Box::new([0; PAGE]);
@@ -203,6 +217,9 @@ impl Superblock {
             data_extents: u32::try_from(raw.data_extents.get()).ok()?,
             pool_name: unpadded(&raw.pool_name)?,
             device_name: unpadded(&raw.device_name)?,
+            members: DeviceSet::decode(&raw.members),
+            missing: DeviceSet::decode(&raw.missing),
+            abandoned: DeviceSet::decode(&raw.abandoned),
         };
         let metadata_end = (sb.journal_pages.checked_add(sb.meta_pages)?)
             .checked_mul(page)?
@@ -211,7 +228,9 @@ impl Superblock {
         let fits = metadata_end <= sb.data_at.0
             && sb.data_at.0.checked_add(data_len)? <= Self::second_at(Bytes(sb.size.0.max(page))).0
             && sb.device.0 < sb.devices
-            && (raw.flags.get() & FLAG_METADATA != 0) == sb.is_metadata_member();
+            && (raw.flags.get() & FLAG_METADATA != 0) == sb.is_metadata_member()
+            && (raw.incompatible.get() & MIRRORED != 0) == !sb.members.is_empty()
+            && (sb.members.is_empty() || sb.members.contains(sb.device) == sb.is_metadata_member());
         fits.then_some(sb)
     }
 

@@ -19,6 +19,9 @@ fn sample() -> Superblock {
         data_extents: 1000,
         pool_name: "home".into(),
         device_name: "länger".into(),
+        members: DeviceSet::default(),
+        missing: [DeviceId(0), DeviceId(2)].into_iter().collect(),
+        abandoned: [DeviceId(2)].into_iter().collect(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod buffer;
 pub mod device;
+pub mod device_set;
 pub mod error;
 pub mod extent;
 pub mod io;
@@ -17,6 +18,7 @@ pub mod units;
 
 pub use buffer::{Buddy, Buffer, HeapMemory, Memory};
 pub use device::{DeviceClass, DeviceId};
+pub use device_set::DeviceSet;
 pub use error::{ErrorKind, IoError, RequestError};
 pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, Span};
 pub use io::{Io, IoDone, IoId, IoKind};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions};
 use weir_engine::{Engine, PoolStatus};
+use weir_map::OpenOptions;
 use weir_serve::{Describe, End, Limits, Server};
 
 /// How long a killed server's socket is waited for.
@@ -41,8 +42,10 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
 
     let Opened { mut devices, superblocks } = pool::open_to_serve(&described)?;
-    let (map, recovery) = progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
-        .map_err(|error| described.explain(error))?;
+    let (map, recovery) = progress::during("opening the pool", || {
+        weir_map::open(&mut devices, &superblocks, &OpenOptions::default())
+    })
+    .map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
     let limits = Limits::default();
     let mut arena = Arena::new(limits.memory())?;

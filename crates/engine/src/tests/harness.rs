@@ -2,7 +2,7 @@
 
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use std::collections::VecDeque;
-use weir_map::{Hardening, Map, NewDevice, NewPool, PoolId};
+use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoDone, IoError,
     IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store, VolumeId, VolumeOffset,
@@ -64,7 +64,7 @@ fn open(disks: &mut Disks) -> Map {
         let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
         superblocks.push(read.expect("readable").expect("a superblock"));
     }
-    weir_map::open(disks, superblocks).expect("a pool").0
+    weir_map::open(disks, &superblocks, &OpenOptions::default()).expect("a pool").0
 }
 
 impl Harness {
@@ -85,7 +85,7 @@ impl Harness {
             name: "test".into(),
             extent: ExtentSize::DEFAULT,
             devices: (0..devices).map(new).collect(),
-            metadata: DeviceId(devices as u8 - 1),
+            metadata: vec![DeviceId(devices as u8 - 1)],
         };
         weir_map::create(&mut disks, &pool).expect("created");
         let map = open(&mut disks);

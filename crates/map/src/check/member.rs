@@ -178,15 +178,21 @@ impl Checking<'_, '_> {
     ) -> Replayed {
         let sb = self.area.sb;
         let (mut frames, mut chain) = (0, (root.journal.sequence == stop).then_some(root.journal.chain));
-        let (at, end) = journal::replay(&self.ring, root.journal, sb.pool, sb.extent.blocks(), |frame| {
-            frames += 1;
-            if frame.sequence + 1 == stop {
-                chain = Some(frame.crc);
-            }
-            if frame.sequence < stop {
-                apply(frame, sb.extent);
-            }
-        });
+        let (at, end) = journal::replay(
+            std::slice::from_ref(&self.ring),
+            root.journal,
+            sb.pool,
+            sb.extent.blocks(),
+            |frame| {
+                frames += 1;
+                if frame.sequence + 1 == stop {
+                    chain = Some(frame.crc);
+                }
+                if frame.sequence < stop {
+                    apply(frame, sb.extent);
+                }
+            },
+        );
         Replayed { frames, end, next: at.sequence, offset: at.offset, chain }
     }
 

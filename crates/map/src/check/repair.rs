@@ -3,7 +3,7 @@
 use super::report::{Remedy, Report};
 use crate::records::GROUP;
 use crate::value::{RecordId, Word};
-use crate::{Map, MapError, Superblock, create, open};
+use crate::{Map, MapError, OpenOptions, Superblock, create, open};
 use rustc_hash::FxHashSet;
 use weir_model::{DeviceId, DeviceOffset, Store};
 
@@ -40,7 +40,7 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
     let superblocks: Option<Vec<Superblock>> = report.superblocks.iter().cloned().collect();
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
     if let (true, Some(superblocks)) = (opening, superblocks) {
-        open::open_and(store, superblocks, |map| {
+        open::open_and(store, &superblocks, &OpenOptions::default(), |map| {
             (repaired.records, repaired.pages) = map.drop_waste();
         })?;
         repaired.roots = true;

@@ -12,10 +12,10 @@ use weir_map::journal::Frame;
 use weir_map::root::Root;
 use weir_map::superblock::JOURNAL_AT;
 use weir_map::{
-    Chunk, Copied, FrameWrite, Hardening, Intent, IntentKind, KeepSpace, Location, Map, Needs, PAGE, PlaceId,
-    PlaceKind, RecordId, Superblock, Word,
+    Chunk, Copied, Hardening, Intent, IntentKind, KeepSpace, Location, Map, Needs, PAGE, PlaceId, PlaceKind,
+    RecordId, Superblock, Word,
 };
-use weir_model::{BlockRange, Bytes, DeviceId, ExtentKey, Store, VolumeId};
+use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentKey, Store, VolumeId};
 
 /// Extents of the volumes there may be: trees of one, two and three levels.
 const VOLUMES: [u64; 3] = [300, 5000, 600_000];
@@ -628,20 +628,20 @@ impl History {
     }
 
     /// Writes a frame, and compares what it says with what the twin would commit.
-    fn frame(&mut self, to: FrameWrite, bytes: Vec<u8>) {
+    fn frame(&mut self, to: DeviceOffset, bytes: Vec<u8>) {
         let ring = JOURNAL_AT.0..JOURNAL_AT.0 + self.shape.journal_pages * PAGE as u64;
-        assert!(to.device == META && ring.contains(&to.at.0) && to.at.0 + bytes.len() as u64 <= ring.end);
+        assert!(ring.contains(&to.0) && to.0 + bytes.len() as u64 <= ring.end);
         self.met.frames += 1;
-        self.met.wraps += u64::from(to.at.0 < self.last_at);
-        self.last_at = to.at.0;
-        let range = to.at.0..to.at.0 + bytes.len() as u64;
+        self.met.wraps += u64::from(to.0 < self.last_at);
+        self.last_at = to.0;
+        let range = to.0..to.0 + bytes.len() as u64;
         let needed = &self.effects[self.rooted.0..];
         let overlaps = |e: &Effect| e.at < range.end && range.start < e.at + e.bytes.len() as u64;
         assert!(!needed.iter().any(overlaps), "a frame overwrites one that a root needs");
-        self.store.write(to.device, to.at, &bytes).expect("nothing fails here");
+        self.store.write(META, to, &bytes).expect("nothing fails here");
         let frame = Frame::decode(&bytes, POOL, self.blocks).expect("a frame just sealed");
         let mut effect = Effect {
-            at: to.at.0,
+            at: to.0,
             bytes,
             sequence: frame.sequence,
             durable: frame.durable,
@@ -730,8 +730,8 @@ impl History {
                     Some(to) => {
                         let from = self.superblocks[0].pages_at().0;
                         let area = from..from + self.shape.meta_pages * PAGE as u64;
-                        assert!(area.contains(&to.at.0) && bytes.len() <= most);
-                        self.store.write(to.device, to.at, &bytes).expect("nothing fails here");
+                        assert!(area.contains(&to.0) && bytes.len() <= most);
+                        self.store.write(META, to, &bytes).expect("nothing fails here");
                         Checkpointing::Pages
                     }
                     None => Checkpointing::Flush,
@@ -740,7 +740,7 @@ impl History {
             Checkpointing::Flush => {
                 self.store.flush(META).expect("nothing fails here");
                 let (root, page, to) = self.map.finished_root().expect("all pages were taken");
-                self.store.write(to.device, to.at, &page[..]).expect("nothing fails here");
+                self.store.write(META, to, &page[..]).expect("nothing fails here");
                 Checkpointing::Root(Box::new(root))
             }
             Checkpointing::Root(root) => {

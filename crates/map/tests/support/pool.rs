@@ -3,8 +3,8 @@
 use super::store::MemStore;
 use weir_map::root::Root;
 use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
-use weir_map::{Map, MapError, PAGE, PoolId, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize};
+use weir_map::{Map, MapError, OpenOptions, PAGE, PoolId, Superblock};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize};
 
 /// The device that carries the map.
 pub const META: DeviceId = DeviceId(0);
@@ -41,6 +41,9 @@ pub fn superblocks(shape: Shape) -> Vec<Superblock> {
             data_extents,
             pool_name: "histories".into(),
             device_name: format!("device {device}"),
+            members: DeviceSet::default(),
+            missing: DeviceSet::default(),
+            abandoned: DeviceSet::default(),
         }
     };
     vec![superblock(0, 150), superblock(1, 250)]
@@ -62,6 +65,6 @@ pub fn open(store: &mut MemStore, sizes: &[Superblock]) -> Result<(Map, bool), M
         let read = weir_map::create::read_superblock(store, sb.device, sb.size)?;
         found.push(read.expect("a pool was created"));
     }
-    let (map, recovery) = weir_map::open(store, found)?;
+    let (map, recovery) = weir_map::open(store, &found, &OpenOptions::default())?;
     Ok((map, recovery.older_root))
 }

@@ -85,7 +85,7 @@ impl Sparse {
                 self.checkpoint();
             }
             let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
-            self.store.write(to.device, to.at, &bytes).expect("nothing fails here");
+            self.store.write(META, to, &bytes).expect("nothing fails here");
             self.store.flush(META).expect("nothing fails here");
         }
         self.map.commit_durable(&mut released);
@@ -96,13 +96,13 @@ impl Sparse {
         let mut bytes = Vec::new();
         self.map.begin_checkpoint().expect("room was kept for it");
         while let Some(to) = self.map.next_pages(16 * PAGE, &mut bytes) {
-            self.store.write(to.device, to.at, &bytes).expect("nothing fails here");
+            self.store.write(META, to, &bytes).expect("nothing fails here");
         }
         self.store.flush(META).expect("nothing fails here");
         self.check_older_root();
         let (root, page, to) = self.map.finished_root().expect("all pages were taken");
-        self.store.write(to.device, to.at, &page[..]).expect("nothing fails here");
-        self.store.flush(to.device).expect("nothing fails here");
+        self.store.write(META, to, &page[..]).expect("nothing fails here");
+        self.store.flush(META).expect("nothing fails here");
         self.map.checkpoint_durable(root);
     }
 

@@ -7,6 +7,7 @@ use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
+use weir_map::OpenOptions;
 use weir_model::{Bytes, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _};
 use weir_policy::placement;
 
@@ -29,9 +30,10 @@ impl Idle {
     /// If its devices are not all there, not its own, in use, or damaged.
     pub(super) fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
         let Opened { mut devices, superblocks } = described.open_pool(wait)?;
-        let (map, recovery) =
-            progress::during("opening the pool", || weir_map::open(&mut devices, superblocks))
-                .map_err(|error| described.explain(error))?;
+        let (map, recovery) = progress::during("opening the pool", || {
+            weir_map::open(&mut devices, &superblocks, &OpenOptions::default())
+        })
+        .map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;

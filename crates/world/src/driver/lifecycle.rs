@@ -3,8 +3,8 @@
 use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume};
 use crate::{Answer, DeviceSpec, Moment, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine};
-use weir_map::{Hardening, Location, MapError, PoolId, Superblock, Value, Whole};
-use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Op, VolumeOffset};
+use weir_map::{Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Nanos, Op, VolumeOffset};
 
 /// What a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
@@ -309,6 +309,9 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failu
             data_extents: 0,
             pool_name: "pool".to_owned(),
             device_name: format!("device{number}"),
+            members: DeviceSet::default(),
+            missing: DeviceSet::default(),
+            abandoned: DeviceSet::default(),
         };
         if member {
             let behind = superblock.pages_at().0 + setup.meta_pages * BLOCK;
@@ -331,7 +334,7 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
         let missing = || MapError::Mismatch(format!("device {device} has no superblock"));
         superblocks.push(found.ok_or_else(missing)?);
     }
-    let (map, _) = weir_map::open(world, superblocks)?;
+    let (map, _) = weir_map::open(world, &superblocks, &OpenOptions::default())?;
     let policy = weir_policy::placement::by_name(&setup.policy);
     let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
     let settings =

@@ -1,0 +1,158 @@
+//! The metadata members: every journal frame, checkpoint page and root goes to each of them, and
+//! counts when it is durable on all. When one of two fails, the pool goes on with the other: first the
+//! superblocks of every device left say so, durably; until then nothing more is acknowledged that the
+//! failed one may not know.
+
+use crate::Engine;
+use crate::piece::{NewIo, Purpose};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use weir_map::Superblock;
+use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory};
+
+/// A member that is written.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    device: DeviceId,
+    /// For the journal frame under way.
+    frame: Buffer,
+    /// For the checkpoint pages under way. A buffer of its own: what a member that hangs has been given
+    /// is never used for another command.
+    pages: Buffer,
+}
+
+/// The members, and the superblocks being written because one was left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    list: SmallVec<[Member; 2]>,
+    /// Where superblocks are still to be written, in order.
+    to_record: VecDeque<(DeviceId, DeviceOffset)>,
+    /// The buffer of the one being written.
+    writing: Option<Buffer>,
+    /// Members left behind since the start.
+    pub(crate) left_behind: DeviceSet,
+}
+
+impl Members {
+    /// Each member with its buffers.
+    pub(crate) fn new(devices: &[DeviceId], scratch: &crate::scratch::Scratch) -> Self {
+        let member = |(n, device): (usize, &DeviceId)| {
+            let [frame, pages] = scratch.large(n);
+            Member { device: *device, frame, pages }
+        };
+        Self { list: devices.iter().enumerate().map(member).collect(), ..Self::default() }
+    }
+
+    /// The superblocks do not yet say, durably, which member was left behind.
+    pub(crate) fn are_recording(&self) -> bool {
+        self.writing.is_some() || !self.to_record.is_empty()
+    }
+
+    /// The longest run of checkpoint pages that can be written at once.
+    pub(crate) fn pages_len(&self) -> usize {
+        self.list.first().map_or(0, |member| member.pages.len as usize)
+    }
+}
+
+/// What is written to the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Frame,
+    Pages,
+    Root,
+}
+
+impl Engine {
+    /// Writes a part of the metadata to every member; how many writes that are.
+    pub(crate) fn write_to_members<M: Memory>(
+        &mut self,
+        part: Part,
+        at: DeviceOffset,
+        bytes: &[u8],
+        memory: &mut M,
+    ) -> usize {
+        let members = self.members.list.clone();
+        for member in &members {
+            let buffer = if part == Part::Frame { member.frame } else { member.pages };
+            let buffer = buffer.part(0, bytes.len() as u32);
+            memory.bytes_mut(buffer).copy_from_slice(bytes);
+            let volatile = self.devices[member.device.index()].settings.volatile_cache;
+            let (fua, purpose) = match part {
+                Part::Frame => (volatile, Purpose::Frame),
+                Part::Pages => (false, Purpose::CheckpointPages),
+                Part::Root => (true, Purpose::Root),
+            };
+            let kind = IoKind::Write { fua };
+            self.launch(NewIo { device: member.device, kind, at, buffer }, purpose);
+        }
+        members.len()
+    }
+
+    /// Flushes every member; how many flushes that are.
+    pub(crate) fn flush_members(&mut self) -> usize {
+        let members = self.members.list.clone();
+        for member in &members {
+            self.launch(NewIo::flush(member.device), Purpose::CheckpointFlush);
+        }
+        members.len()
+    }
+
+    /// A device that may be a metadata member failed, hangs or is gone: what it was given last may not be
+    /// durable there. The pool goes on with the other member; without one the map can no longer be made
+    /// durable.
+    pub(crate) fn member_failed(&mut self, device: DeviceId, error: IoError) {
+        if self.commits.metadata_failed || !self.map.members().contains(&device) {
+            return;
+        }
+        if !self.map.leave_behind(device) {
+            return self.metadata_failed(error);
+        }
+        self.members.list.retain(|member| member.device != device);
+        self.members.left_behind.insert(device);
+        let left = self.map.devices().iter().filter(|sb| self.takes_superblock(sb));
+        let copies =
+            left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
+        // The member that is left first: it counts.
+        let mut copies: Vec<_> = copies.collect();
+        copies.sort_by_key(|(device, at)| (!self.map.members().contains(device), *device, *at));
+        self.members.to_record = copies.into();
+    }
+
+    fn takes_superblock(&self, sb: &Superblock) -> bool {
+        !self.map.missing().contains(sb.device) && !self.map.absent().contains(sb.device)
+    }
+
+    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
+    pub(crate) fn drive_members<M: Memory>(&mut self, memory: &mut M) {
+        if self.members.writing.is_some() || self.commits.metadata_failed {
+            return;
+        }
+        let Some(&(device, at)) = self.members.to_record.front() else { return };
+        // With all scratch blocks out, pieces under way give some back.
+        let Some([Some(buffer), _]) = self.scratch.blocks(1) else { return };
+        self.members.to_record.pop_front();
+        let page = self.map.devices()[device.index()].encode();
+        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
+        self.members.writing = Some(buffer);
+        let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
+        self.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+    }
+
+    pub(crate) fn superblock_ended<M: Memory>(
+        &mut self,
+        device: DeviceId,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        if let Some(buffer) = self.members.writing.take() {
+            self.scratch.put_back(buffer);
+        }
+        if let Err(error) = result {
+            // A device without metadata that cannot be told is lost itself; it cannot mislead anybody
+            // who does not accept a rollback.
+            self.members.to_record.retain(|(d, _)| *d != device);
+            self.member_failed(device, error);
+        }
+        self.drive_members(memory);
+    }
+}

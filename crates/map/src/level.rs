@@ -1,0 +1,212 @@
+//! Bringing the metadata members level when a pool is opened, and going on without one that fails.
+//! See `docs/format.md`, Members and generations.
+
+use crate::map::Map;
+use crate::members::{Assembly, raise};
+use crate::page::PageNumber;
+use crate::reader::Repair;
+use crate::superblock::ROOT_AT;
+use crate::{MapError, PAGE, Superblock, create};
+use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
+
+/// Pages copied at once, at most.
+const COPY_PAGES: u64 = 256;
+
+impl Map {
+    /// Makes the loaded map the one that is served: records what the pool goes on without, mends what
+    /// was damaged on one member, writes members that were left behind anew, and gives the map a new
+    /// journal, durable in both roots of every member. Says which members were written anew.
+    ///
+    /// # Errors
+    /// If a device fails without which it cannot go on.
+    pub(crate) fn take_over(
+        &mut self,
+        store: &mut dyn Store,
+        assembly: &Assembly,
+        repairs: Vec<Repair>,
+        used: &[PageNumber],
+    ) -> Result<DeviceSet, MapError> {
+        if assembly.unwritten {
+            self.record(store)?;
+        }
+        // What a killed server left in the devices' caches becomes durable before anything builds on it.
+        for device in self.present.iter().filter(|d| !assembly.stale.contains(d)) {
+            let flushed = create::flush(store, device);
+            self.or_leave_behind(store, device, flushed)?;
+        }
+        for (device, number, bytes) in repairs {
+            let mended = create::write(store, device, self.page_address(number), &bytes[..]);
+            self.or_leave_behind(store, device, mended)?;
+        }
+        for &device in &assembly.stale {
+            // One that fails stays behind.
+            if self.copy_metadata(store, device, used).is_ok() {
+                self.members.push(device);
+            }
+        }
+        self.checkpoint_now(store)?;
+        self.checkpoint_now(store)?;
+        let levelled: DeviceSet =
+            assembly.stale.iter().copied().filter(|device| self.members.contains(device)).collect();
+        if !levelled.is_empty() {
+            for sb in &mut self.devices {
+                sb.missing = sb.missing.without(levelled);
+                sb.incarnation += u32::from(levelled.contains(sb.device));
+            }
+            raise(&mut self.devices);
+            self.record(store)?;
+        }
+        Ok(levelled)
+    }
+
+    /// Writes a stale member's metadata anew from a current one's, roots and journal aside. Its own is
+    /// gone from the first write on.
+    fn copy_metadata(
+        &self,
+        store: &mut dyn Store,
+        to: DeviceId,
+        used: &[PageNumber],
+    ) -> Result<(), MapError> {
+        let from = self.members[0];
+        for at in ROOT_AT {
+            create::write(store, to, at, &[0; PAGE])?;
+        }
+        create::flush(store, to)?;
+        let mut used: Vec<u64> = used.iter().map(|number| number.0).collect();
+        used.sort_unstable();
+        let mut bytes = Vec::new();
+        for run in used.chunk_by(|a, b| a + 1 == *b) {
+            for part in run.chunks(COPY_PAGES as usize) {
+                let at = self.page_address(PageNumber(part[0]));
+                bytes.resize(part.len() * PAGE, 0);
+                create::read(store, from, at, &mut bytes)?;
+                create::write(store, to, at, &bytes)?;
+            }
+        }
+        create::flush(store, to)
+    }
+
+    /// Writes a checkpoint, waiting for it: when opening, and for offline commands.
+    ///
+    /// # Errors
+    /// If the last metadata member fails, or the metadata area has no room.
+    pub fn checkpoint_now(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
+        self.begin_checkpoint()?;
+        let mut bytes = Vec::new();
+        while let Some(at) = self.next_pages(crate::journal::FRAME_MAX, &mut bytes) {
+            self.write_members(store, at, &bytes)?;
+        }
+        self.flush_members(store)?;
+        if let Some((root, page, at)) = self.finished_root() {
+            self.write_members(store, at, &page[..])?;
+            self.flush_members(store)?;
+            self.checkpoint_durable(root);
+        }
+        Ok(())
+    }
+
+    fn write_members(
+        &mut self,
+        store: &mut dyn Store,
+        at: DeviceOffset,
+        bytes: &[u8],
+    ) -> Result<(), MapError> {
+        for device in self.members.clone() {
+            let written = create::write(store, device, at, bytes);
+            self.or_leave_behind(store, device, written)?;
+        }
+        Ok(())
+    }
+
+    fn flush_members(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
+        for device in self.members.clone() {
+            let flushed = create::flush(store, device);
+            self.or_leave_behind(store, device, flushed)?;
+        }
+        Ok(())
+    }
+
+    /// A member that failed is left behind if another one is current.
+    fn or_leave_behind(
+        &mut self,
+        store: &mut dyn Store,
+        device: DeviceId,
+        result: Result<(), MapError>,
+    ) -> Result<(), MapError> {
+        match result {
+            Err(_) if self.leave_behind(device) => self.record(store),
+            other => other,
+        }
+    }
+
+    /// The pool goes on without the metadata on this member: raises the generation, and says so in the
+    /// superblocks ([`Self::devices`]). They must be durable on every device left before anything is
+    /// acknowledged that the member does not know. `false`, changing nothing, if it is no member or
+    /// there is no other one.
+    pub fn leave_behind(&mut self, device: DeviceId) -> bool {
+        let missing = self.missing();
+        let others = self.members.iter().any(|m| *m != device && !missing.contains(*m));
+        if !others || !self.members.contains(&device) {
+            return false;
+        }
+        self.members.retain(|member| *member != device);
+        for sb in &mut self.devices {
+            sb.missing.insert(device);
+        }
+        raise(&mut self.devices);
+        true
+    }
+
+    /// Writes the superblocks to every device that is there, the members first.
+    fn record(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
+        loop {
+            match self.record_once(store) {
+                Err((device, _)) if self.leave_behind(device) => {}
+                other => return other.map_err(|(_, error)| error),
+            }
+        }
+    }
+
+    fn record_once(&self, store: &mut dyn Store) -> Result<(), (DeviceId, MapError)> {
+        let members = self.members.iter().copied();
+        let others = self.present.iter().filter(|device| !self.members.contains(device));
+        for device in members.chain(others) {
+            let written = create::write_superblock(store, &self.devices[device.index()]);
+            // One that was left behind may well fail.
+            if let (Err(error), false) = (written, self.missing().contains(device)) {
+                return Err((device, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The metadata members that are written, each with a copy of everything: one or two.
+    pub fn members(&self) -> &[DeviceId] {
+        &self.members
+    }
+
+    /// Whether the pool's metadata is kept on two devices, even if one of them has been left behind.
+    pub fn is_mirrored(&self) -> bool {
+        !self.devices[0].members.is_empty()
+    }
+
+    /// Devices the pool has gone on without.
+    pub fn missing(&self) -> DeviceSet {
+        self.devices[0].missing
+    }
+
+    /// Metadata members whose copy is no longer written.
+    pub fn left_behind(&self) -> DeviceSet {
+        self.devices[0].members.and(self.missing())
+    }
+
+    /// Devices that were not there when the pool was opened.
+    pub fn absent(&self) -> DeviceSet {
+        self.devices.iter().map(|sb| sb.device).filter(|device| !self.present.contains(*device)).collect()
+    }
+
+    /// The superblock of a member: all have their metadata at the same places.
+    pub(crate) fn layout(&self) -> &Superblock {
+        &self.devices[self.members[0].index()]
+    }
+}

@@ -1,0 +1,193 @@
+//! Which devices hold the newest metadata, and whether the pool may be opened with those at hand.
+//! See `docs/format.md`, Members and generations.
+
+use crate::{MapError, Superblock};
+use smallvec::SmallVec;
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet};
+
+/// How a pool may be opened that is not all there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Open with one metadata member though the other, which is absent, may know of newer commits.
+    pub accept_rollback: bool,
+    /// Devices that may be absent: what is on them gives I/O errors.
+    pub without: DeviceSet,
+}
+
+/// A pool's devices, as far as they are there.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembly {
+    /// By device id, of one generation; stand-ins for those absent.
+    pub(crate) superblocks: Vec<Superblock>,
+    pub(crate) present: DeviceSet,
+    /// Members that hold the newest metadata.
+    pub(crate) members: SmallVec<[DeviceId; 2]>,
+    /// Members that are there and do not.
+    pub(crate) stale: SmallVec<[DeviceId; 2]>,
+    /// The superblocks say what is not written yet, and must be before anything else is.
+    pub(crate) unwritten: bool,
+}
+
+impl Assembly {
+    /// Puts the devices at hand together.
+    ///
+    /// # Errors
+    /// If they do not belong together, or must not be opened without those that are absent.
+    pub(crate) fn new(found: &[Superblock], options: &OpenOptions) -> Result<Self, MapError> {
+        check_one_pool(found)?;
+        let newest = newest(found)?;
+        let ids = || (0..newest.devices).map(DeviceId);
+        let present: DeviceSet = found.iter().map(|sb| sb.device).collect();
+        let declared = declared_members(found, newest)?;
+        let current = declared.without(newest.missing);
+        refuse_split(found, newest, current)?;
+        let at_hand = current.and(present);
+        if at_hand.is_empty() {
+            let newer = current.iter().next().unwrap_or_default();
+            return Err(MapError::Stale {
+                knows: newest.device,
+                newest: newer,
+                generation: newest.generation,
+            });
+        }
+        let absent = ids().collect::<DeviceSet>().without(present);
+        let rolls_back = refuse_absent(absent.without(newest.missing), current, options)?;
+        let stale = declared.and(newest.missing).and(present);
+        let missing = absent.or(stale);
+        let abandoned =
+            newest.abandoned.without(present).or(if rolls_back { absent } else { DeviceSet::default() });
+        let mut unwritten = false;
+        let superblock = |device: DeviceId| {
+            let mut sb = match found.iter().find(|sb| sb.device == device) {
+                Some(sb) => sb.clone(),
+                None => return stand_in(newest, device),
+            };
+            // It comes back; a stale member only once it is level again.
+            sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));
+            let says = (sb.generation, sb.missing, sb.abandoned);
+            unwritten |= says != (newest.generation, missing, abandoned);
+            (sb.generation, sb.missing, sb.abandoned) = (newest.generation, missing, abandoned);
+            sb
+        };
+        let mut assembly = Self {
+            superblocks: ids().map(superblock).collect(),
+            present,
+            members: at_hand.iter().collect(),
+            stale: stale.iter().collect(),
+            unwritten: false,
+        };
+        if unwritten {
+            raise(&mut assembly.superblocks);
+            assembly.unwritten = true;
+        }
+        Ok(assembly)
+    }
+}
+
+/// A generation later.
+pub(crate) fn raise(superblocks: &mut [Superblock]) {
+    superblocks.iter_mut().for_each(|sb| sb.generation += 1);
+}
+
+fn check_one_pool(found: &[Superblock]) -> Result<(), MapError> {
+    let mismatch = |why: String| Err(MapError::Mismatch(why));
+    let Some(first) = found.first() else { return mismatch("there are none".into()) };
+    let mut seen = DeviceSet::default();
+    for sb in found {
+        if sb.pool != first.pool {
+            return mismatch(format!(
+                "device {:?} is of pool {} ({:?}), device {:?} of pool {} ({:?})",
+                sb.device_name, sb.pool, sb.pool_name, first.device_name, first.pool, first.pool_name
+            ));
+        }
+        if sb.extent != first.extent || sb.devices != first.devices || seen.contains(sb.device) {
+            return mismatch(format!(
+                "device {:?} is number {} of {} of the pool, and another says otherwise",
+                sb.device_name, sb.device.0, sb.devices
+            ));
+        }
+        seen.insert(sb.device);
+    }
+    Ok(())
+}
+
+/// The superblock that knows most. One generation says one thing.
+fn newest(found: &[Superblock]) -> Result<&Superblock, MapError> {
+    let newest = found.iter().max_by_key(|sb| sb.generation);
+    let newest = newest.ok_or_else(|| MapError::Mismatch("there are none".into()))?;
+    let says = |sb: &Superblock| (sb.members, sb.missing, sb.abandoned);
+    let other = found.iter().find(|sb| sb.generation == newest.generation && says(sb) != says(newest));
+    match other {
+        Some(other) => Err(MapError::Split { one: newest.device, other: other.device }),
+        None => Ok(newest),
+    }
+}
+
+/// The metadata members, whether current or not.
+fn declared_members(found: &[Superblock], newest: &Superblock) -> Result<DeviceSet, MapError> {
+    let flagged: DeviceSet = found.iter().filter(|sb| sb.is_metadata_member()).map(|sb| sb.device).collect();
+    let mismatch = |why: String| Err(MapError::Mismatch(why));
+    if newest.members.is_empty() {
+        return match flagged.len() {
+            1 => Ok(flagged),
+            0 => mismatch("the one that carries the pool's metadata is not there".into()),
+            n => mismatch(format!("{n} devices carry metadata, one is expected")),
+        };
+    }
+    let layout = |sb: &&Superblock| (sb.journal_pages, sb.meta_pages);
+    let mut layouts = found.iter().filter(|sb| sb.is_metadata_member());
+    let first = layouts.next().map(|sb| layout(&sb));
+    if newest.members.len() != 2 || !flagged.without(newest.members).is_empty() {
+        return mismatch("they disagree on which of them carry the pool's metadata".into());
+    }
+    if layouts.any(|sb| Some(layout(&sb)) != first) {
+        return mismatch("the metadata areas of the two members differ in size".into());
+    }
+    Ok(newest.members)
+}
+
+/// Refuses devices that went on without those that hold the newest metadata now: what they hold is
+/// of another history.
+fn refuse_split(found: &[Superblock], newest: &Superblock, current: DeviceSet) -> Result<(), MapError> {
+    for sb in found {
+        let left_behind = sb.missing.and(current).iter().next();
+        let of_another = newest.missing.contains(sb.device) && sb.is_metadata_member()
+            || newest.abandoned.contains(sb.device);
+        if let (Some(other), true) = (left_behind, of_another) {
+            return Err(MapError::Split { one: sb.device, other });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses the absence of devices the pool has not gone on without before, unless accepted. Says whether
+/// the pool may roll back.
+fn refuse_absent(absent: DeviceSet, current: DeviceSet, options: &OpenOptions) -> Result<bool, MapError> {
+    let mut rolls_back = false;
+    for device in absent.iter() {
+        if current.contains(device) {
+            if !options.accept_rollback {
+                return Err(MapError::MirrorAbsent { device });
+            }
+            rolls_back = true;
+        } else if !options.without.contains(device) {
+            return Err(MapError::Absent { device });
+        }
+    }
+    Ok(rolls_back)
+}
+
+/// What stands for the superblock of a device that is not there. Nothing of it is ever written.
+fn stand_in(newest: &Superblock, device: DeviceId) -> Superblock {
+    Superblock {
+        device,
+        size: Bytes(0),
+        class: DeviceClass::Remote,
+        journal_pages: 0,
+        meta_pages: 0,
+        data_at: DeviceOffset(0),
+        data_extents: 0,
+        device_name: format!("number {}", device.0),
+        ..newest.clone()
+    }
+}
