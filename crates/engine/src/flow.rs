@@ -22,7 +22,10 @@ impl Engine {
         let device = &mut self.devices[flight.device.index()];
         device.end(flight.generation);
         match result {
-            Ok(()) => device.measure(flight.kind, flight.len, self.now.since(flight.started)),
+            Ok(()) => {
+                device.measure(flight.kind, flight.len, self.now.since(flight.started));
+                self.written.note(&flight);
+            }
             Err(_) => device.errors += 1,
         }
         match flight.purpose {

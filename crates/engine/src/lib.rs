@@ -46,7 +46,7 @@ pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::DeviceSettings;
 pub use notice::Notice;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
-pub use status::{DeviceStatus, PoolStatus, Status};
+pub use status::{DeviceStatus, PoolStatus, Status, Written};
 pub use weir_map::Hardening;
 
 use crate::active::{Active, ActiveId};
@@ -90,6 +90,7 @@ pub struct Engine {
     waiting_scratch: VecDeque<PieceId>,
     space: space::SpaceState,
     notices: notice::Notices,
+    written: Written,
     probing: probe::Probing,
     ios: VecDeque<Io>,
     replies: VecDeque<Reply>,
@@ -165,6 +166,7 @@ impl Engine {
             waiting_scratch: VecDeque::new(),
             space: space::SpaceState::new(now, Bytes(0)),
             notices: notice::Notices::default(),
+            written: Written::default(),
             probing: probe::Probing::default(),
             ios: VecDeque::new(),
             replies: VecDeque::new(),

@@ -1,5 +1,6 @@
 //! What the pool is doing, as plain data.
 
+use crate::piece::{Flight, Purpose};
 use crate::{Engine, SpaceStatus, StoppedChanges, VolumeInfo};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
@@ -39,6 +40,29 @@ pub struct DeviceStatus {
     pub metadata: bool,
 }
 
+/// What was written since the start, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Clients' data, blocks completed included.
+    pub data: Bytes,
+    /// Journal frames.
+    pub frames: Bytes,
+    /// Checkpoints: pages and roots.
+    pub checkpoints: Bytes,
+}
+
+impl Written {
+    #[inline]
+    pub(crate) fn note(&mut self, flight: &Flight) {
+        match flight.purpose {
+            Purpose::Write(_) => self.data += flight.len,
+            Purpose::Frame => self.frames += flight.len,
+            Purpose::CheckpointPages | Purpose::Root => self.checkpoints += flight.len,
+            _ => {}
+        }
+    }
+}
+
 /// The pool as it is.
 #[derive(Clone, Debug)]
 pub struct PoolStatus {
@@ -58,6 +82,8 @@ pub struct PoolStatus {
     pub metadata: MapRoom,
     /// How full it is.
     pub space: SpaceStatus,
+    /// What was written since the start.
+    pub written: Written,
     /// Requests in flight.
     pub requests: usize,
     /// Changes are refused: the map can no longer be written.
@@ -107,6 +133,7 @@ impl Engine {
             memory: map.memory(),
             metadata: map.room(),
             space: self.space_status(),
+            written: self.written,
             requests: self.active.len(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }

@@ -187,18 +187,24 @@ impl Map {
 
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
-        // Two whole places and intents; fine places are counted by their slots.
-        let bitmap = usize::from(self.blocks) / 8;
-        let group_bytes = GROUP * (5 + 2 * (6 + bitmap) + bitmap);
-        let pages_per_group = group_bytes.div_ceil(crate::page::PAYLOAD);
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
-        let slot_pages = (slots * (6 + 2 + bitmap)).div_ceil(crate::page::PAYLOAD) + groups.min(slots);
+        let slot_pages = (slots * (6 + 2 + usize::from(self.blocks) / 8)).div_ceil(crate::page::PAYLOAD)
+            + groups.min(slots);
         let pages = self.pages.live() + self.pages_to_come.len();
-        let objects = pages + groups * pages_per_group + slot_pages + self.catalogue.volumes.len() / 16;
+        let objects =
+            pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
         let need = 3 * (objects + objects / 100) + 64;
         let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
         (bytes(need as u64), bytes(self.store.room().0.into()))
+    }
+
+    /// Pages a group of records takes when every record has two whole places and an intent; fine places
+    /// are counted by their slots.
+    pub(crate) fn pages_per_group(&self) -> usize {
+        let bitmap = usize::from(self.blocks) / 8;
+        let group_bytes = GROUP * (5 + 2 * (6 + bitmap) + bitmap);
+        group_bytes.div_ceil(crate::page::PAYLOAD)
     }
 
     /// Takes the next free extent of a device in sequence, for [`Self::place`]; none of one that is absent.

@@ -5,6 +5,7 @@ mod create;
 pub mod devices;
 mod idle;
 mod metadata;
+pub mod opening;
 
 use crate::failure::Failure;
 use crate::progress;
@@ -161,8 +162,15 @@ fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             Ok(None)
         }
+        // It is being killed. What else was asked of it might have been done.
+        Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
         Err(error) => Err(Failure::os("ask the server at", control, &error)),
     }
+}
+
+fn has_gone_away(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 fn unexpected(answer: &Answer) -> Failure {
@@ -172,7 +180,7 @@ fn unexpected(answer: &Answer) -> Failure {
 fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<Status, Failure> {
     let result = request.command().map(|command| idle.admin(command).result);
     let engine = idle.engine();
-    let status = Status::new(IDLE, described, engine.map(), engine.status(), &[]);
+    let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
     idle.close();
     result.transpose()?;
     Ok(status)

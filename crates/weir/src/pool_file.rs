@@ -5,6 +5,9 @@
 //! name = "home"
 //! extent = "128KiB"        # optional
 //! policy = "hierarchy"     # optional
+//! warn_at = ["80%", "95%"] # optional
+//! when_full = "wait"       # optional
+//! wait_at_most = "30s"     # optional
 //!
 //! [[device]]
 //! name = "fast"
@@ -27,7 +30,8 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Keys, one_of};
-use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize};
+use weir_engine::{Percent, SpaceRules, WhenFull};
+use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 
 /// The most devices a pool has.
 pub const DEVICES_MAX: usize = 255;
@@ -43,6 +47,8 @@ pub struct PoolFile {
     pub extent: ExtentSize,
     /// The placement policy's name, one of [`weir_policy::placement::ALL`].
     pub policy: &'static str,
+    /// What becomes of writes when space runs out, and when to warn of it.
+    pub space: SpaceRules,
     /// The devices in the file's order, at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
 }
@@ -81,7 +87,12 @@ pub enum Fault {
 /// The policy of a pool file that names none.
 pub const POLICY_DEFAULT: &str = "hierarchy";
 
-const POOL_KEYS: &[&str] = &["name", "extent", "policy"];
+/// How long writes wait for space in a pool file that lets them, but does not say how long.
+pub const WAIT_DEFAULT: Nanos = Nanos::secs(30);
+/// The longest they may wait.
+const WAIT_MAX: Nanos = Nanos::secs(3600);
+
+const POOL_KEYS: &[&str] = &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most"];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
@@ -121,6 +132,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let name = pool.required("name", name)?;
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
     let policy = pool.optional("policy", policy)?.unwrap_or(POLICY_DEFAULT);
+    let space = space_rules(&pool)?;
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
         return Err(Mistake {
@@ -133,7 +145,35 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, devices })
+    Ok(PoolFile { name, extent, policy, space, devices })
+}
+
+/// What the pool does about running out of space.
+fn space_rules(pool: &Keys<'_, '_>) -> Result<SpaceRules, Mistake> {
+    let waits = pool.optional("when_full", |text| one_of(text, &["error", "wait"]))? == Some("wait");
+    let at_most = pool.optional("wait_at_most", |text| match duration(text) {
+        Ok(at_most) if at_most <= WAIT_MAX => Ok(at_most),
+        Ok(_) => Err("at most \"1h\"".into()),
+        Err(allowed) => Err(allowed),
+    })?;
+    if at_most.is_some() && !waits {
+        let help = "add a line: when_full = \"wait\"";
+        return Err(pool.refuse("wait_at_most", "wait_at_most is given, and when_full is \"error\"", help));
+    }
+    let warn_at = pool.list("warn_at", |text, before: &[Percent]| match percent(text) {
+        Ok(at) if before.last().is_some_and(|last| *last >= at) => {
+            Err("percentages in ascending order, such as [\"80%\", \"95%\"]".into())
+        }
+        other => other,
+    })?;
+    Ok(SpaceRules {
+        when_full: if waits {
+            WhenFull::Wait { at_most: at_most.unwrap_or(WAIT_DEFAULT) }
+        } else {
+            WhenFull::Error
+        },
+        warn_at: warn_at.unwrap_or_else(|| SpaceRules::default().warn_at),
+    })
 }
 
 /// One `[[device]]`, checked against those before it.
@@ -210,6 +250,34 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     match size.as_u64() {
         0 | 0x4000_0000_0000_0000.. => Err("a size above 0 and below 4 EiB".into()),
         bytes => Ok(Bytes(bytes)),
+    }
+}
+
+/// Reads a time with its unit: `30s`, `500ms`, `5min`, `1h`.
+///
+/// # Errors
+/// What is allowed, as the end of a sentence that began with what was given.
+pub fn duration(text: &str) -> Result<Nanos, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = match text[digits..].trim_start() {
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => 0,
+    };
+    let time = text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    match time {
+        Some(1..) => Ok(Nanos(time.unwrap_or_default())),
+        _ => Err("a time above 0 with its unit, such as \"30s\", \"500ms\", \"5min\" or \"1h\"".into()),
+    }
+}
+
+fn percent(text: &str) -> Result<Percent, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+    match number {
+        Some(percent @ 1..=100) => Ok(Percent(percent)),
+        _ => Err("a percentage from \"1%\" to \"100%\"".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::{Endpoint, ServeArgs};
 use crate::failure::Failure;
 use crate::pool::devices::{Described, Opened};
+use crate::pool::opening::Opening;
 use crate::pool::{self, CONTROL, policy, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
@@ -42,22 +43,23 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
 
     let Opened { mut devices, superblocks } = pool::open_to_serve(&described)?;
-    let (map, recovery) = progress::during("opening the pool", || {
-        weir_map::open(&mut devices, &superblocks, &OpenOptions::default())
-    })
-    .map_err(|error| described.explain(error))?;
+    let (opened, opening) = progress::during("opening the pool", || {
+        Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &OpenOptions::default()))
+    });
+    let (map, recovery) = opened.map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
     let limits = Limits::default();
     let mut arena = Arena::new(limits.memory())?;
     let settings = settings(&devices);
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
     let reactor = Reactor::new(&options, devices, &arena)?;
-    let engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
+    let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
+    engine.set_space_rules(described.file.space.clone());
 
     let control = described.beside(CONTROL);
     let pool = described.file.name.clone();
     let volumes = engine.volumes().map(|volume| volume.name).collect();
-    let mut server = Server::new(reactor, arena, engine, &limits, describe(described));
+    let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
         // A port that was left to be found is known now.
@@ -88,11 +90,11 @@ fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T,
 }
 
 /// The pool's status for the control socket.
-fn describe(described: Described) -> Describe<Engine> {
+fn describe(described: Described, opening: Opening) -> Describe<Engine> {
     Box::new(move |engine, reactor| {
         let status: PoolStatus = engine.status();
         let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
-        json!(Status::new(SERVED, &described, engine.map(), status, &paces))
+        json!(Status::new(SERVED, &described, engine.map(), status, &paces, &opening))
     })
 }
 

@@ -5,9 +5,10 @@
 
 use crate::output::table;
 use crate::pool::devices::Described;
+use crate::pool::opening::{self, Opening};
 use serde::{Deserialize, Serialize};
 use weir_device::PaceStats;
-use weir_engine::PoolStatus;
+use weir_engine::{PoolStatus, Room};
 use weir_map::Map;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
@@ -45,10 +46,32 @@ pub struct PoolPart {
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
+    /// The sizes of all volumes together: what clients may come to use.
+    pub promised_bytes: u64,
+    /// Net growth of what is taken per second of late; negative while space is freed, 0 while idle.
+    pub filling_bytes_per_second: f64,
+    /// When the pool is full if that goes on.
+    pub full_in_ns: Option<u64>,
+    /// The highest of the pool's `warn_at` thresholds that has been passed, in percent.
+    pub warning_percent: Option<u8>,
+    /// What the pool has run out of: `data` or `metadata`.
+    pub full: Option<String>,
+    /// Parts of writes that wait for space.
+    pub waiting: u64,
+    /// Parts of writes refused for want of space since the server started.
+    pub refused: u64,
     /// Room for metadata.
     pub metadata_bytes: u64,
     /// How much of it is taken.
     pub metadata_used_bytes: u64,
+    /// As `warning_percent`, of metadata.
+    pub metadata_warning_percent: Option<u8>,
+    /// Written to the metadata since the server started.
+    pub metadata_written_bytes: u64,
+    /// Written for clients since the server started.
+    pub data_written_bytes: u64,
+    /// How long recovery would take if the power went now.
+    pub recovery_ns: u64,
     /// Memory the map takes.
     pub map_memory_bytes: u64,
     /// The metadata can no longer be written: changes are refused.
@@ -153,9 +176,11 @@ impl Status {
         map: &Map,
         engine: PoolStatus,
         paces: &[Option<PaceStats>],
+        opening: &Opening,
     ) -> Self {
         let page = |pages: u32| u64::from(pages) * weir_map::PAGE as u64;
         let used = |device: &weir_engine::DeviceStatus| (device.total - device.free).get();
+        let space = &engine.space;
         let pool = PoolPart {
             name: engine.name,
             id: map.pool().to_string(),
@@ -164,6 +189,17 @@ impl Status {
             extent_bytes: engine.extent.get(),
             data_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
             used_bytes: engine.devices.iter().map(used).sum(),
+            promised_bytes: space.promised.get(),
+            filling_bytes_per_second: space.fill_rate,
+            full_in_ns: space.full_in.map(Nanos::get),
+            warning_percent: space.warning.map(|at| at.0),
+            full: space.full.map(|room| room_name(room).to_owned()),
+            waiting: space.waiting as u64,
+            refused: space.refused,
+            metadata_warning_percent: space.metadata_warning.map(|at| at.0),
+            metadata_written_bytes: (engine.written.frames + engine.written.checkpoints).get(),
+            data_written_bytes: engine.written.data.get(),
+            recovery_ns: opening::expected(map, opening).get(),
             metadata_bytes: page(engine.metadata.pages),
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
@@ -218,6 +254,8 @@ impl Status {
             pool.policy,
             size(pool.extent_bytes)
         );
+        text += &pool.space();
+        text.push('\n');
         text += &table(
             ["DEVICE", "CLASS", "USED", "OF", "READS", "WRITES", "FLUSHES", "FAILED", "NOTES"],
             self.devices.iter().map(|device| {
@@ -239,12 +277,14 @@ impl Status {
         text + &volumes_table(&self.volumes)
     }
 
-    /// What must be said about devices whose figures are not to be trusted.
+    /// What must be said: space running out, devices whose figures are not to be trusted.
     pub fn warnings(&self) -> Vec<String> {
-        match self.overrun() {
-            late if late.is_empty() => Vec::new(),
-            late => vec![format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", "))],
+        let mut warnings = self.pool.warnings();
+        let late = self.overrun();
+        if !late.is_empty() {
+            warnings.push(format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")));
         }
+        warnings
     }
 
     /// The paced devices that came too late too often, each with how often.
@@ -260,6 +300,67 @@ impl Status {
 /// What it means when a device is named by [`Status::overrun`].
 pub const OVERRUN_WHY: &str = "so many commands were answered later than the modelled drive would have (more than 1 %): \
      this machine is too slow or too busy, or the files are not in memory";
+
+impl PoolPart {
+    /// How full it is, and what that means, for people.
+    fn space(&self) -> String {
+        let size = |bytes| Bytes(bytes).to_string();
+        let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+        let mut text = format!(
+            "space: {} of {} used ({:.0} %), {} promised to volumes",
+            size(self.used_bytes),
+            size(self.data_bytes),
+            share(self.used_bytes, self.data_bytes),
+            size(self.promised_bytes)
+        );
+        if let Some(ns) = self.full_in_ns {
+            text += &format!("; full in about {} at the present rate", about(Nanos(ns)));
+        }
+        if self.waiting > 0 {
+            text += &format!("; {} parts of writes wait for space", self.waiting);
+        }
+        text + &format!(
+            "\nmetadata: {} of {} used; recovery would take about {}\n",
+            size(self.metadata_used_bytes),
+            size(self.metadata_bytes),
+            about(Nanos(self.recovery_ns))
+        )
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let way_out = "trim or remove volumes";
+        let full = self.full.as_ref().map(|room| match room.as_str() {
+            "metadata" => format!("no space for metadata is left: writes to new places fail; {way_out}"),
+            _ => format!("no space is left: writes that need new space fail; {way_out}"),
+        });
+        let passed = |at: Option<u8>, what: &str| {
+            at.filter(|_| self.full.is_none())
+                .map(|at| format!("more than {at} % of the {what} is in use; {way_out} before it is full"))
+        };
+        let space = passed(self.warning_percent, "space for data");
+        let metadata = passed(self.metadata_warning_percent, "space for metadata");
+        [full, space, metadata].into_iter().flatten().collect()
+    }
+}
+
+fn room_name(room: Room) -> &'static str {
+    match room {
+        Room::Data => "data",
+        Room::Metadata => "metadata",
+    }
+}
+
+/// A time nobody needs to know exactly.
+fn about(time: Nanos) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds as u64 {
+        0 => format!("{:.0} ms", (seconds * 1e3).max(1.0)),
+        1..120 => format!("{seconds:.0} s"),
+        120..7_200 => format!("{:.0} min", seconds / 60.0),
+        7_200..172_800 => format!("{:.0} h", seconds / 3600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    }
+}
 
 impl DevicePart {
     fn notes(&self) -> String {
@@ -312,7 +413,30 @@ mod tests {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(status.warnings()[0].contains("slow 5.0 %"), "{:?}", status.warnings());
+        assert!(text.contains("space: 0 B of 0 B used (0 %)"), "{text}");
         let json = serde_json::to_string(&status).expect("it is JSON");
         assert_eq!(serde_json::from_str::<Status>(&json).ok(), Some(status));
+    }
+
+    #[test]
+    fn a_pool_that_fills_up_says_so() {
+        let gib = |n| Bytes::gib(n).get();
+        let mut pool = PoolPart {
+            data_bytes: gib(100),
+            used_bytes: gib(81),
+            promised_bytes: gib(500),
+            full_in_ns: Some(Nanos::secs(3 * 3600).get()),
+            recovery_ns: 420_000_000,
+            warning_percent: Some(80),
+            ..PoolPart::default()
+        };
+        let text = pool.space();
+        for part in ["81 GiB of 100 GiB used (81 %)", "500 GiB promised", "in about 3 h", "about 420 ms"] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+        assert!(pool.warnings()[0].starts_with("more than 80 % of the space for data"));
+        pool.full = Some("data".into());
+        assert!(pool.warnings()[0].starts_with("no space is left"), "{:?}", pool.warnings());
+        assert_eq!(pool.warnings().len(), 1);
     }
 }

@@ -2,6 +2,7 @@
 //! time.
 
 use super::devices::{Described, Opened};
+use super::opening::Opening;
 use crate::failure::Failure;
 use crate::progress;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ pub(super) struct Idle {
     engine: Engine,
     devices: Devices,
     memory: HeapMemory,
+    opening: Opening,
     began: Instant,
 }
 
@@ -30,20 +32,26 @@ impl Idle {
     /// If its devices are not all there, not its own, in use, or damaged.
     pub(super) fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
         let Opened { mut devices, superblocks } = described.open_pool(wait)?;
-        let (map, recovery) = progress::during("opening the pool", || {
-            weir_map::open(&mut devices, &superblocks, &OpenOptions::default())
-        })
-        .map_err(|error| described.explain(error))?;
+        let (opened, opening) = progress::during("opening the pool", || {
+            Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &OpenOptions::default()))
+        });
+        let (map, recovery) = opened.map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
-        let engine = Engine::new(Nanos(0), map, policy, &settings(&devices), &mut memory)?;
-        Ok(Self { engine, devices, memory, began: Instant::now() })
+        let mut engine = Engine::new(Nanos(0), map, policy, &settings(&devices), &mut memory)?;
+        engine.set_space_rules(described.file.space.clone());
+        Ok(Self { engine, devices, memory, opening, began: Instant::now() })
     }
 
     /// The engine, to look at.
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// How long opening it took.
+    pub(super) fn opening(&self) -> &Opening {
+        &self.opening
     }
 
     /// Carries out a command and waits until it is durable.

@@ -115,6 +115,32 @@ impl<'t, 'i> Keys<'t, 'i> {
         })
     }
 
+    /// The texts in the array under `key`, each checked by `check`, which is also given those before.
+    pub(super) fn list<T>(
+        &self,
+        key: &str,
+        check: impl Fn(&str, &[T]) -> Result<T, String>,
+    ) -> Result<Option<Vec<T>>, Mistake> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let allowed = || check("", &[]).err().unwrap_or_else(|| "text".into());
+        let help = || format!("{key} must be a list in brackets, each item {}, in quotes", allowed());
+        let Some(array) = value.get_ref().as_array() else {
+            return Err(self.wrong_kind(key, value, &help()));
+        };
+        let mut items = Vec::with_capacity(array.len());
+        for item in array.iter() {
+            let Some(text) = item.get_ref().as_str() else {
+                return Err(self.wrong_kind(key, item, &help()));
+            };
+            let item = check(text, &items).map_err(|allowed| {
+                let message = format!("{}: {key} has {text:?}", self.title);
+                mistake(self.text, item.span(), message, &format!("each item must be {allowed}"))
+            })?;
+            items.push(item);
+        }
+        Ok(Some(items))
+    }
+
     /// The `true` or `false` under `key`.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Mistake> {
         let Some(value) = self.table.get(key) else { return Ok(None) };

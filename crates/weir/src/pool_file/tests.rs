@@ -72,6 +72,16 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
         "name = \"home\"\npolicy = \"strip\"",
         &["policy is \"strip\"", "did you mean \"stripe\"?", "\"hierarchy\""],
     );
+    let pool = |line: &str| format!("name = \"home\"\n{line}");
+    let name = "name = \"home\"";
+    check(name, &pool("when_full = \"waits\""), &["when_full is \"waits\"", "did you mean \"wait\"?"]);
+    check(name, &pool("wait_at_most = \"5s\""), &["wait_at_most is given", "when_full = \"wait\""]);
+    check(name, &pool("when_full = \"wait\"\nwait_at_most = \"5\""), &["line 5", "\"30s\""]);
+    check(name, &pool("when_full = \"wait\"\nwait_at_most = \"2h\""), &["at most \"1h\""]);
+    check(name, &pool("warn_at = \"80%\""), &["warn_at is \"80%\"", "list in brackets", "\"100%\""]);
+    check(name, &pool("warn_at = [\"80\"]"), &["line 4, column 12", "has \"80\"", "\"1%\" to \"100%\""]);
+    check(name, &pool("warn_at = [\"90%\", \"80%\"]"), &["ascending"]);
+    check(name, &pool("warn_at = [80]"), &["of type integer"]);
     check("[pool]", "[pol]", &["has no key \"pol\"", "did you mean pool?"]);
     check("size = \"32GiB\"", "size = \"32\"", &["size is \"32\"", "4GiB"]);
     check("size = \"32GiB\"", "size = \"-1GiB\"", &["size is \"-1GiB\"", "4GiB"]);
@@ -100,6 +110,29 @@ fn a_pool_needs_devices() {
 }
 
 #[test]
+fn what_a_full_pool_does_is_chosen() {
+    let rules =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.space);
+    assert_eq!(rules(""), Ok(SpaceRules::default()));
+    let given = rules("warn_at = [\"5%\", \"99 %\"]\nwhen_full = \"wait\"\nwait_at_most = \"5min\"\n");
+    let when_full = WhenFull::Wait { at_most: Nanos::secs(300) };
+    assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![Percent(5), Percent(99)] }));
+    let given = rules("warn_at = []\nwhen_full = \"wait\"\n");
+    let when_full = WhenFull::Wait { at_most: WAIT_DEFAULT };
+    assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![] }));
+}
+
+#[test]
+fn times_carry_units() {
+    for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("1h", 3_600_000)] {
+        assert_eq!(duration(text), Ok(Nanos::millis(time)), "{text}");
+    }
+    for text in ["", "5", "s", "0s", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615h", "1 d"] {
+        assert!(duration(text).is_err(), "{text}: {:?}", duration(text));
+    }
+}
+
+#[test]
 fn sizes_carry_units() {
     for (text, bytes) in
         [("4GiB", 4 << 30), ("500GB", 500_000_000_000), ("64 KiB", 64 << 10), ("1.5MiB", 3 << 19)]
@@ -116,6 +149,7 @@ proptest! {
     fn no_text_makes_it_panic(text in "\\PC*") {
         let _ = parse(&text);
         let _ = size(&text);
+        let _ = duration(&text);
     }
 
     #[test]

@@ -196,14 +196,22 @@ pub(crate) fn installed(programs: &[&str]) -> bool {
 /// Runs a client program, which must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn client<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
+    succeeded(program, &client_output(program, arguments))
+}
+
+/// Runs a client program to its end, however it ends.
+#[track_caller]
+pub(crate) fn client_output<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> Output {
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new(program)
+    Command::new(program)
         .args(arguments)
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("{program} does not start: {error}"));
-    succeeded(program, &output)
+        .unwrap_or_else(|error| panic!("{program} does not start: {error}"))
 }
 
 #[track_caller]

@@ -4,6 +4,7 @@
 //! named, and its test passes without having tested anything; `scripts/test` installs them all.
 
 mod clients;
+mod full;
 mod harness;
 mod image;
 mod kill;
