@@ -108,7 +108,9 @@ fn meta_pages_for(extents: u64, extent: ExtentSize) -> u64 {
     let group_pages = group_bytes.div_ceil(crate::page::PAYLOAD as u64);
     let leaves = extents / 500 + 1;
     let groups = extents / crate::records::GROUP as u64 + 1;
-    3 * (leaves + groups * group_pages) + META_MIN
+    let objects = leaves + groups * group_pages;
+    // With the tables that name them, as admission reckons: `Map::metadata_need`.
+    3 * (objects + objects / 100) + META_MIN
 }
 
 /// Creates the pool. Whatever was on the devices is lost. Until the last step the devices are no
