@@ -10,7 +10,7 @@ use weir_engine::{Activity, Engine};
 use weir_map::Whole;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
-    RequestError, RequestId, VolumeId, VolumeOffset,
+    RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
 
 mod failure;
@@ -244,12 +244,16 @@ impl Driver {
             Op::Flush => self.oracle.flush(ask.volume),
         };
         if let Some(buffer) = buffer {
-            // Foreign bytes around what is written, and under what is read.
             let bytes = self.world.memory.bytes_mut(buffer);
-            bytes.fill(0xee);
+            let payload = within(&ask);
             if ask.op == Op::Write {
-                let payload = within(&ask);
+                // Foreign bytes around what is written.
+                bytes[..payload.start].fill(0xee);
+                bytes[payload.end..].fill(0xee);
                 self.oracle.fill(ticket, place, &mut bytes[payload]);
+            } else {
+                // What no command brings is not taken for what an earlier one left in the buffer.
+                bytes[payload].chunks_mut(SECTOR as usize).for_each(|sector| sector[..32].fill(0xee));
             }
         }
         self.requests += 1;

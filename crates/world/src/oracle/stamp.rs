@@ -40,14 +40,31 @@ impl fmt::Display for Found {
 
 const WORD: usize = size_of::<u64>();
 
-/// Word 0 is the request, word 1 the place, the others follow from both.
-fn word(index: usize, by: u64, place: u64) -> u64 {
-    match index {
-        0 => by,
-        1 => place,
-        _ => (by ^ place.rotate_left(32)).wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-    }
+const WORDS: usize = SECTOR as usize / WORD;
+
+/// Word 0 is the request, word 1 the place, the others follow from both. Nothing but additions, so
+/// that the compiler can make several at once.
+fn words(by: u64, place: u64) -> [u64; WORDS] {
+    let first = (by ^ place.rotate_left(32)).wrapping_mul(STEP);
+    let mut words = STEPS;
+    words.iter_mut().for_each(|word| *word = word.wrapping_add(first));
+    (words[0], words[1]) = (by, place);
+    words
 }
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const STEPS: [u64; WORDS] = {
+    let mut steps = [0u64; WORDS];
+    let mut index = 1;
+    while index < WORDS {
+        steps[index] = steps[index - 1].wrapping_add(STEP);
+        index += 1;
+    }
+    steps
+};
+
+const ZEROS: [u8; SECTOR as usize] = [0; SECTOR as usize];
 
 /// Volume and sector in one word, never zero.
 fn place_word(volume: usize, sector: usize) -> u64 {
@@ -57,9 +74,12 @@ fn place_word(volume: usize, sector: usize) -> u64 {
 const SECTOR_BITS: u32 = 40;
 
 pub(super) fn fill(by: Ticket, volume: usize, sector: usize, bytes: &mut [u8]) {
-    let place = place_word(volume, sector);
-    for (index, chunk) in bytes.chunks_exact_mut(WORD).enumerate() {
-        chunk.copy_from_slice(&word(index, by.0, place).to_le_bytes());
+    fill_with(by.0, place_word(volume, sector), bytes);
+}
+
+fn fill_with(by: u64, place: u64, bytes: &mut [u8]) {
+    for (chunk, word) in bytes.chunks_exact_mut(WORD).zip(words(by, place)) {
+        chunk.copy_from_slice(&word.to_le_bytes());
     }
 }
 
@@ -70,11 +90,12 @@ pub(super) fn identify(volume: usize, sector: usize, bytes: &[u8]) -> Found {
         u64::from_le_bytes(word)
     };
     let (by, place) = (read(0), read(1));
-    let words = bytes.len() / WORD;
-    if by == 0 && (1..words).all(|index| read(index) == 0) {
-        return Found::Zeros;
+    if by == 0 {
+        return if bytes == ZEROS { Found::Zeros } else { Found::Torn };
     }
-    if by == 0 || !(2..words).all(|index| read(index) == word(index, by, place)) {
+    let mut expected = ZEROS;
+    fill_with(by, place, &mut expected);
+    if bytes != expected {
         return Found::Torn;
     }
     if place == place_word(volume, sector) {
