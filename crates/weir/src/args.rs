@@ -58,6 +58,15 @@ pub enum PoolCommand {
     },
     /// Show the pool, its devices and their load
     Status,
+    /// Verify everything the pool stores about itself; the pool must not be served
+    ///
+    /// Exit codes as fsck's: 0 clean, 1 repaired, 4 something is wrong, 8 it could not be checked,
+    /// 16 the command line or the pool file is wrong, 32 a signal ended it.
+    Check {
+        /// Repair what can be repaired without guessing
+        #[arg(long)]
+        repair: bool,
+    },
 }
 
 /// `weir volume ...`

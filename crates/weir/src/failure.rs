@@ -16,6 +16,8 @@ pub struct Failure {
     pub help: String,
     /// Another process holds the devices: trying again may help.
     pub is_held: bool,
+    /// The exit code, if it is not that of the kind.
+    pub other_exit_code: Option<u8>,
 }
 
 impl Failure {
@@ -33,7 +35,7 @@ impl Failure {
     }
     /// Of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), help: help.into(), is_held: false }
+        Self { kind, message: message.into(), help: help.into(), is_held: false, other_exit_code: None }
     }
     /// The operating system refused to do `what` with `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
@@ -51,6 +53,17 @@ impl Failure {
     pub fn told(kind: ErrorKind, text: &str) -> Self {
         let (message, help) = text.split_once("; ").unwrap_or((text, ""));
         Self::new(kind, message, help)
+    }
+
+    /// With another exit code than its kind has.
+    #[must_use]
+    pub fn with_exit_code(self, code: u8) -> Self {
+        Self { other_exit_code: Some(code), ..self }
+    }
+
+    /// The exit code of the command that failed so.
+    pub fn exit_code(&self) -> u8 {
+        self.other_exit_code.unwrap_or(self.kind.exit_code())
     }
 
     /// The class's name in JSON.

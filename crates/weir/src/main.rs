@@ -13,24 +13,29 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
     log_to_stderr();
     match run(cli.command, &cli.common) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             if cli.common.json {
                 output::print(true, &failure.to_json(), String::new);
             }
             eprintln!("{failure}");
-            ExitCode::from(failure.kind.exit_code())
+            ExitCode::from(failure.exit_code())
         }
     }
 }
 
-fn run(command: Command, common: &Common) -> Result<(), Failure> {
+fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
     let pool_file = &common.pool;
     match command {
         Command::Pool(PoolCommand::Create { file, force }) => {
             show_status(common, &pool::create(file.as_ref().unwrap_or(pool_file), force)?);
         }
         Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(pool_file)?),
+        Command::Pool(PoolCommand::Check { repair }) => {
+            let outcome = pool::check::check(pool_file, repair)?;
+            output::print(common.json, &outcome.to_json(), || outcome.human());
+            return Ok(outcome.exit_code().into());
+        }
         Command::Volume(VolumeCommand::Create { name, size, hardening }) => {
             show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening)?);
         }
@@ -49,7 +54,7 @@ fn run(command: Command, common: &Common) -> Result<(), Failure> {
             output::print(common.json, &report.to_json(), || report.human());
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show_status(common: &Common, status: &Status) {
@@ -68,6 +73,11 @@ fn refuse_command_line(error: &clap::Error) -> ! {
     if error.use_stderr() && std::env::args().any(|argument| argument == "--json") {
         let failure = Failure::usage(error.render().to_string(), "");
         output::print(true, &failure.to_json(), String::new);
+    }
+    let words: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if error.use_stderr() && words.windows(2).any(|pair| pair == ["pool", "check"]) {
+        let _ = error.print();
+        std::process::exit(pool::check::exit::USAGE.into());
     }
     error.exit()
 }

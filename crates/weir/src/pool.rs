@@ -1,6 +1,7 @@
 //! What commands do with a pool: on its devices while it is idle, through its server while it is
 //! served.
 
+pub mod check;
 mod create;
 pub mod devices;
 mod idle;

@@ -1,0 +1,188 @@
+//! `weir pool check`: what it says of pools that are whole, in use, cut short and damaged, and what
+//! it repairs.
+
+use crate::harness::Pool;
+use crate::nbd::Client;
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+
+const CLEAN: i32 = 0;
+const REPAIRED: i32 = 1;
+const LEFT: i32 = 4;
+const OPERATIONAL: i32 = 8;
+const USAGE: i32 = 16;
+const PAGE: usize = 4096;
+const ROOTS: [u64; 2] = [64 << 10, 128 << 10];
+
+/// A pool with something in it; the metadata is on `fast`.
+fn pool() -> Pool {
+    let text = "[pool]\nname = \"test\"\n\n\
+        [[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\nmetadata = true\n\n\
+        [[device]]\nname = \"slow\"\npath = \"slow.img\"\nsize = \"1GiB\"\nmetadata = false\n";
+    let pool = Pool::from_text(text).create("disk", "1GiB");
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    for n in 0..40u64 {
+        client.write(n * (1 << 20), &[n as u8; 8192]).expect("it is written");
+    }
+    client.flush().expect("it is flushed");
+    client.disconnect();
+    server.stop("TERM");
+    pool
+}
+
+/// Runs `weir pool check --json`: its exit code and document.
+fn check(pool: &Pool, more: &[&str]) -> (i32, Value) {
+    let output = pool.weir(["pool", "check", "--json"].iter().chain(more));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("panicked"), "{said}");
+    let document = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("one JSON document, but {error}; it said:\n{said}"));
+    (output.status.code().expect("an exit code"), document)
+}
+
+fn severities(document: &Value) -> Vec<&str> {
+    let found = document["found"].as_array().expect("a list");
+    found.iter().map(|finding| finding["severity"].as_str().expect("a severity")).collect()
+}
+
+fn flip(pool: &Pool, device: &str, at: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(pool.path(device)).expect("the device");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("it is read");
+    file.write_all_at(&[byte[0] ^ 0x20], at).expect("it is damaged");
+}
+
+/// Every page between two offsets of `fast` that is not empty.
+fn pages(pool: &Pool, from: u64, to: u64) -> Vec<u64> {
+    let file = std::fs::File::open(pool.path("fast.img")).expect("the device");
+    let mut bytes = vec![0; (to - from) as usize];
+    file.read_exact_at(&mut bytes, from).expect("it is read");
+    let used = bytes.chunks(PAGE).enumerate().filter(|(_, page)| page.iter().any(|b| *b != 0));
+    used.map(|(i, _)| from + (i * PAGE) as u64).collect()
+}
+
+#[test]
+fn a_pool_that_is_whole_is_clean() {
+    let pool = pool();
+    let (code, document) = check(&pool, &[]);
+    assert_eq!((code, &document["clean"]), (CLEAN, &Value::Bool(true)), "{document}");
+    assert_eq!(document["checked"]["superblocks"], 4, "{document}");
+    assert_eq!(document["checked"]["extents"], 40, "{document}");
+    assert_eq!(document["pool"]["name"], "test", "{document}");
+    assert!(pool.run(["pool", "check"]).contains("clean"));
+    // It has changed nothing: nothing is there to repair either.
+    assert_eq!(check(&pool, &["--repair"]).0, CLEAN);
+}
+
+#[test]
+fn a_pool_whose_server_was_killed_is_clean() {
+    let pool = pool();
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    for n in 0..200u64 {
+        client.write(n * 131_072, &[n as u8; 4096]).expect("it is written");
+        if n % 8 == 0 {
+            client.flush().expect("it is flushed");
+        }
+    }
+    server.kill();
+    let (code, document) = check(&pool, &[]);
+    assert_eq!(code, CLEAN, "{document:#}");
+    assert!(document["checked"]["frames"].as_u64().is_some_and(|frames| frames > 0), "{document}");
+}
+
+#[test]
+fn a_pool_in_use_is_refused_and_left_alone() {
+    let pool = pool();
+    let server = pool.serve();
+    for more in [&[][..], &["--repair"]] {
+        let (code, document) = check(&pool, more);
+        assert_eq!(code, OPERATIONAL, "{document}");
+        let message = document["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("already being served"), "{message}");
+    }
+    server.stop("TERM");
+    assert_eq!(check(&pool, &[]).0, CLEAN);
+}
+
+#[test]
+fn mistakes_of_the_user_have_fscks_exit_code() {
+    let pool = Pool::small();
+    assert_eq!(check(&pool, &["--repiar"]).0, USAGE);
+    assert_eq!(check(&pool, &["--pool", "nowhere.toml"]).0, USAGE);
+    // No device was ever made.
+    assert_eq!(check(&pool, &[]).0, OPERATIONAL);
+}
+
+#[test]
+fn a_damaged_superblock_copy_is_written_anew_from_the_other() {
+    let pool = pool();
+    for (device, at) in [("fast.img", 0), ("slow.img", (1 << 30) - PAGE as u64)] {
+        flip(&pool, device, at + 130);
+        let (code, document) = check(&pool, &[]);
+        assert_eq!((code, severities(&document)), (LEFT, vec!["spare"]), "{document:#}");
+        assert_eq!(document["found"][0]["at_bytes"], at, "{document:#}");
+        assert!(device.starts_with(document["found"][0]["device"].as_str().expect("a name")));
+        let (code, document) = check(&pool, &["--repair"]);
+        assert_eq!(code, REPAIRED, "{document:#}");
+        assert_eq!(document["repaired"]["superblocks"], 1, "{document:#}");
+        assert_eq!(check(&pool, &[]).0, CLEAN);
+    }
+}
+
+#[test]
+fn a_device_without_any_good_superblock_is_damage_and_is_not_guessed_at() {
+    let pool = pool();
+    for at in [0, (1 << 30) - PAGE as u64] {
+        flip(&pool, "slow.img", at + 130);
+    }
+    for more in [&[][..], &["--repair"]] {
+        let (code, document) = check(&pool, more);
+        assert_eq!((code, severities(&document)), (LEFT, vec!["damage"; 2]), "{document:#}");
+        assert_eq!(document["found"][0]["repairable"], false, "{document:#}");
+    }
+}
+
+#[test]
+fn a_damaged_root_is_written_anew() {
+    let pool = pool();
+    for at in ROOTS {
+        flip(&pool, "fast.img", at + 50);
+        let (code, document) = check(&pool, &[]);
+        assert_eq!((code, severities(&document)), (LEFT, vec!["spare"]), "{document:#}");
+        assert_eq!(check(&pool, &["--repair"]).0, REPAIRED);
+        assert_eq!(check(&pool, &[]).0, CLEAN);
+    }
+    let bytes = check(&pool, &[]).1["checked"]["extents"].clone();
+    assert_eq!(bytes, 40, "nothing was lost");
+}
+
+/// Every metadata page in turn: its damage is seen, or it is one that nothing needs.
+#[test]
+fn no_damage_to_a_metadata_page_goes_unseen() {
+    let pool = pool();
+    // Opened, its two roots share what has not changed since.
+    pool.run(["volume", "list"]);
+    let superblock = std::fs::File::open(pool.path("fast.img")).expect("the device");
+    let mut page = [0; PAGE];
+    superblock.read_exact_at(&mut page, 0).expect("it is read");
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
+    let from = (192 << 10) + number(88) * PAGE as u64;
+    let reported = |pool: &Pool| check(pool, &[]).1["found"].as_array().map_or(0, Vec::len);
+    let (mut seen, mut damage) = (0, 0);
+    for at in pages(&pool, from, from + number(96) * PAGE as u64) {
+        flip(&pool, "fast.img", at + 100);
+        let (code, document) = check(&pool, &[]);
+        seen += u32::from(!severities(&document).is_empty());
+        if code == LEFT && severities(&document).contains(&"damage") {
+            damage += 1;
+            // Opening refuses it too, and no repair is tried.
+            assert_eq!(pool.weir(["volume", "list"]).status.code(), Some(4));
+            assert_eq!(check(&pool, &["--repair"]).0, LEFT);
+        }
+        flip(&pool, "fast.img", at + 100);
+        assert_eq!(reported(&pool), 0, "page at {at} is whole again");
+    }
+    assert!(seen >= 4 && damage >= 1, "{seen} seen, {damage} of them damage");
+}
