@@ -20,51 +20,15 @@ use crate::{Timing, WriteCache};
 use geometry::{Geometry, Place, Sector, SeekCurve, Track};
 use read_buffer::ReadBuffer;
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, SECTOR};
 use write_cache::{DirtyRuns, Stamp};
 
 mod geometry;
+mod params;
 mod read_buffer;
 mod write_cache;
 
-/// What makes one disk different from another.
-#[derive(Clone, Copy, Debug)]
-pub struct DiskParams {
-    /// Time of one turn.
-    pub turn: Nanos,
-    /// Recording surfaces.
-    pub surfaces: u32,
-    /// Cylinders of the real drive.
-    pub cylinders: u64,
-    /// First cylinder and sectors a track of each zone, from the outer edge inwards, ascending.
-    pub zones: &'static [(u64, u64)],
-    /// Seek time by distance in cylinders, ascending in both.
-    pub seek: &'static [(u64, Nanos)],
-    /// Additional time a head needs to settle for a write.
-    pub write_settle: Nanos,
-    /// From a track's end to the beginning of the next one in address order.
-    pub skew: Nanos,
-    /// To the next track in address order; at most the skew.
-    pub switch: Nanos,
-    /// Cylinders the addresses stay on one surface.
-    pub leg: u64,
-    /// The controller's time per command.
-    pub command: Nanos,
-    /// The link to the host, bytes a second.
-    pub link_rate: Bytes,
-    /// Commands the scheduler looks at; at least 1.
-    pub queue: usize,
-    /// Read-ahead; also the size up to which cached writes are merged.
-    pub segment: Bytes,
-    /// Segments of read data kept.
-    pub segments: usize,
-    /// The part of the cache that writes may take.
-    pub write_cache: Bytes,
-    /// Runs of contiguous sectors the cache tells apart, at least 1.
-    pub write_runs: usize,
-    /// Cached runs the scheduler looks at when it writes out; at least 1.
-    pub write_window: usize,
-}
+pub use params::{DiskParams, Overheads, Zone};
 
 /// A command for the arm.
 #[derive(Clone, Copy, Debug)]
@@ -74,13 +38,17 @@ struct Pending {
     place: Place,
     len: Bytes,
     arrived: Nanos,
-    /// When the controller has digested it.
+    /// The controller's time for it, should it not need the arm.
+    overhead: Nanos,
+    /// When the arm may set off for it.
     ready: Nanos,
 }
 
 /// What the arm is doing.
 #[derive(Clone, Copy, Debug)]
 struct Job {
+    /// When the transfer from or to the media begins.
+    begins: Nanos,
     ends: Nanos,
     place: Place,
     work: Work,
@@ -88,7 +56,12 @@ struct Job {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    Read(IoId),
+    /// A read, which also fills the buffer, from a sector at or before its first.
+    Read {
+        id: IoId,
+        len: Bytes,
+        from: Sector,
+    },
     Write(IoId),
     /// Writing out a run of the write cache.
     WriteOut,
@@ -97,6 +70,8 @@ enum Work {
 /// How a command would be carried out.
 #[derive(Clone, Copy, Debug)]
 struct Course {
+    /// When the head is on the track.
+    there: Nanos,
     /// When the transfer begins.
     begins: Nanos,
     ends: Nanos,
@@ -141,6 +116,8 @@ pub struct Disk {
     /// Writes for which the cache has no room, oldest first.
     throttled: VecDeque<Pending>,
     flushes: VecDeque<(IoId, Stamp)>,
+    /// Where the last write ended.
+    write_end: Sector,
     link: Pipe,
     done: Completions,
 }
@@ -149,23 +126,31 @@ impl Disk {
     /// An idle disk with the drive's zones, stroke and rates, holding `capacity`.
     pub fn new(params: &DiskParams, capacity: Bytes, cache: WriteCache) -> Self {
         Self {
-            params: *params,
+            params: params.clone(),
             cache,
             geometry: Geometry::new(params, capacity),
-            seek: SeekCurve::new(params.seek),
+            seek: SeekCurve::new(&params.seek),
             clock: Nanos(0),
             head: Head { track: Track { number: 0, cylinder: 0 }, sector: 0 },
             job: None,
             wrote_out: false,
             write_outs: 0,
             queue: VecDeque::new(),
-            buffer: ReadBuffer::new(params.segment.0 / weir_model::SECTOR, params.segments),
+            buffer: ReadBuffer::new(params.segment.0 / SECTOR, params.segments),
             dirty: DirtyRuns::new(params.write_cache, params.segment, params.write_runs),
             throttled: VecDeque::new(),
             flushes: VecDeque::new(),
+            write_end: Sector::MAX,
             link: Pipe::default(),
             done: Completions::default(),
         }
+    }
+
+    /// The zone a range begins in, and the time at which a head that read the whole disk from its
+    /// beginning would come upon the range and have passed it.
+    pub(crate) fn passes(&self, at: DeviceOffset, len: Bytes) -> (usize, Nanos, Nanos) {
+        let place = self.geometry.place(at, len);
+        (self.geometry.zone_of(place.first), place.begins, place.ends)
     }
 
     /// When the arm's state changes by itself: its job ends, or its read-ahead does and cached
@@ -190,13 +175,15 @@ impl Disk {
     fn finish(&mut self, now: Nanos) {
         let Some(job) = self.job.take() else { return };
         match job.work {
-            Work::Read(id) => {
-                self.buffer.read(&self.geometry, now, &job.place);
-                self.done.push(now, id);
+            Work::Read { id, len, from } => {
+                self.buffer.read(&self.geometry, now, &job.place, from);
+                // What the link has not carried by then follows.
+                self.done.push(now.max(job.begins + duration(len, self.params.link_rate)), id);
             }
             Work::Write(id) => self.done.push(now, id),
             Work::WriteOut => {
                 self.dirty.landed();
+                self.buffer.keep(job.place.first, job.place.end);
                 self.admit_throttled(now);
                 while let Some(&(id, stamp)) = self.flushes.front()
                     && self.dirty.settled(stamp)
@@ -219,7 +206,7 @@ impl Disk {
 
     /// Completes a command that needs no more than the controller and the link.
     fn acknowledge(&mut self, now: Nanos, p: &Pending) {
-        let at = self.link.pass(now, self.params.command + duration(p.len, self.params.link_rate));
+        let at = self.link.pass(now, p.overhead + duration(p.len, self.params.link_rate));
         self.done.push(at, p.id);
     }
 
@@ -249,8 +236,13 @@ impl Disk {
         if !course.reads_on {
             self.buffer.stop(&self.geometry, now);
         }
-        let work = if p.write { Work::Write(p.id) } else { Work::Read(p.id) };
-        self.start(course.ends, p.place, work);
+        let work = if p.write {
+            Work::Write(p.id)
+        } else {
+            let early = if self.params.read_before { course.begins - course.there } else { Nanos(0) };
+            Work::Read { id: p.id, len: p.len, from: self.geometry.passed_before(p.place.first, early) }
+        };
+        self.start(Job { begins: course.begins, ends: course.ends, place: p.place, work });
     }
 
     /// Starts what can begin soonest of the write cache near the head; now and then its oldest.
@@ -262,16 +254,17 @@ impl Disk {
             .into_iter()
             .chain(self.dirty.near(head.sector, window))
             .map(|run| self.geometry.place_sectors(run.start, run.end))
-            .map(|place| (self.begin(head.track, now, true, &place), place));
+            .map(|place| (self.begin(head.track, now, true, &place).1, place));
         let Some((begins, place)) = places.min_by_key(|(begins, _)| *begins) else { return };
         self.buffer.stop(&self.geometry, now);
         self.dirty.start(place.first);
-        self.start(begins + (place.ends - place.begins), place, Work::WriteOut);
+        let ends = begins + (place.ends - place.begins);
+        self.start(Job { begins, ends, place, work: Work::WriteOut });
     }
 
-    fn start(&mut self, ends: Nanos, place: Place, work: Work) {
-        self.head = Head { track: place.to, sector: place.end };
-        self.job = Some(Job { ends, place, work });
+    fn start(&mut self, job: Job) {
+        self.head = Head { track: job.place.to, sector: job.place.end };
+        self.job = Some(job);
     }
 
     /// Where the head is at `now`, the arm being free: it may have read on since its last job.
@@ -291,14 +284,15 @@ impl Disk {
         if !p.write
             && let Some(ends) = self.buffer.continues(&self.geometry, from, &p.place)
         {
-            return Course { begins: from, ends, reads_on: true };
+            return Course { there: from, begins: from, ends, reads_on: true };
         }
-        let begins = self.begin(head.track, from, p.write, &p.place);
-        Course { begins, ends: begins + (p.place.ends - p.place.begins), reads_on: false }
+        let (there, begins) = self.begin(head.track, from, p.write, &p.place);
+        Course { there, begins, ends: begins + (p.place.ends - p.place.begins), reads_on: false }
     }
 
-    /// When the first sector of a place is under the head, which leaves a track at `from`.
-    fn begin(&self, track: Track, from: Nanos, write: bool, place: &Place) -> Nanos {
+    /// When the head, which leaves a track at `from`, is on a place's track, and when the first
+    /// sector is under it.
+    fn begin(&self, track: Track, from: Nanos, write: bool, place: &Place) -> (Nanos, Nanos) {
         let there = if place.from.number == track.number {
             from
         } else if place.from.number == track.number + 1 {
@@ -308,7 +302,7 @@ impl Disk {
             let settle = if write { self.params.write_settle } else { Nanos(0) };
             from + self.seek.time(distance.max(1)) + settle
         };
-        there + self.geometry.rotation(there, place.angle)
+        (there, there + self.geometry.rotation(there, place.angle))
     }
 
     /// Whether the arm's next job is to write out from the cache: when nothing else wants it, and
@@ -348,7 +342,7 @@ impl Disk {
     fn flush(&mut self, now: Nanos, id: IoId) {
         let stamp = self.dirty.last();
         if self.cache != WriteCache::Volatile || self.dirty.settled(stamp) {
-            self.done.push(now + self.params.command, id);
+            self.done.push(now + self.params.overheads.write, id);
         } else {
             self.flushes.push_back((id, stamp));
         }
@@ -361,7 +355,16 @@ impl Timing for Disk {
         self.advance(now);
         let place = self.geometry.place(at, len);
         let write = kind != IoKind::Read;
-        let p = Pending { id, write, place, len, arrived: now, ready: now + self.params.command };
+        let times = self.params.overheads;
+        let (overhead, ready) = match kind {
+            IoKind::Read => (times.read_hit, times.read_miss),
+            _ if place.first == self.write_end => (times.write_on, times.write),
+            _ => (times.write, times.write),
+        };
+        if write && kind != IoKind::Flush {
+            self.write_end = place.end;
+        }
+        let p = Pending { id, write, place, len, arrived: now, overhead, ready: now + ready };
         match kind {
             IoKind::Read => self.read(now, p),
             IoKind::Write { fua } => self.write(now, p, fua),

@@ -1,171 +1,270 @@
-//! The drives behind the named models: every value with its source.
+//! The drives behind the names: their parameters, read from the files in `drives/`, which are
+//! part of the program. Each file says of every value where it is from, in `[sources]`:
 //!
-//! Marks: **m** measured on the drive by a published tool, **p** published by the maker or a
-//! reviewer, **r** recalled from a datasheet or a paper and not re-read, **d** derived from the
-//! others as said there, **f** fitted so that the model gives a published figure.
+//! - *measured* on the drive, by a published tool,
+//! - *published* by the maker or a reviewer,
+//! - *recalled* from a datasheet or a paper and not read again,
+//! - *derived* from the other values as said there,
+//! - *fitted* so that the model gives a measured or published figure.
 
-use crate::disk::DiskParams;
+use crate::disk::{DiskParams, Overheads, Zone};
 use crate::memory::MemoryParams;
 use crate::ssd::SsdParams;
+use crate::{Disk, PersistentMemory, Ssd, Timing, WriteCache};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use weir_model::{Bytes, Nanos};
 
-const fn us(us: u64) -> Nanos {
-    Nanos::micros(us)
+/// A drive's file by name.
+const FILES: &[(&str, &str)] = &[
+    ("atlas-10k", include_str!("../drives/atlas-10k.toml")),
+    ("cheetah-9lp", include_str!("../drives/cheetah-9lp.toml")),
+    ("hdd-15k", include_str!("../drives/hdd-15k.toml")),
+    ("hdd-7200", include_str!("../drives/hdd-7200.toml")),
+    ("hp-c2247a", include_str!("../drives/hp-c2247a.toml")),
+    ("nvm", include_str!("../drives/nvm.toml")),
+    ("ssd-nvme", include_str!("../drives/ssd-nvme.toml")),
+    ("ssd-sata", include_str!("../drives/ssd-sata.toml")),
+];
+
+static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
+    // A file that cannot be read is left out; the tests see to it that none is.
+    FILES.iter().filter_map(|&(name, text)| Some((name, read(text).ok()?))).collect()
+});
+
+/// A drive that is modelled.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    /// Maker and model.
+    pub about: String,
+    /// The write cache it has.
+    pub cache: WriteCache,
+    /// What it is and how it is made.
+    pub kind: Kind,
 }
 
-const fn mb(mb: u64) -> Bytes {
-    Bytes(mb * 1_000_000)
+/// What a drive is.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A disk.
+    Disk(DiskParams),
+    /// An SSD.
+    Ssd(SsdParams),
+    /// Byte-addressable memory.
+    Memory(MemoryParams),
 }
 
-/// Seagate Cheetah 15K.5, 146 GB (ST3146855FC): geometry and seek curve as extracted from the
-/// drive with DIXtrac, published with DiskSim 4.0 (`valid/Seagate-Cheetah15k5.*`).
-pub const HDD_15K: DiskParams = DiskParams {
-    turn: Nanos(3_994_674), // m: 15,020 turns a minute
-    surfaces: 4,            // m
-    cylinders: 72_170,      // m
-    zones: &[
-        // m
-        (0, 1200),
-        (7_801, 1160),
-        (14_201, 1120),
-        (20_201, 1104),
-        (25_901, 1080),
-        (31_301, 1020),
-        (36_401, 994),
-        (41_301, 960),
-        (46_001, 920),
-        (50_501, 880),
-        (54_901, 840),
-        (59_101, 816),
-        (63_201, 780),
-        (67_201, 720),
-    ],
-    seek: &[
-        // m; mean over random cylinder pairs 3.79 ms
-        (1, us(553)),
-        (4, us(755)),
-        (32, us(822)),
-        (64, us(1_130)),
-        (100, us(1_140)),
-        (1_000, us(1_636)),
-        (5_000, us(2_332)),
-        (10_000, us(2_986)),
-        (20_000, us(3_666)),
-        (30_000, us(4_314)),
-        (40_000, us(4_843)),
-        (50_000, us(5_552)),
-        (60_000, us(6_121)),
-        (72_000, us(6_914)),
-    ],
-    write_settle: us(200),      // d: to the datasheet's mean write seek of 4.0 ms (r)
-    skew: Nanos(566_045),       // m: 0.1417 turn
-    switch: us(553),            // m: the seek over one cylinder
-    leg: 65,                    // m: tracks of a serpentine's leg
-    command: us(160),           // m: overhead of a read hit
-    link_rate: mb(400),         // p: Fibre Channel, 4 Gbit/s
-    queue: 64,                  // r: tagged commands; the published file says 8
-    segment: Bytes(1200 * 512), // m
-    segments: 32,               // m
-    write_cache: Bytes(11 * 1200 * 512), // m: 11 segments may hold writes
-    write_runs: 11,             // m
-    write_window: 8,            // m: depth of the drive's scheduler
-};
+impl Drive {
+    /// An idle drive's timing, with this write cache; memory has none and ignores it.
+    pub fn timing(&self, capacity: Bytes, cache: WriteCache) -> Box<dyn Timing> {
+        match &self.kind {
+            Kind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
+            Kind::Ssd(params) => Box::new(Ssd::new(params, cache)),
+            Kind::Memory(params) => Box::new(PersistentMemory::new(params)),
+        }
+    }
+}
 
-/// A large nearline disk after the Seagate Exos X18, 18 TB.
-pub const HDD_7200: DiskParams = DiskParams {
-    turn: Nanos(8_333_333), // p: 7,200 turns a minute
-    surfaces: 18,           // r
-    cylinders: 544_000,     // d: to 18 TB with the zones below
-    // d: sixteen equal zones between 270 MB/s outside (p: computerbase.de, Nov 2022) and 125 MB/s
-    // inside (r), turn and skew counted in.
-    zones: &[
-        (0, 4920),
-        (34_000, 4744),
-        (68_000, 4568),
-        (102_000, 4392),
-        (136_000, 4216),
-        (170_000, 4040),
-        (204_000, 3864),
-        (238_000, 3688),
-        (272_000, 3512),
-        (306_000, 3328),
-        (340_000, 3152),
-        (374_000, 2976),
-        (408_000, 2800),
-        (442_000, 2624),
-        (476_000, 2448),
-        (510_000, 2272),
-    ],
-    // d: shaped like the Cheetah's, with a mean of 8 ms (r) over random cylinder pairs.
-    seek: &[
-        (1, us(700)),
-        (10, us(750)),
-        (100, us(850)),
-        (1_000, us(1_150)),
-        (10_000, us(2_300)),
-        (50_000, us(4_500)),
-        (100_000, us(6_200)),
-        (200_000, us(8_900)),
-        (300_000, us(11_100)),
-        (400_000, us(13_200)),
-        (544_000, us(16_000)),
-    ],
-    write_settle: us(500),       // r: mean write seek half a millisecond above read's
-    skew: us(1_000),             // d: as a share of a turn like the Cheetah's
-    switch: us(700),             // d: the seek over one cylinder
-    leg: 65,                     // d: as the Cheetah
-    command: us(100),            // r
-    link_rate: mb(550),          // p: SATA, 6 Gbit/s
-    queue: 32,                   // p: NCQ
-    segment: Bytes::mib(2),      // r
-    segments: 32,                // r
-    write_cache: Bytes::mib(64), // r: a part of 256 MiB
-    write_runs: 4096,            // r: written out within ten seconds
-    write_window: 24,            // f: 440 to 550 random writes a second with the cache (r)
-};
+/// The drive of this name. `None` for an unknown name.
+pub fn drive(name: &str) -> Option<&'static Drive> {
+    DRIVES.get(name)
+}
 
-/// Samsung 870 EVO, 1 TB. Figures: kitguru.net's review of it.
-pub const SSD_SATA: SsdParams = SsdParams {
-    dies: 32,                   // r: 8 channels of 4
-    page: Bytes::kib(16),       // r
-    read: Nanos(66_800),        // d: 13,000 reads a second at depth 1 (p), less controller and link
-    suspend: us(30),            // r
-    command: Nanos(2_890),      // d: 98,000 reads a second at depth 32 (p), less the link
-    read_rate: mb(560),         // p
-    write_rate: mb(530),        // p
-    duplex: false,              // p: SATA
-    acknowledge: Nanos(17_200), // d: 36,000 writes a second at depth 1 (p), less controller and link
-    buffer: Bytes::mib(32),     // r
-    drain_rate: mb(530),        // p: sequential writes, in the pseudo-SLC region
-    random_percent: 147,        // d: 88,000 random writes a second at depth 32 (p)
-    program: us(500),           // r
-    flush: us(1_000),           // r
-};
+/// The named disk's parameters. `None` for an unknown name and for what is no disk.
+pub fn disk(name: &str) -> Option<&'static DiskParams> {
+    match &drive(name)?.kind {
+        Kind::Disk(params) => Some(params),
+        Kind::Ssd(_) | Kind::Memory(_) => None,
+    }
+}
 
-/// Samsung PM9A3, U.2, with power-loss protection. Figures: heise.de, computerbase.de (May 2020).
-pub const SSD_NVME: SsdParams = SsdParams {
-    dies: 128,              // r
-    page: Bytes::kib(16),   // r
-    read: us(79),           // d: 80 us at depth 1 (r), less controller and link
-    suspend: us(30),        // r
-    command: Nanos(480),    // d: 900,000 reads a second (p), less the link
-    read_rate: mb(6_500),   // p
-    write_rate: mb(3_500),  // p
-    duplex: true,           // p: PCIe
-    acknowledge: us(15),    // d: 17 us at depth 1 (r), less controller and link
-    buffer: Bytes::mib(32), // r
-    drain_rate: mb(3_500),  // p
-    random_percent: 427,    // d: 200,000 random writes a second (p)
-    program: us(500),       // r
-    flush: us(5),           // r
-};
+/// All drives by name, in alphabetical order.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static Drive)> {
+    DRIVES.iter().map(|(&name, drive)| (name, drive))
+}
 
-/// Intel Optane DC persistent memory, one module. Figures: Izraelevitz et al. 2019, Yang et al.
-/// (FAST 2020), by way of grayxu.cn/wiki/PM.
-pub const NVM: MemoryParams = MemoryParams {
-    read_latency: Nanos(305), // m: random
-    write_latency: Nanos(95), // r: to the memory controller, where it is durable
-    read_rate: mb(6_600),     // m
-    write_rate: mb(2_300),    // m
-    flush: Nanos(100),        // r: a fence
-};
+fn read(text: &str) -> Result<Drive, toml::de::Error> {
+    Ok(match toml::from_str(text)? {
+        File::Disk(file) => (*file).into(),
+        File::Ssd(file) => file.into(),
+        File::Memory(file) => file.into(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum File {
+    Disk(Box<DiskFile>),
+    Ssd(SsdFile),
+    Memory(MemoryFile),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CacheFile {
+    None,
+    Volatile,
+    Protected,
+}
+
+impl From<CacheFile> for WriteCache {
+    fn from(file: CacheFile) -> Self {
+        match file {
+            CacheFile::None => Self::None,
+            CacheFile::Volatile => Self::Volatile,
+            CacheFile::Protected => Self::Protected,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct DiskFile {
+    about: String,
+    cache: CacheFile,
+    turn_ns: u64,
+    surfaces: u32,
+    cylinders: u64,
+    write_settle_ns: u64,
+    switch_ns: u64,
+    leg: u64,
+    read_hit_ns: u64,
+    read_miss_ns: u64,
+    write_ns: u64,
+    write_on_ns: u64,
+    link_rate: u64,
+    queue: usize,
+    segment: u64,
+    segments: usize,
+    read_before: bool,
+    write_cache: u64,
+    write_runs: usize,
+    write_window: usize,
+    seek: Vec<(u64, u64)>,
+    zones: Vec<ZoneFile>,
+}
+
+#[derive(Deserialize)]
+struct ZoneFile {
+    first_cylinder: u64,
+    sectors_per_track: u64,
+    track_skew: f64,
+    cylinder_skew: f64,
+    offset: Option<f64>,
+    #[serde(default)]
+    spare: u64,
+    #[serde(default)]
+    slips: Vec<(u64, u64)>,
+}
+
+impl From<ZoneFile> for Zone {
+    fn from(file: ZoneFile) -> Self {
+        Self {
+            first_cylinder: file.first_cylinder,
+            sectors_per_track: file.sectors_per_track,
+            track_skew: file.track_skew,
+            cylinder_skew: file.cylinder_skew,
+            offset: file.offset,
+            spare: file.spare,
+            slips: file.slips,
+        }
+    }
+}
+
+impl From<DiskFile> for Drive {
+    fn from(file: DiskFile) -> Self {
+        let params = DiskParams {
+            turn: Nanos(file.turn_ns),
+            surfaces: file.surfaces,
+            cylinders: file.cylinders,
+            zones: file.zones.into_iter().map(Zone::from).collect(),
+            seek: file.seek.into_iter().map(|(distance, ns)| (distance, Nanos(ns))).collect(),
+            write_settle: Nanos(file.write_settle_ns),
+            switch: Nanos(file.switch_ns),
+            leg: file.leg,
+            overheads: Overheads {
+                read_hit: Nanos(file.read_hit_ns),
+                read_miss: Nanos(file.read_miss_ns),
+                write: Nanos(file.write_ns),
+                write_on: Nanos(file.write_on_ns),
+            },
+            link_rate: Bytes(file.link_rate),
+            queue: file.queue,
+            segment: Bytes(file.segment),
+            segments: file.segments,
+            read_before: file.read_before,
+            write_cache: Bytes(file.write_cache),
+            write_runs: file.write_runs,
+            write_window: file.write_window,
+        };
+        Self { about: file.about, cache: file.cache.into(), kind: Kind::Disk(params) }
+    }
+}
+
+#[derive(Deserialize)]
+struct SsdFile {
+    about: String,
+    cache: CacheFile,
+    dies: u32,
+    page: u64,
+    read_ns: u64,
+    suspend_ns: u64,
+    command_ns: u64,
+    read_rate: u64,
+    write_rate: u64,
+    duplex: bool,
+    acknowledge_ns: u64,
+    buffer: u64,
+    drain_rate: u64,
+    random_percent: u32,
+    program_ns: u64,
+    flush_ns: u64,
+}
+
+impl From<SsdFile> for Drive {
+    fn from(file: SsdFile) -> Self {
+        let params = SsdParams {
+            dies: file.dies,
+            page: Bytes(file.page),
+            read: Nanos(file.read_ns),
+            suspend: Nanos(file.suspend_ns),
+            command: Nanos(file.command_ns),
+            read_rate: Bytes(file.read_rate),
+            write_rate: Bytes(file.write_rate),
+            duplex: file.duplex,
+            acknowledge: Nanos(file.acknowledge_ns),
+            buffer: Bytes(file.buffer),
+            drain_rate: Bytes(file.drain_rate),
+            random_percent: file.random_percent,
+            program: Nanos(file.program_ns),
+            flush: Nanos(file.flush_ns),
+        };
+        Self { about: file.about, cache: file.cache.into(), kind: Kind::Ssd(params) }
+    }
+}
+
+#[derive(Deserialize)]
+struct MemoryFile {
+    about: String,
+    read_latency_ns: u64,
+    write_latency_ns: u64,
+    read_rate: u64,
+    write_rate: u64,
+    flush_ns: u64,
+}
+
+impl From<MemoryFile> for Drive {
+    fn from(file: MemoryFile) -> Self {
+        let params = MemoryParams {
+            read_latency: Nanos(file.read_latency_ns),
+            write_latency: Nanos(file.write_latency_ns),
+            read_rate: Bytes(file.read_rate),
+            write_rate: Bytes(file.write_rate),
+            flush: Nanos(file.flush_ns),
+        };
+        Self { about: file.about, cache: WriteCache::None, kind: Kind::Memory(params) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

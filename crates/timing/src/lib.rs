@@ -6,7 +6,7 @@
 //! hundred thousand for a disk.
 //! Everything is integer arithmetic on nanoseconds: the same input gives the same output.
 //!
-//! | model | what it is | file |
+//! | model | what it is | module |
 //! |---|---|---|
 //! | `hdd-7200` | a large nearline SATA disk | [`disk`] |
 //! | `hdd-15k` | the Seagate Cheetah 15K.5, as measured | [`disk`] |
@@ -14,7 +14,8 @@
 //! | `ssd-nvme` | a data-centre NVMe SSD, its write cache protected | [`ssd`] |
 //! | `nvm` | one module of byte-addressable persistent memory | [`memory`] |
 //!
-//! The drives' parameters and where each is from: [`drives`].
+//! The drives' parameters, where each is from, and more drives: [`drives`].
+//! How well the model of a disk predicts real ones, and fitting it to one: [`fit`].
 #![forbid(unsafe_code)]
 
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
@@ -22,6 +23,7 @@ use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 mod completions;
 pub mod disk;
 pub mod drives;
+pub mod fit;
 pub mod memory;
 mod pipe;
 pub mod ssd;
@@ -77,7 +79,7 @@ pub enum WriteCache {
     Protected,
 }
 
-/// The names [`model`] knows.
+/// The drives offered for pacing, one of each sort. [`model`] knows all of [`drives::all`].
 pub const NAMES: [&str; 5] = ["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nvm"];
 
 /// The named drive's timing, with the write cache the drive has. `None` for an unknown name.
@@ -91,22 +93,10 @@ pub fn model(name: &str, capacity: Bytes) -> Option<Box<dyn Timing>> {
 /// As [`model`], with `cache` in place of the write cache the drive has. `nvm` has none and
 /// ignores it.
 pub fn model_with(name: &str, capacity: Bytes, cache: WriteCache) -> Option<Box<dyn Timing>> {
-    Some(match name {
-        "hdd-7200" => Box::new(Disk::new(&drives::HDD_7200, capacity, cache)),
-        "hdd-15k" => Box::new(Disk::new(&drives::HDD_15K, capacity, cache)),
-        "ssd-sata" => Box::new(Ssd::new(&drives::SSD_SATA, cache)),
-        "ssd-nvme" => Box::new(Ssd::new(&drives::SSD_NVME, cache)),
-        "nvm" => Box::new(PersistentMemory::new(&drives::NVM)),
-        _ => return None,
-    })
+    Some(drives::drive(name)?.timing(capacity, cache))
 }
 
 /// The write cache the named drive has. `None` for an unknown name.
 pub fn write_cache(name: &str) -> Option<WriteCache> {
-    Some(match name {
-        "hdd-7200" | "hdd-15k" | "ssd-sata" => WriteCache::Volatile,
-        "ssd-nvme" => WriteCache::Protected,
-        "nvm" => WriteCache::None,
-        _ => return None,
-    })
+    Some(drives::drive(name)?.cache)
 }

@@ -166,16 +166,16 @@ fn an_ssds_flush_waits_for_its_buffer_and_fua_for_the_flash() {
             ssd.pop(Nanos::millis(45));
         }
     };
-    let mut ssd = Ssd::new(&drives::SSD_SATA, WriteCache::Volatile);
+    let mut ssd = Ssd::new(ssd_params("ssd-sata"), WriteCache::Volatile);
     submit_burst(&mut ssd);
     let now = Nanos::millis(45);
     ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
-    assert!(ssd.next().unwrap() >= drives::SSD_SATA.flush + now);
+    assert!(ssd.next().unwrap() >= ssd_params("ssd-sata").flush + now);
     ssd.pop(Nanos::MAX);
     ssd.submit(now, IoId(9001), IoKind::Write { fua: true }, at, Bytes(4096));
-    assert!(ssd.next().unwrap() >= now + drives::SSD_SATA.program);
+    assert!(ssd.next().unwrap() >= now + ssd_params("ssd-sata").program);
 
-    let mut ssd = Ssd::new(&drives::SSD_NVME, WriteCache::Protected);
+    let mut ssd = Ssd::new(ssd_params("ssd-nvme"), WriteCache::Protected);
     submit_burst(&mut ssd);
     ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
     assert!(ssd.next().unwrap() < now + Nanos::micros(10));
@@ -291,4 +291,22 @@ proptest! {
         // A driver that collects late learns the same times.
         prop_assert_eq!(&run(&mut *fresh(), &steps, Nanos(late))?, &punctual);
     }
+}
+
+/// A named SSD's parameters.
+fn ssd_params(name: &str) -> &'static ssd::SsdParams {
+    match &drives::drive(name).expect("a drive").kind {
+        drives::Kind::Ssd(params) => params,
+        _ => panic!("{name} is no SSD"),
+    }
+}
+
+/// The Cheetah 15K.5.
+pub(crate) fn hdd_15k() -> &'static disk::DiskParams {
+    drives::disk("hdd-15k").expect("a disk")
+}
+
+/// The nearline disk.
+pub(crate) fn hdd_7200() -> &'static disk::DiskParams {
+    drives::disk("hdd-7200").expect("a disk")
 }

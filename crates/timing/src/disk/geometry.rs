@@ -2,15 +2,16 @@
 //!
 //! The trick that keeps everything short is the *sequential clock*: the time at which a head
 //! that reads the whole disk from sector 0 on reaches a sector. Every track takes one turn plus
-//! the skew to the next one, so
+//! the skew to the next one, defective sectors included, so
 //!
 //! - a transfer takes the difference of two clock values, however many tracks it crosses, and
 //! - a sector's angle is its clock value modulo the turn, skew included.
 //!
 //! Tracks are numbered in the order of addresses. They run along one surface for some cylinders,
-//! then back along the next (serpentine), zone by zone from the outer edge inwards.
+//! then back along the next (serpentine; with one cylinder to a leg: surface by surface), zone by
+//! zone from the outer edge inwards. A *group* is as many tracks as it takes to use all surfaces.
 
-use super::DiskParams;
+use super::{DiskParams, Zone};
 use weir_model::{Bytes, DeviceOffset, Nanos, SECTOR};
 
 /// A sector number, counted from the start of the disk.
@@ -42,56 +43,86 @@ pub(super) struct Track {
 }
 
 #[derive(Debug)]
-struct Zone {
+struct Span {
     first_sector: Sector,
+    /// One past the last sector.
+    end: Sector,
     first_track: u64,
     tracks: u64,
     sectors_per_track: u64,
     first_cylinder: u64,
     /// Cylinders of the real drive the zone spans.
-    span: u64,
+    stroke: u64,
     /// Cylinders it has at this capacity.
     cylinders: u64,
+    /// The sequential clock at its first track.
+    begins: u64,
+    /// The sequential clock's advance from track to track: a turn and a skew.
+    step: u64,
+    /// What it advances more where a group of tracks ends.
+    group_step: u64,
+    /// Addresses at which sectors are left out, counted from the zone's beginning, and how many
+    /// have been by then, ascending.
+    slips: Vec<(u64, u64)>,
+}
+
+impl Span {
+    /// Where on the zone an address is, in sectors, the defective ones counted.
+    fn physical(&self, within: u64) -> u64 {
+        let passed = self.slips.partition_point(|slip| slip.0 <= within);
+        within + passed.checked_sub(1).map_or(0, |last| self.slips[last].1)
+    }
+
+    /// The first address at or after a physical sector.
+    fn address(&self, physical: u64) -> u64 {
+        let (mut low, mut high) = (0, self.end - self.first_sector);
+        if self.slips.is_empty() {
+            return physical.min(high);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.physical(middle) < physical { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
 }
 
 /// The layout of a disk of some capacity.
 #[derive(Debug)]
 pub(super) struct Geometry {
     turn: u64,
-    /// A turn and a skew: the sequential clock's advance from track to track.
-    step: u64,
     surfaces: u64,
     /// Cylinders of a serpentine's leg.
     leg: u64,
-    zones: Vec<Zone>,
+    spans: Vec<Span>,
     sectors: Sector,
 }
 
 impl Geometry {
-    /// The drive's zones with the number of tracks changed so that they hold `capacity`.
+    /// The drive's zones: as they are for its own capacity, otherwise with the number of tracks
+    /// changed so that they hold `capacity`, and no defective sectors.
     pub(super) fn new(params: &DiskParams, capacity: Bytes) -> Self {
+        let own = capacity == params.capacity();
         let surfaces = u64::from(params.surfaces.max(1));
-        let ends = params.zones.iter().skip(1).map(|zone| zone.0).chain([params.cylinders]);
-        let spans = params.zones.iter().zip(ends).map(|(&(first, spt), end)| (first, end - first, spt));
-        let native: u64 = spans.clone().map(|(_, span, spt)| span * surfaces * spt).sum();
+        let native: u64 = params.spans().map(|(zone, span)| span * surfaces * zone.sectors_per_track).sum();
         let wanted = capacity.0.div_ceil(SECTOR).max(1);
-        let scale = |count: u64| (u128::from(count) * u128::from(wanted) / u128::from(native.max(1))) as u64;
+        let (part, whole) = if own { (1, 1) } else { (u128::from(wanted), u128::from(native.max(1))) };
+        let scale = |count: u64| (u128::from(count) * part / whole) as u64;
 
         let mut geometry = Self {
             turn: params.turn.0.max(1),
-            step: params.turn.0.max(1) + params.skew.0,
             surfaces,
-            leg: (u128::from(params.leg) * u128::from(wanted) / u128::from(native.max(1)))
-                .clamp(1, u128::from(params.leg.max(1))) as u64,
-            zones: Vec::with_capacity(params.zones.len()),
+            leg: scale(params.leg).clamp(1, params.leg.max(1)),
+            spans: Vec::with_capacity(params.zones.len()),
             sectors: 0,
         };
         let mut tracks = 0;
-        for (first_cylinder, span, sectors_per_track) in spans {
+        for (zone, stroke) in params.spans() {
             // Scaled at the zone's end, so that rounding does not add up.
-            let end = scale((first_cylinder + span) * surfaces);
-            if end > tracks {
-                geometry.push_zone(first_cylinder, span, sectors_per_track, end - tracks);
+            let end = scale((zone.first_cylinder + stroke) * surfaces);
+            let first = if own { zone.first_cylinder * surfaces } else { tracks };
+            if end > first {
+                geometry.push_span(zone, stroke, end - first, own);
                 tracks = end;
             }
         }
@@ -99,35 +130,63 @@ impl Geometry {
         geometry
     }
 
-    fn push_zone(&mut self, first_cylinder: u64, span: u64, sectors_per_track: u64, tracks: u64) {
-        let legs = tracks.div_ceil(self.leg * self.surfaces);
-        let first_track = self.zones.last().map_or(0, |zone| zone.first_track + zone.tracks);
-        self.zones.push(Zone {
+    fn push_span(&mut self, zone: &Zone, stroke: u64, tracks: u64, own: bool) {
+        let group = self.leg * self.surfaces;
+        let spt = zone.sectors_per_track.max(1);
+        let of_a_turn = |sectors: f64| (sectors / spt as f64 * self.turn as f64).round().max(0.0) as u64;
+        let track_skew = of_a_turn(zone.track_skew);
+        let (first_track, mut begins) = self.spans.last().map_or((0, 0), |last| {
+            // The spare tracks at a zone's end are passed over.
+            let used = last.physical(last.end - last.first_sector - 1) / last.sectors_per_track + 1;
+            (last.first_track + last.tracks, last.begins + self.advance(last, used))
+        });
+        if let Some(offset) = zone.offset {
+            begins += self.rotation(Nanos(begins), Nanos(of_a_turn(offset) % self.turn)).0;
+        }
+        let mut slips = Vec::new();
+        let mut slipped = 0;
+        for &(first, count) in zone.slips.iter().filter(|_| own) {
+            slips.push((first - slipped, slipped + count));
+            slipped += count;
+        }
+        let lost = if own { zone.spare.max(slipped).min(tracks * spt - 1) } else { 0 };
+        let sectors = tracks * spt - lost;
+        self.spans.push(Span {
             first_sector: self.sectors,
+            end: self.sectors + sectors,
             first_track,
             tracks,
-            sectors_per_track,
-            first_cylinder,
-            span,
-            cylinders: legs * self.leg,
+            sectors_per_track: spt,
+            first_cylinder: zone.first_cylinder,
+            stroke,
+            cylinders: tracks.div_ceil(group) * self.leg,
+            begins,
+            step: self.turn + track_skew,
+            group_step: of_a_turn(zone.cylinder_skew).saturating_sub(track_skew),
+            slips,
         });
-        self.sectors += tracks * sectors_per_track;
+        self.sectors += sectors;
     }
 
     /// Rounding left a few tracks too few: the innermost zone gets them.
     fn fill_up(&mut self, params: &DiskParams, wanted: u64) {
         let missing = wanted.saturating_sub(self.sectors);
-        if missing == 0 {
-            return;
-        }
-        if let Some(last) = self.zones.pop() {
-            self.sectors = last.first_sector;
-            let tracks = last.tracks + missing.div_ceil(last.sectors_per_track);
-            self.push_zone(last.first_cylinder, last.span, last.sectors_per_track, tracks);
-        } else {
-            let spt = params.zones.first().map_or(1000, |zone| zone.1).max(1);
-            self.push_zone(0, params.cylinders, spt, missing.div_ceil(spt));
-        }
+        let Some(zone) = params.zones.last().filter(|_| missing > 0) else { return };
+        let stroke = params.cylinders.saturating_sub(zone.first_cylinder);
+        let spt = zone.sectors_per_track.max(1);
+        let tracks = match self.spans.pop_if(|last| last.first_cylinder == zone.first_cylinder) {
+            Some(last) => {
+                self.sectors = last.first_sector;
+                last.tracks + missing.div_ceil(spt)
+            }
+            None => missing.div_ceil(spt),
+        };
+        self.push_span(zone, stroke, tracks, false);
+    }
+
+    /// The sequential clock's advance over so many tracks from the zone's beginning.
+    fn advance(&self, span: &Span, tracks: u64) -> u64 {
+        tracks * span.step + tracks / (self.leg * self.surfaces) * span.group_step
     }
 
     /// Locates a byte range, widened to sectors and cut at the disk's end.
@@ -146,23 +205,22 @@ impl Geometry {
 
     /// A sector's track, and the sequential clock at its start and end.
     fn locate(&self, sector: Sector) -> (Track, Nanos, Nanos) {
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_sector <= sector) - 1];
-        let within = sector - zone.first_sector;
-        let (track, angle) = (within / zone.sectors_per_track, within % zone.sectors_per_track);
-        let clock = |angle| {
-            Nanos((zone.first_track + track) * self.step + angle * self.turn / zone.sectors_per_track)
-        };
-        (self.track(zone, track), clock(angle), clock(angle + 1))
+        let span = &self.spans[self.spans.partition_point(|span| span.first_sector <= sector) - 1];
+        let within = span.physical(sector - span.first_sector);
+        let (track, angle) = (within / span.sectors_per_track, within % span.sectors_per_track);
+        let begins = span.begins + self.advance(span, track);
+        let clock = |angle| Nanos(begins + angle * self.turn / span.sectors_per_track);
+        (self.track(span, track), clock(angle), clock(angle + 1))
     }
 
-    fn track(&self, zone: &Zone, within: u64) -> Track {
-        let round = self.leg * self.surfaces;
-        let (leg, step) = (within % round / self.leg, within % self.leg);
+    fn track(&self, span: &Span, within: u64) -> Track {
+        let group = self.leg * self.surfaces;
+        let (leg, step) = (within % group / self.leg, within % self.leg);
         let step = if leg % 2 == 0 { step } else { self.leg - 1 - step };
-        let cylinder = within / round * self.leg + step;
+        let cylinder = within / group * self.leg + step;
         Track {
-            number: zone.first_track + within,
-            cylinder: zone.first_cylinder + cylinder * zone.span / zone.cylinders,
+            number: span.first_track + within,
+            cylinder: span.first_cylinder + cylinder * span.stroke / span.cylinders,
         }
     }
 
@@ -173,11 +231,24 @@ impl Geometry {
 
     /// The first sector that has not wholly passed at a value of the sequential clock.
     pub(super) fn sector_at(&self, clock: Nanos) -> Sector {
-        let (track, angle) = (clock.0 / self.step, (clock.0 % self.step).min(self.turn));
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_track <= track) - 1];
-        let within = (track - zone.first_track).min(zone.tracks);
-        let angle = angle * zone.sectors_per_track / self.turn;
-        (zone.first_sector + within * zone.sectors_per_track + angle).min(self.sectors)
+        let span = &self.spans[self.spans.partition_point(|span| span.begins <= clock.0).saturating_sub(1)];
+        let group = self.leg * self.surfaces;
+        let (begun, group_clock) = (clock.0.saturating_sub(span.begins), self.advance(span, group));
+        let within = (begun % group_clock / span.step).min(group - 1);
+        let track = (begun / group_clock * group + within).min(span.tracks);
+        let angle = begun.saturating_sub(self.advance(span, track)).min(self.turn);
+        let physical = track * span.sectors_per_track + angle * span.sectors_per_track / self.turn;
+        (span.first_sector + span.address(physical)).min(span.end)
+    }
+
+    /// The first sector that passes wholly when the head is on the track this much before
+    /// `sector` comes.
+    pub(super) fn passed_before(&self, sector: Sector, early: Nanos) -> Sector {
+        let span = &self.spans[self.zone_of(sector)];
+        let physical = span.physical(sector - span.first_sector);
+        let passed = early.0 * span.sectors_per_track / self.turn;
+        let first = physical - passed.min(physical % span.sectors_per_track);
+        (span.first_sector + span.address(first)).min(sector)
     }
 
     /// The angle under the head at a time, or of a value of the sequential clock.
@@ -198,9 +269,14 @@ impl Geometry {
         Nanos(self.turn)
     }
 
+    /// The zone a sector is in, counted from the outer edge.
+    pub(super) fn zone_of(&self, sector: Sector) -> usize {
+        self.spans.partition_point(|span| span.first_sector <= sector) - 1
+    }
+
     #[cfg(test)]
     pub(super) fn first_sector_of_zone(&self, zone: usize) -> Sector {
-        self.zones[zone].first_sector
+        self.spans[zone].first_sector
     }
 
     /// Sectors on the disk: at least the capacity asked for.
@@ -211,11 +287,11 @@ impl Geometry {
 
 /// Seek time by distance: points of a measured curve, straight lines between them.
 #[derive(Debug)]
-pub(super) struct SeekCurve(&'static [(u64, Nanos)]);
+pub(super) struct SeekCurve(Vec<(u64, Nanos)>);
 
 impl SeekCurve {
-    pub(super) fn new(points: &'static [(u64, Nanos)]) -> Self {
-        Self(points)
+    pub(super) fn new(points: &[(u64, Nanos)]) -> Self {
+        Self(points.to_vec())
     }
 
     /// Moving the arm over `cylinders` of the real drive.
@@ -225,7 +301,9 @@ impl SeekCurve {
         }
         let above = self.0.partition_point(|point| point.0 < cylinders);
         match (above.checked_sub(1).map(|below| self.0[below]), self.0.get(above)) {
-            (Some((d0, t0)), Some(&(d1, t1))) => Nanos(t0.0 + (t1.0 - t0.0) * (cylinders - d0) / (d1 - d0)),
+            (Some((d0, t0)), Some(&(d1, t1))) => {
+                Nanos(t0.0 + (t1.0.saturating_sub(t0.0)) * (cylinders - d0) / (d1 - d0))
+            }
             (None, Some(&(_, t))) | (Some((_, t)), None) => t,
             (None, None) => Nanos(0),
         }

@@ -51,11 +51,12 @@ impl ReadBuffer {
         self.stream.as_ref()
     }
 
-    /// A media read of `place` ended at `now`, and the head reads on.
-    pub(super) fn read(&mut self, geometry: &Geometry, now: Nanos, place: &Place) {
+    /// A media read of `place` ended at `now`, having begun to fill the buffer at `from`, and the
+    /// head reads on.
+    pub(super) fn read(&mut self, geometry: &Geometry, now: Nanos, place: &Place, from: Sector) {
         let limit = (place.end + self.ahead).min(geometry.sectors());
         self.stream = Some(Stream {
-            begin: place.first,
+            begin: from.min(place.first),
             anchor_clock: place.ends,
             anchor_time: now,
             limit,
@@ -96,7 +97,12 @@ impl ReadBuffer {
     pub(super) fn stop(&mut self, geometry: &Geometry, now: Nanos) {
         let Some(stream) = self.stream.take() else { return };
         let end = geometry.sector_at(stream.reached(now)).min(stream.limit);
-        self.segments.push_back((stream.begin, end));
+        self.keep(stream.begin, end);
+    }
+
+    /// These sectors are in the buffer: a segment of their own.
+    pub(super) fn keep(&mut self, first: Sector, end: Sector) {
+        self.segments.push_back((first, end));
         if self.segments.len() > self.segments_max {
             self.segments.pop_front();
         }

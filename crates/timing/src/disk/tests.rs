@@ -1,6 +1,6 @@
 use super::*;
-use crate::drives::{HDD_15K, HDD_7200};
 use crate::tests::{Load, drive};
+use crate::tests::{hdd_15k, hdd_7200};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weir_model::SECTOR;
@@ -27,15 +27,15 @@ fn one(disk: &mut Disk, now: Nanos, kind: IoKind, at: u64, len: Bytes) -> Nanos 
 #[test]
 fn the_mean_rotational_wait_is_half_a_turn() {
     // One track, so nothing but rotation; writes to the media, so no buffer helps.
-    let mut disk = Disk::new(&HDD_15K, Bytes(700 * SECTOR), WriteCache::None);
+    let mut disk = Disk::new(hdd_15k(), Bytes(700 * SECTOR), WriteCache::None);
     let mut rng = SmallRng::seed_from_u64(1);
     let (mut now, mut waited, n) = (Nanos(0), 0, 20_000);
     for _ in 0..n {
         let start = now + Nanos(rng.random_range(0..10_000_000));
         now = one(&mut disk, start, WRITE, rng.random_range(0..700) * SECTOR, Bytes(512));
-        waited += (now - start).0 - HDD_15K.command.0;
+        waited += (now - start).0 - hdd_15k().overheads.write.0;
     }
-    let half_turns = waited as f64 / f64::from(n) / (HDD_15K.turn.0 as f64 / 2.0);
+    let half_turns = waited as f64 / f64::from(n) / (hdd_15k().turn.0 as f64 / 2.0);
     assert!((half_turns - 1.0).abs() < 0.02, "{half_turns} half turns");
 }
 
@@ -43,11 +43,11 @@ fn the_mean_rotational_wait_is_half_a_turn() {
 /// overhead, against sectors a track over turn and skew.
 #[test]
 fn sequential_reads_stream_at_each_zones_rate() {
-    for params in [HDD_15K, HDD_7200] {
+    for params in [hdd_15k(), hdd_7200()] {
         let capacity = Bytes::gib(64);
         for zone in 0..params.zones.len() {
             for len in [Bytes::kib(64), Bytes::mib(1)] {
-                let mut disk = Disk::new(&params, capacity, WriteCache::Volatile);
+                let mut disk = Disk::new(params, capacity, WriteCache::Volatile);
                 let first = disk.geometry.first_sector_of_zone(zone) * SECTOR;
                 let mut now = one(&mut disk, Nanos(0), READ, first, len);
                 let (begin, total) = (now, 128 << 20);
@@ -55,8 +55,9 @@ fn sequential_reads_stream_at_each_zones_rate() {
                     now = one(&mut disk, now, READ, at, len);
                 }
                 let rate = total as f64 / (now - begin).as_secs_f64();
-                let (_, spt) = params.zones[zone];
-                let media = (spt * SECTOR) as f64 / (params.turn + params.skew).as_secs_f64();
+                let Zone { sectors_per_track: spt, track_skew, .. } = params.zones[zone];
+                let media =
+                    (spt * SECTOR) as f64 / (params.turn.as_secs_f64() * (1.0 + track_skew / spt as f64));
                 assert!((rate / media - 1.0).abs() < 0.02, "zone {zone} at {len}: {rate} for {media}");
             }
         }
@@ -65,8 +66,8 @@ fn sequential_reads_stream_at_each_zones_rate() {
 
 #[test]
 fn sequential_writes_settle_at_the_outer_zones_rate() {
-    for params in [HDD_15K, HDD_7200] {
-        let mut disk = Disk::new(&params, Bytes::gib(64), WriteCache::Volatile);
+    for params in [hdd_15k(), hdd_7200()] {
+        let mut disk = Disk::new(params, Bytes::gib(64), WriteCache::Volatile);
         let len = Bytes::kib(256);
         let (mut now, mut begin) = (Nanos(0), Nanos(0));
         for i in 0..4096 {
@@ -76,18 +77,19 @@ fn sequential_writes_settle_at_the_outer_zones_rate() {
             now = one(&mut disk, now, WRITE, i * len.0, len);
         }
         let rate = (2048 * len.0) as f64 / (now - begin).as_secs_f64();
-        let media = (params.zones[0].1 * SECTOR) as f64 / (params.turn + params.skew).as_secs_f64();
+        let Zone { sectors_per_track: spt, track_skew, .. } = params.zones[0];
+        let media = (spt * SECTOR) as f64 / (params.turn.as_secs_f64() * (1.0 + track_skew / spt as f64));
         assert!(rate < media * 1.03 && rate > media * 0.85, "{rate} for {media}");
     }
 }
 
 #[test]
 fn without_a_cache_sequential_writes_at_depth_one_miss_turns() {
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::None);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::None);
     let mut now = one(&mut disk, Nanos(0), WRITE, 0, Bytes(4096));
     for i in 1..100 {
         let end = one(&mut disk, now, WRITE, i * 4096, Bytes(4096));
-        assert!((end - now).0 >= HDD_15K.turn.0);
+        assert!((end - now).0 >= hdd_15k().turn.0);
         now = end;
     }
 }
@@ -95,7 +97,7 @@ fn without_a_cache_sequential_writes_at_depth_one_miss_turns() {
 #[test]
 fn the_cache_absorbs_a_burst_then_throttles_to_the_arm() {
     let capacity = Bytes::gib(64);
-    let mut disk = Disk::new(&HDD_7200, capacity, WriteCache::Volatile);
+    let mut disk = Disk::new(hdd_7200(), capacity, WriteCache::Volatile);
     let burst = Load { depth: 4, count: 1000, random_writes: 100, ..Load::reads(capacity) };
     let fast = drive(&mut disk, &burst);
     assert!(fast.per_second() > 8_000.0, "{fast:?}");
@@ -106,7 +108,7 @@ fn the_cache_absorbs_a_burst_then_throttles_to_the_arm() {
 #[test]
 fn flush_waits_for_what_was_cached_before_it() {
     for cache in [WriteCache::Volatile, WriteCache::Protected, WriteCache::None] {
-        let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), cache);
+        let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), cache);
         let mut now = Nanos(0);
         for i in 0..10 {
             now = one(&mut disk, now, WRITE, i * 5_000_000_000, Bytes(4096));
@@ -115,7 +117,7 @@ fn flush_waits_for_what_was_cached_before_it() {
         if cache == WriteCache::Volatile {
             assert!(disk.dirty.is_empty() && flushed - now > Nanos::millis(10), "{}", flushed - now);
         } else {
-            assert_eq!(flushed, now + HDD_15K.command);
+            assert_eq!(flushed, now + hdd_15k().overheads.write);
         }
     }
 }
@@ -123,7 +125,7 @@ fn flush_waits_for_what_was_cached_before_it() {
 /// New writes go on arriving next to the arm while a flush waits for one far away.
 #[test]
 fn flush_is_not_starved_by_later_writes() {
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::Volatile);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     let mut now = one(&mut disk, Nanos(0), WRITE, 60 << 30, Bytes(4096));
     now = one(&mut disk, now, WRITE, 0, Bytes(4096));
     disk.submit(now, IoId(999_999), IoKind::Flush, DeviceOffset(0), Bytes(0));
@@ -145,15 +147,15 @@ fn flush_is_not_starved_by_later_writes() {
 
 #[test]
 fn fua_goes_to_the_media_and_a_protected_cache_keeps_it() {
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::Volatile);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     assert!(one(&mut disk, Nanos(0), FUA, 30 << 30, Bytes(4096)) > Nanos::millis(3));
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::Protected);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Protected);
     assert!(one(&mut disk, Nanos(0), FUA, 30 << 30, Bytes(4096)) < Nanos::millis(1));
 }
 
 #[test]
 fn what_was_read_or_written_lately_is_served_from_the_buffer() {
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::Volatile);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     let mut now = one(&mut disk, Nanos(0), READ, 1 << 30, Bytes::kib(64));
     now = one(&mut disk, now + Nanos::millis(1), READ, 50 << 30, Bytes::kib(64));
     let end = one(&mut disk, now, READ, 1 << 30, Bytes::kib(64));
@@ -170,7 +172,7 @@ fn what_was_read_or_written_lately_is_served_from_the_buffer() {
 /// A far command among an endless supply of near ones.
 #[test]
 fn the_scheduler_starves_nobody() {
-    let mut disk = Disk::new(&HDD_15K, Bytes::gib(64), WriteCache::Volatile);
+    let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     let mut random = 1u64;
     let mut near = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,0 +1,139 @@
+//! Models against reality: how well a disk's model predicts service times measured on the real
+//! drive, and fitting its parameters to such times.
+//!
+//! Given are requests with the times at which they were issued and how long they took. The model
+//! is given the times of issue alone and says how long each request takes ([`predict`]);
+//! [`compare`] holds that against what was measured. [`fit`] varies what a drive's published
+//! parameters do not say, or not exactly enough: the turn to some parts in a hundred million and
+//! the angle at which each zone begins (`spin.rs`), the controller's times, the link, and how the
+//! seeks lie to the published ones (`descent.rs`). Layout, skews and buffer stay as they are.
+
+use crate::disk::DiskParams;
+use crate::{Disk, Timing, WriteCache};
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, SECTOR};
+
+mod accuracy;
+mod descent;
+mod spin;
+
+pub use accuracy::{Accuracy, compare};
+
+/// A request and how long the drive took for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was issued, from some origin.
+    pub at: Nanos,
+    /// A read or a write.
+    pub kind: IoKind,
+    /// Where.
+    pub offset: DeviceOffset,
+    /// How long.
+    pub len: Bytes,
+    /// From the issue to the completion, measured.
+    pub took: Nanos,
+}
+
+/// Which of two requests the gap in a record lies before, the first being the record's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Between the completion of the request before and the issue of the record's.
+    Before,
+    /// Between the completion of the record's request and the issue of the next.
+    After,
+}
+
+/// A line of a trace that is no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine(
+    /// Counted from 1.
+    pub usize,
+);
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "line {}: a record is R or W, a word, first sector, sectors, service time and gap in us",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadLine {}
+
+/// Reads a validation trace of DiskSim: per line `R` or `W`, a word, first sector, sectors,
+/// measured service time and gap, both in microseconds.
+///
+/// # Errors
+/// The first line that is no such record.
+pub fn parse(text: &str, gap: Gap) -> Result<Vec<Sample>, BadLine> {
+    let mut now = Nanos(0);
+    let mut samples = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let (mut sample, pause) = record(line).ok_or(BadLine(number + 1))?;
+        if gap == Gap::Before {
+            now += pause;
+        }
+        sample.at = now;
+        now += sample.took;
+        if gap == Gap::After {
+            now += pause;
+        }
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+fn record(line: &str) -> Option<(Sample, Nanos)> {
+    let mut words = line.split_ascii_whitespace();
+    let kind = match words.next()? {
+        "R" => IoKind::Read,
+        "W" => IoKind::Write { fua: false },
+        _ => return None,
+    };
+    let first: u64 = words.nth(1)?.parse().ok()?;
+    let sectors: u64 = words.next()?.parse().ok()?;
+    let mut time = || words.next()?.parse::<f64>().ok().filter(|us| (0.0..1e12).contains(us));
+    let (took, pause) = (time()?, time()?);
+    let nanos = |us: f64| Nanos((us * 1e3).round() as u64);
+    let offset = DeviceOffset(first.checked_mul(SECTOR)?);
+    let len = Bytes(sectors.checked_mul(SECTOR)?);
+    Some((Sample { at: Nanos(0), kind, offset, len, took: nanos(took) }, nanos(pause)))
+}
+
+/// How long each request takes by the model, issued at the times given.
+pub fn predict(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<Nanos> {
+    let mut disk = Disk::new(params, params.capacity(), cache);
+    let mut took = vec![Nanos(0); samples.len()];
+    let mut collect = |disk: &mut Disk, until: Nanos| {
+        while let Some(due) = disk.next().filter(|due| *due <= until) {
+            if let Some(IoId(id)) = disk.pop(due) {
+                took[id as usize] = due - samples[id as usize].at;
+            }
+        }
+    };
+    for (id, sample) in (0..).zip(samples) {
+        collect(&mut disk, sample.at);
+        disk.submit(sample.at, IoId(id), sample.kind, sample.offset, sample.len);
+    }
+    collect(&mut disk, Nanos::MAX);
+    took
+}
+
+/// The model fitted to these samples. Replays them some hundred times.
+pub fn fit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> DiskParams {
+    let mut params = params.clone();
+    spin::align(&mut params, cache, samples);
+    descent::descend(&mut params, cache, samples);
+    spin::align(&mut params, cache, samples);
+    params
+}
+
+/// What is read, or what is written: reads and writes are judged apart.
+pub fn of_kind(samples: &[Sample], times: &[Nanos], reads: bool) -> Vec<Nanos> {
+    let kept = samples.iter().zip(times).filter(|(sample, _)| (sample.kind == IoKind::Read) == reads);
+    kept.map(|(_, &time)| time).collect()
+}
+
+#[cfg(test)]
+mod tests;

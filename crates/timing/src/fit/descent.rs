@@ -1,0 +1,73 @@
+//! The controller's times, the link and the seeks: whatever brings the prediction closest.
+
+use super::{Sample, compare, of_kind, predict};
+use crate::WriteCache;
+use crate::disk::DiskParams;
+use weir_model::{Bytes, Nanos};
+
+/// What is varied, by a signed number of nanoseconds.
+type Vary = fn(&mut DiskParams, i64);
+
+const VARIED: [Vary; 9] = [
+    |p, by| shift(&mut p.overheads.read_hit, by),
+    |p, by| shift(&mut p.overheads.read_miss, by),
+    |p, by| shift(&mut p.overheads.write, by),
+    |p, by| shift(&mut p.overheads.write_on, by),
+    |p, by| shift(&mut p.write_settle, by),
+    |p, by| shift(&mut p.switch, by),
+    // All seeks by the same time.
+    |p, by| p.seek.iter_mut().for_each(|(_, time)| shift(time, by)),
+    // All seeks by the same share, the longest by this time.
+    |p, by| {
+        let longest = p.seek.last().map_or(1, |last| last.1.0.max(1)) as i64;
+        p.seek.iter_mut().for_each(|(_, time)| shift(time, time.0 as i64 * by / longest));
+    },
+    // The link by this time for 16 KiB.
+    |p, by| {
+        let mut time = Nanos(16_384 * 1_000_000_000 / p.link_rate.0.max(1));
+        shift(&mut time, by);
+        p.link_rate = Bytes(16_384 * 1_000_000_000 / time.0.max(1));
+    },
+];
+
+fn shift(time: &mut Nanos, by: i64) {
+    time.0 = time.0.saturating_add_signed(by);
+}
+
+/// First and last size of a step, in nanoseconds.
+const STEPS: (i64, i64) = (160_000, 5_000);
+
+/// Coordinate descent with steps that halve: one parameter after the other goes up or down while
+/// that helps.
+pub(super) fn descend(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) {
+    let mut least = misfit(params, cache, samples);
+    let mut step = STEPS.0;
+    while step >= STEPS.1 {
+        for vary in VARIED {
+            for by in [step, -step] {
+                loop {
+                    let mut tried = params.clone();
+                    vary(&mut tried, by);
+                    let misfit = misfit(&tried, cache, samples);
+                    if misfit >= least {
+                        break;
+                    }
+                    (*params, least) = (tried, misfit);
+                }
+            }
+        }
+        step /= 2;
+    }
+}
+
+/// What is to become small: for reads and for writes, the distance between the distributions and
+/// the differences request by request.
+fn misfit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> f64 {
+    let times: Vec<Nanos> = samples.iter().map(|s| s.took).collect();
+    let predicted = predict(params, cache, samples);
+    let of = |reads| {
+        let accuracy = compare(&of_kind(samples, &times, reads), &of_kind(samples, &predicted, reads));
+        accuracy.distance + accuracy.error
+    };
+    of(true) + of(false)
+}

@@ -1,0 +1,111 @@
+//! The turn, exactly, and the angle at which each zone begins.
+//!
+//! When a transfer from or to the media ends, a known sector is under the head: the end of a
+//! request tells the platter's angle at that time. Angles of requests that are far apart tell the
+//! turn the more exactly, but only modulo whole turns, so the turn is looked for among requests
+//! close together first, then further and further apart.
+
+use super::Sample;
+use crate::WriteCache;
+use crate::disk::{Disk, DiskParams};
+use crate::pipe::duration;
+use std::f64::consts::TAU;
+use weir_model::{IoKind, Nanos};
+
+/// A time at which a certain angle was under the head.
+#[derive(Clone, Copy, Debug)]
+struct Sighting {
+    /// Which of the samples.
+    index: usize,
+    zone: usize,
+    time: f64,
+    /// In turns.
+    angle: f64,
+}
+
+/// Sightings are compared with as many of those that follow in the same zone.
+const PARTNERS: usize = 12;
+
+/// Sets the turn and the zones' offsets such that media transfers end when the samples say.
+/// Leaves them as they are if there are too few to tell.
+pub(super) fn align(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) {
+    let sightings = sightings(params, cache, samples);
+    let mut turn = params.turn.0 as f64;
+    // Published turns are right to some parts in a thousand.
+    let mut reach = 0.004;
+    for window in [2, 8, 30, 100, 300, 1_000, samples.len()] {
+        let pairs = pairs(&sightings, params.zones.len(), window);
+        let longest = pairs.iter().map(|pair| pair.0).fold(0.0, f64::max);
+        if pairs.len() < 20 || longest < turn {
+            continue;
+        }
+        let step = (0.04 * turn / longest).min(reach);
+        let steps = (reach / step).ceil() as i32;
+        let tried = (-steps..=steps).map(|i| turn * (1.0 + f64::from(i) * step));
+        let coherent = |turn: f64| coherence(pairs.iter().map(|(time, angle)| time / turn - angle)).0;
+        let best = tried.map(|turn| (coherent(turn), turn)).max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, found)) = best {
+            turn = found;
+            reach = 2.0 * step;
+        }
+    }
+    params.turn = Nanos(turn.round() as u64);
+    turn = params.turn.0 as f64;
+    for (number, zone) in params.zones.iter_mut().enumerate() {
+        let here = sightings.iter().filter(|s| s.zone == number);
+        let (_, ahead) = coherence(here.map(|s| s.time / turn - s.angle));
+        let offset = zone.offset.unwrap_or(0.0) / zone.sectors_per_track as f64 + ahead;
+        zone.offset = Some(offset.rem_euclid(1.0) * zone.sectors_per_track as f64);
+    }
+}
+
+/// Every sample that waited for the media, by what is known of the angle at its end.
+fn sightings(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<Sighting> {
+    for zone in &mut params.zones {
+        zone.offset.get_or_insert(0.0);
+    }
+    let disk = Disk::new(params, params.capacity(), cache);
+    // Cached writes do not wait for the media; others do so exactly.
+    let reads = cache != WriteCache::None;
+    let waited = |sample: &Sample| sample.took.0 * 10 > params.turn.0 * 6;
+    let used = samples.iter().enumerate().filter(|(_, s)| (s.kind == IoKind::Read) == reads && waited(s));
+    used.map(|(index, sample)| {
+        let (zone, begins, ends) = disk.passes(sample.offset, sample.len);
+        let link = duration(sample.len, params.link_rate);
+        let end = sample.at + sample.took;
+        // Behind a slow link the end tells when the transfer began.
+        let (time, clock) = if reads && link > ends - begins { (end - link, begins) } else { (end, ends) };
+        Sighting { index, zone, time: time.0 as f64, angle: clock.0 as f64 / params.turn.0 as f64 }
+    })
+    .collect()
+}
+
+/// Time and angle from one sighting to a later one in the same zone, no more than `window` samples
+/// further on.
+fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)> {
+    let mut by_zone: Vec<Vec<Sighting>> = vec![Vec::new(); zones];
+    for sighting in sightings {
+        by_zone[sighting.zone].push(*sighting);
+    }
+    let mut pairs = Vec::new();
+    for zone in by_zone {
+        for (i, a) in zone.iter().enumerate() {
+            let near = zone[i + 1..].iter().take_while(|b| b.index - a.index <= window);
+            // Of many, evenly chosen ones.
+            let every = near.clone().count().div_ceil(PARTNERS).max(1);
+            let chosen = near.skip(every - 1).step_by(every);
+            pairs.extend(chosen.map(|b| (b.time - a.time, b.angle - a.angle)));
+        }
+    }
+    pairs
+}
+
+/// How much angles, in turns, agree, from 0 to 1, and their mean.
+fn coherence(angles: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (mut x, mut y, mut n) = (0.0, 0.0, 0.0_f64);
+    for angle in angles {
+        let (sin, cos) = (angle * TAU).sin_cos();
+        (x, y, n) = (x + cos, y + sin, n + 1.0);
+    }
+    ((x.hypot(y)) / n.max(1.0), y.atan2(x) / TAU)
+}

@@ -1,0 +1,48 @@
+//! The models of disks against real ones: fitted to the first half of service times measured on a
+//! drive, a model predicts the second half. Needs the traces (see `traces::folder`) and says so
+//! where they are not there.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a test that reads files"
+)]
+
+use weir_model::Nanos;
+use weir_timing::drives::{disk, drive};
+use weir_timing::fit::{compare, fit, of_kind, predict};
+
+mod traces;
+
+/// The distributions' distance, as a share of the mean.
+const DISTANCE_MAX: f64 = 0.10;
+/// Of the 99th percentile.
+const P99_OFF_MAX: f64 = 0.25;
+/// Of reads, by Spearman.
+const RANK_MIN: f64 = 0.5;
+
+#[test]
+fn fitted_to_the_first_half_they_predict_the_second() {
+    for (file, name, gap) in traces::TRACES {
+        let path = traces::folder().join(file);
+        if !path.exists() {
+            println!("skipped: {} is not there; WEIR_TRACES names the folder", path.display());
+            continue;
+        }
+        let samples = traces::load(&path, gap).expect("a trace");
+        let (params, cache) = (disk(name).expect("a disk"), drive(name).expect("a drive").cache);
+        let half = samples.len() / 2;
+        let fitted = fit(params, cache, &samples[..half]);
+        let predicted = &predict(&fitted, cache, &samples)[half..];
+        let second = &samples[half..];
+        let times: Vec<Nanos> = second.iter().map(|s| s.took).collect();
+        for reads in [true, false] {
+            let accuracy = compare(&of_kind(second, &times, reads), &of_kind(second, predicted, reads));
+            println!("{name}, {}: {accuracy:?}", if reads { "reads" } else { "writes" });
+            assert!(accuracy.distance <= DISTANCE_MAX, "{name}: distance {}", accuracy.distance);
+            assert!(accuracy.p99_error().abs() <= P99_OFF_MAX, "{name}: p99 off by {}", accuracy.p99_error());
+            assert!(!reads || accuracy.rank >= RANK_MIN, "{name}: rank correlation {}", accuracy.rank);
+        }
+    }
+}
