@@ -312,6 +312,7 @@ impl Engine {
                 self.removal_failed(volume, error);
             }
             (AdminStep::Removed(volume), None) => {
+                self.doubt.forget_volume(volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {
                     self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });

@@ -40,6 +40,7 @@ impl Engine {
                 Clear::Keep => !kept,
                 Clear::GiveUp => kept,
             };
+        self.doubt.settle(key, range);
         if changes {
             self.map.cleared(key, range, keep);
             self.locks.tidy_later(key);

@@ -144,7 +144,7 @@ impl Engine {
         commits.requested = false;
         commits.changed = None;
         let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
-            .filter(|(_, device)| device.is_dirty() && !device.in_doubt)
+            .filter(|(_, device)| device.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
         self.commits.phase = Phase::Flushing(dirty.len());
@@ -155,9 +155,8 @@ impl Engine {
     }
 
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
-        match result {
-            Ok(()) => self.devices[device.index()].flush_succeeded(covered),
-            Err(error) => self.doubt(device, error),
+        if result.is_ok() {
+            self.devices[device.index()].flush_succeeded(covered);
         }
         if let Phase::Flushing(left) = &mut self.commits.phase {
             *left -= 1;
@@ -167,8 +166,11 @@ impl Engine {
     /// A flush or a durable write of the device failed. The operating system tells of a lost write
     /// once: no later flush of the device says anything about those before. If it carries the map,
     /// checkpoint pages may be among them, and no root may be written over them.
-    pub(crate) fn doubt(&mut self, device: DeviceId, error: IoError) {
-        self.devices[device.index()].in_doubt = true;
+    pub(crate) fn flush_failed(&mut self, device: DeviceId, error: IoError) {
+        if self.is_lost(device) {
+            return;
+        }
+        self.doubt(device);
         self.member_failed(device, error);
     }
 
@@ -229,10 +231,8 @@ impl Engine {
 
     fn end_commit(&mut self) {
         self.commits.phase = Phase::Idle;
-        let doubtful = self.map.devices().iter().zip(&self.devices).find(|(_, d)| d.in_doubt);
-        let error = doubtful.map(|(sb, _)| RequestError::FlushFailed(sb.device));
         for waiter in std::mem::take(&mut self.commits.now) {
-            self.answer(waiter, error);
+            self.answer(waiter, None);
         }
         self.retry_waiting_space();
     }
@@ -240,7 +240,8 @@ impl Engine {
     fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {
         match waiter {
             Waiter::Request(id) => {
-                self.active[id.0].error = error;
+                let active = &mut self.active[id.0];
+                active.error = active.error.or(error);
                 self.reply(id);
             }
             Waiter::Admin(step) => self.admin_step_ended(step, error),
@@ -250,8 +251,6 @@ impl Engine {
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
         let mut waiters = std::mem::take(&mut self.commits.now);
         waiters.append(&mut self.commits.next);
-        let doubtful = self.map.devices().iter().zip(&self.devices).find(|(_, d)| d.in_doubt);
-        let error = doubtful.map_or(error, |(sb, _)| RequestError::FlushFailed(sb.device));
         for waiter in waiters {
             self.answer(waiter, Some(error));
         }
@@ -259,10 +258,10 @@ impl Engine {
 
     /// No commit is under way or needed.
     pub(crate) fn commits_are_settled(&self) -> bool {
-        let doubt = self.devices.iter().any(|d| d.in_doubt);
         self.commits.phase == Phase::Idle
             && self.commits.next.is_empty()
-            && (doubt || (!self.map.has_uncommitted() && !self.devices.iter().any(|d| d.is_dirty())))
+            && !self.map.has_uncommitted()
+            && !self.devices.iter().any(|d| d.is_dirty())
     }
 
     /// Whether the durable map may be checkpointed: not while a frame is being written.

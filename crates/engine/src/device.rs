@@ -1,5 +1,7 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
+use crate::LostWhy;
+use crate::doubt::Unflushed;
 use std::collections::VecDeque;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
@@ -12,13 +14,26 @@ pub struct DeviceSettings {
     pub volatile_cache: bool,
     /// Its smallest write in bytes: 512 to 4096. Shorter ones are read-modify-write.
     pub sector: u16,
+    /// A command not answered within this time has the device given up. More than the slowest answer
+    /// of a device in good order, retries in the operating system included.
+    pub deadline: Nanos,
+    /// It is not there: the pool was opened without it.
+    pub absent: bool,
+}
+
+impl DeviceSettings {
+    /// The deadline unless another is asked for: as long as Linux waits for a SCSI disk.
+    pub const DEADLINE: Nanos = Nanos::secs(30);
 }
 
 impl Default for DeviceSettings {
     fn default() -> Self {
-        Self { volatile_cache: true, sector: 512 }
+        Self { volatile_cache: true, sector: 512, deadline: Self::DEADLINE, absent: false }
     }
 }
+
+/// Notes of unflushed writes whose memory is kept for the next epoch.
+const UNFLUSHED_KEPT: usize = 4096;
 
 /// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +59,43 @@ pub(crate) struct Direction {
     pub(crate) response: Ewma,
 }
 
+/// Commands that failed, a retried one each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+impl ErrorCounts {
+    pub(crate) fn count(&mut self, kind: IoKind) {
+        match kind {
+            IoKind::Read => self.reads += 1,
+            IoKind::Write { .. } => self.writes += 1,
+            IoKind::Flush => self.flushes += 1,
+        }
+    }
+
+    /// All of them.
+    pub const fn total(self) -> u64 {
+        self.reads + self.writes + self.flushes
+    }
+}
+
+/// Whether a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    InUse,
+    /// It gets no more commands until the pool is opened again.
+    Lost {
+        why: LostWhy,
+        since: Nanos,
+    },
+}
+
 /// A device as the engine sees it.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -51,7 +103,8 @@ pub(crate) struct Device {
     pub(crate) reads: Direction,
     pub(crate) writes: Direction,
     pub(crate) flushes: u64,
-    pub(crate) errors: u64,
+    pub(crate) errors: ErrorCounts,
+    pub(crate) state: State,
     /// Response to a 4 KiB read when the pool was idle.
     pub(crate) idle: Option<Nanos>,
     /// The present flush epoch: writes that complete now belong to it.
@@ -60,8 +113,15 @@ pub(crate) struct Device {
     dirty: bool,
     /// The last epoch known durable.
     flushed: Option<Epoch>,
-    /// A flush failed: writes since the last good one may be lost, and no later flush says otherwise.
-    pub(crate) in_doubt: bool,
+    /// What was written and is not known to be durable: in this epoch, and in those a flush under way
+    /// covers.
+    unflushed: Vec<Unflushed>,
+    flushing: Vec<Unflushed>,
+    /// Commands begun in this generation or before say nothing by their success: a flush has failed
+    /// since.
+    distrusted: Option<u64>,
+    /// When to look next whether some command is overdue.
+    watch: Option<Nanos>,
     outstanding: Outstanding,
     /// Space whose release is durable, resting until the commands that may touch it have ended.
     resting: VecDeque<(u64, Chunk)>,
@@ -74,12 +134,20 @@ impl Device {
             reads: Direction::default(),
             writes: Direction::default(),
             flushes: 0,
-            errors: 0,
+            errors: ErrorCounts::default(),
+            state: if settings.absent {
+                State::Lost { why: LostWhy::Absent, since: Nanos(0) }
+            } else {
+                State::InUse
+            },
             idle: None,
             epoch: Epoch(1),
             dirty: false,
             flushed: None,
-            in_doubt: false,
+            unflushed: Vec::new(),
+            flushing: Vec::new(),
+            distrusted: None,
+            watch: None,
             outstanding: Outstanding::default(),
             resting: VecDeque::new(),
         }
@@ -87,7 +155,10 @@ impl Device {
 
     /// A command begins; its generation goes to [`Self::end`].
     #[inline]
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self, now: Nanos) -> u64 {
+        if self.watch.is_none() {
+            self.watch = Some(now + self.settings.deadline);
+        }
         self.outstanding.begin()
     }
 
@@ -146,12 +217,81 @@ impl Device {
         let covered = self.epoch;
         self.epoch = Epoch(covered.0 + 1);
         self.dirty = false;
+        self.flushing.append(&mut self.unflushed);
         covered
     }
 
     /// A flush succeeded.
     pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
         self.flushed = self.flushed.max(Some(covered));
+        self.flushing.clear();
+        self.flushing.shrink_to(UNFLUSHED_KEPT);
+    }
+
+    /// A completed write that is not durable, or one that settles an earlier one. How many there are.
+    #[inline]
+    pub(crate) fn note_unflushed(&mut self, unflushed: Unflushed) -> usize {
+        self.unflushed.push(unflushed);
+        self.unflushed.len()
+    }
+
+    /// Whether some completed write is not known to be durable.
+    #[inline]
+    pub(crate) fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty() || !self.flushing.is_empty()
+    }
+
+    /// Writes that are not durable beyond what one flush should cover: more must wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unflushed.len() > 2 * crate::doubt::UNFLUSHED_MAX
+    }
+
+    /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
+    /// prove nothing by completing.
+    pub(crate) fn distrust(&mut self) -> Vec<Unflushed> {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.dirty = false;
+        self.distrusted = Some(self.outstanding.close()).filter(|g| *g != u64::MAX).or(self.distrusted);
+        let mut all = std::mem::take(&mut self.flushing);
+        all.append(&mut self.unflushed);
+        all
+    }
+
+    /// Whether a write of this generation proves nothing by its success.
+    #[inline]
+    pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
+        self.distrusted.is_some_and(|last| generation <= last)
+    }
+
+    /// Whether it gets no more commands.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state != State::InUse
+    }
+
+    /// When to look next whether some command is overdue.
+    pub(crate) fn watch(&self) -> Option<Nanos> {
+        self.watch.filter(|_| !self.is_lost() && self.outstanding.any())
+    }
+
+    /// Whether it is time to look whether some command is overdue: when that was to be.
+    #[inline]
+    pub(crate) fn watch_due(&self, now: Nanos) -> Option<Nanos> {
+        self.watch.filter(|due| *due <= now && !self.is_lost())
+    }
+
+    /// Whether the oldest command is overdue; `due` is when this was to be asked. When that is long
+    /// past, it was the engine that did not run, and its answers may be waiting: the device gets more time.
+    pub(crate) fn is_overdue(&mut self, now: Nanos, due: Nanos, oldest: Option<Nanos>) -> bool {
+        let deadline = self.settings.deadline;
+        let Some(end) = oldest.map(|started| started + deadline) else {
+            self.watch = None;
+            return false;
+        };
+        let late = now.since(due).0 > deadline.0 / 4;
+        let overdue = end <= now && !late;
+        self.watch = Some(if late { now + Nanos(deadline.0 / 4) } else { end });
+        overdue
     }
 
     /// The last epoch known durable.
@@ -223,6 +363,10 @@ impl Outstanding {
         last
     }
 
+    fn any(&self) -> bool {
+        self.counts.len() > 1 || self.counts[0] > 0
+    }
+
     fn has_ended(&self, generation: u64) -> bool {
         generation == u64::MAX || generation < self.first
     }
@@ -240,10 +384,10 @@ mod tests {
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
-        let a = device.begin();
-        let b = device.begin();
+        let a = device.begin(Nanos(0));
+        let b = device.begin(Nanos(0));
         device.rest(whole(1));
-        let c = device.begin();
+        let c = device.begin(Nanos(0));
         device.rest(whole(2));
         assert_eq!(device.rested(), None);
         device.end(b);

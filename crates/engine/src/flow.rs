@@ -1,33 +1,66 @@
 //! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
 
-use crate::Engine;
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
+use crate::retry::{EIO, is_full};
+use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::Chunk;
-use weir_model::{DeviceId, IoError, Memory};
+use weir_model::{DeviceId, IoError, IoId, IoKind, Memory};
 
 impl Engine {
     /// Starts a device command.
     pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
-        self.start(io, io.flight(purpose));
+        self.start(io.flight(purpose));
     }
 
     /// A device command has ended.
     pub(crate) fn finish_flight<M: Memory>(
         &mut self,
+        id: IoId,
         flight: Flight,
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
         let device = &mut self.devices[flight.device.index()];
-        device.end(flight.generation);
-        match result {
-            Ok(()) => {
-                device.measure(flight.kind, flight.len, self.now.since(flight.started));
-                self.written.note(&flight);
-            }
-            Err(_) => device.errors += 1,
+        if matches!(flight.purpose, Purpose::Abandoned) {
+            device.end(flight.generation);
+            self.abandoned_ended(id, memory);
+            self.reuse_rested(flight.device);
+        } else if let Err(error) = result {
+            self.flight_failed(flight, error, memory);
+        } else {
+            device.end(flight.generation);
+            device.measure(flight.kind, flight.len(), self.now.since(flight.started));
+            let spoilt = matches!(flight.kind, IoKind::Write { .. }) && self.is_spoilt(&flight);
+            self.written.note(&flight);
+            // A flush failed meanwhile, which may have been about this very write.
+            let result = if spoilt { Err(IoError::Os(EIO)) } else { Ok(()) };
+            self.end_flight(flight, result, memory);
         }
+        self.run_ready(memory);
+    }
+
+    /// A device command has failed: tries it again, or ends it, with what follows for the device.
+    fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
+        let Some(flight) = self.retried(flight, error) else { return };
+        self.devices[flight.device.index()].end(flight.generation);
+        if error == IoError::Lost {
+            self.lose(flight.device, LostWhy::Gone, memory);
+        }
+        let promised = matches!(flight.kind, IoKind::Flush | IoKind::Write { fua: true });
+        if promised && !is_full(flight.kind, error) {
+            self.flush_failed(flight.device, error);
+        }
+        self.end_flight(flight, Err(error), memory);
+    }
+
+    /// Tells whoever waits for a device command how it ended.
+    pub(crate) fn end_flight<M: Memory>(
+        &mut self,
+        flight: Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
         match flight.purpose {
             Purpose::Read(id) => self.read_ended(id, &flight, result),
             Purpose::Merge(id) => self.merge_ended(id, &flight, result, memory),
@@ -42,11 +75,11 @@ impl Engine {
                 self.checkpoint_step_ended(flight.device, result);
             }
             Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
+            Purpose::Abandoned => {}
         }
         if self.devices[flight.device.index()].has_resting() {
             self.reuse_rested(flight.device);
         }
-        self.run_ready(memory);
     }
 
     /// Space whose release is durable can be handed out once the commands begun before have ended.
@@ -66,11 +99,17 @@ impl Engine {
     /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
     /// of them may end at once.
     pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
-        while let Some(id) = self.ready.pop_front() {
-            match self.pieces[id.0 as usize].work {
-                Work::Read => self.start_read(id, memory),
-                Work::Write { .. } => self.start_write(id, memory),
-                Work::Clear(clear) => self.start_clear(id, clear, memory),
+        loop {
+            if let Some(id) = self.ready.pop_front() {
+                match self.pieces[id.0 as usize].work {
+                    Work::Read => self.start_read(id, memory),
+                    Work::Write { .. } => self.start_write(id, memory),
+                    Work::Clear(clear) => self.start_clear(id, clear, memory),
+                }
+            } else if let Some(flight) = self.abandoned.next_refused() {
+                self.end_flight(flight, Err(IoError::Lost), memory);
+            } else {
+                return;
             }
         }
     }

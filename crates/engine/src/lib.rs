@@ -16,6 +16,7 @@
 //! piece ([`read`]) becomes device reads at once; a changing piece first takes its blocks
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
+//! What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`]).
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
@@ -27,14 +28,17 @@ mod checkpoint;
 mod clear;
 mod commit;
 mod device;
+mod doubt;
 mod flow;
 mod lock;
+mod lost;
 mod members;
 mod notice;
 mod piece;
 mod probe;
 mod read;
 mod request;
+mod retry;
 mod scratch;
 mod space;
 mod status;
@@ -43,10 +47,11 @@ mod write;
 pub use active::AdminId;
 pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
-pub use device::DeviceSettings;
+pub use device::{DeviceSettings, ErrorCounts};
+pub use lost::{DeviceEvent, LostWhy};
 pub use notice::Notice;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
-pub use status::{DeviceStatus, PoolStatus, Status, Written};
+pub use status::{DeviceState, DeviceStatus, PoolStatus, Status, Written};
 pub use weir_map::Hardening;
 
 use crate::active::{Active, ActiveId};
@@ -80,6 +85,8 @@ pub struct Engine {
     scratch: Scratch,
     commits: Commits,
     members: members::Members,
+    doubt: doubt::Doubt,
+    abandoned: lost::Abandoned,
     checkpoint: checkpoint::Checkpoint,
     admin: admin::Admin,
     /// Requests over many extents that still have pieces to make.
@@ -159,6 +166,8 @@ impl Engine {
             locks: Locks::default(),
             scratch,
             commits: Commits::default(),
+            doubt: doubt::Doubt::default(),
+            abandoned: lost::Abandoned::default(),
             checkpoint: checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
             ranges: VecDeque::new(),
@@ -190,7 +199,7 @@ impl Engine {
     pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
         self.now = now;
         let Some(flight) = self.flights.try_remove(done.id.0 as usize) else { return };
-        self.finish_flight(flight, done.result, memory);
+        self.finish_flight(done.id, flight, done.result, memory);
     }
 
     /// Does what has become due: commits, checkpoints, the rest of long requests. To be called once
@@ -199,6 +208,8 @@ impl Engine {
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
         self.now = now;
         self.expire_waiting_space();
+        self.watch_devices(memory);
+        self.replace_blocks(memory);
         self.advance_ranges(memory);
         self.advance_removals();
         self.drive_members(memory);
@@ -226,15 +237,19 @@ impl Engine {
 
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        if !self.ready.is_empty() || !self.ranges.is_empty() || self.removals_can_advance() {
+        let at_once = !self.ready.is_empty()
+            || !self.ranges.is_empty()
+            || self.removals_can_advance()
+            || self.abandoned.has_refused();
+        if at_once {
             return Some(self.now);
         }
-        self.commit_due().into_iter().chain(self.space.expires()).min()
+        self.commit_due().into_iter().chain(self.space.expires()).chain(self.watch_deadline()).min()
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
     pub fn can_accept(&self) -> bool {
-        self.active.len() < REQUESTS_MAX
+        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(Device::is_behind)
     }
 
     /// Stops accepting changes; once everything in flight has ended, commits and writes a checkpoint.
@@ -248,7 +263,7 @@ impl Engine {
     pub fn stopped(&self) -> bool {
         self.stopped_changes.is_some()
             && self.active.is_empty()
-            && self.flights.is_empty()
+            && self.flights.len() == self.abandoned.len()
             && self.ios.is_empty()
             && self.replies.is_empty()
             && (self.commits.metadata_failed
@@ -268,13 +283,20 @@ impl Engine {
     }
 
     /// Queues a device command.
-    fn start(&mut self, io: piece::NewIo, flight: Flight) {
-        let id = IoId(self.flights.insert(flight) as u64);
-        let device = &mut self.devices[io.device.index()];
-        let flight = &mut self.flights[id.0 as usize];
+    fn start(&mut self, mut flight: Flight) {
+        let device = &mut self.devices[flight.device.index()];
+        if device.is_lost() {
+            return self.abandoned.refuse(flight);
+        }
+        flight.generation = device.begin(self.now);
+        self.send(flight);
+    }
+
+    fn send(&mut self, mut flight: Flight) {
         flight.started = self.now;
-        flight.generation = device.begin();
-        self.ios.push_back(Io { id, device: io.device, kind: io.kind, at: io.at, buffer: io.buffer });
+        let Flight { device, kind, at, buffer, .. } = flight;
+        let id = IoId(self.flights.insert(flight) as u64);
+        self.ios.push_back(Io { id, device, kind, at, buffer });
     }
 }
 

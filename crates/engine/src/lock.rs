@@ -39,11 +39,13 @@ impl Locks {
         free
     }
 
-    /// The extent is to be tidied when nobody is in it any more.
-    pub(crate) fn tidy_later(&mut self, key: ExtentKey) {
-        if let Some(lock) = self.extents.get_mut(&key) {
+    /// The extent is to be tidied when nobody is in it any more; `false` if nobody is.
+    pub(crate) fn tidy_later(&mut self, key: ExtentKey) -> bool {
+        let lock = self.extents.get_mut(&key);
+        lock.is_some_and(|lock| {
             lock.tidy = true;
-        }
+            true
+        })
     }
 
     /// Gives the range back. Pieces that have their range now go to `granted`, in order of arrival.

@@ -145,7 +145,7 @@ impl Engine {
         memory: &mut M,
     ) {
         if let Some(buffer) = self.members.writing.take() {
-            self.scratch.put_back(buffer);
+            self.put_back_block(buffer);
         }
         if let Err(error) = result {
             // A device without metadata that cannot be told is lost itself; it cannot mislead anybody

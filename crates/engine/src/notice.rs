@@ -2,7 +2,7 @@
 
 use crate::space::{Percent, Room};
 use std::collections::VecDeque;
-use weir_model::Bytes;
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind};
 
 /// Notices nobody fetched, beyond which the oldest are forgotten.
 const KEPT: usize = 64;
@@ -25,6 +25,35 @@ pub enum Notice {
     Full(Room),
     /// A write got space after one that got none.
     RoomAgain,
+    /// A device command failed.
+    Failed {
+        /// The device.
+        device: DeviceId,
+        /// What it was asked.
+        kind: IoKind,
+        /// Where.
+        at: DeviceOffset,
+        /// How much.
+        len: Bytes,
+        /// What it answered.
+        error: IoError,
+        /// It is tried again.
+        again: bool,
+    },
+    /// Writes since the device's last good flush are lost, or may be.
+    Doubt {
+        /// The device.
+        device: DeviceId,
+        /// Blocks whose only copy is concerned: they read as EIO until they are rewritten.
+        blocks: u64,
+    },
+    /// A device is no longer used.
+    Lost {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        why: crate::LostWhy,
+    },
 }
 
 /// Notices nobody has fetched yet.

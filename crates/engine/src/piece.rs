@@ -99,6 +99,8 @@ pub(crate) enum Purpose {
     Root,
     /// A superblock that says which member was left behind.
     Superblock,
+    /// Nothing any more: whoever waited was told that its device is lost.
+    Abandoned,
 }
 
 /// A device command under way.
@@ -108,9 +110,11 @@ pub(crate) struct Flight {
     pub(crate) device: DeviceId,
     pub(crate) kind: IoKind,
     pub(crate) at: DeviceOffset,
-    pub(crate) len: Bytes,
+    pub(crate) buffer: Buffer,
     pub(crate) started: Nanos,
     pub(crate) generation: u64,
+    /// How often it has been tried, this time included.
+    pub(crate) attempt: u8,
 }
 
 /// A device command to be started.
@@ -125,8 +129,7 @@ pub(crate) struct NewIo {
 impl NewIo {
     pub(crate) fn flight(self, purpose: Purpose) -> Flight {
         let Self { device, kind, at, buffer } = self;
-        let len = Bytes(buffer.len.into());
-        Flight { purpose, device, kind, at, len, started: Nanos(0), generation: 0 }
+        Flight { purpose, device, kind, at, buffer, started: Nanos(0), generation: 0, attempt: 1 }
     }
 
     pub(crate) fn flush(device: DeviceId) -> Self {
@@ -135,7 +138,16 @@ impl NewIo {
 }
 
 impl Flight {
+    /// Bytes transferred.
+    pub(crate) fn len(&self) -> Bytes {
+        Bytes(self.buffer.len.into())
+    }
+
+    /// What a client is told.
     pub(crate) fn error(&self, error: IoError) -> RequestError {
-        RequestError::Io { device: self.device, kind: self.kind, at: self.at, len: self.len, error }
+        if crate::retry::is_full(self.kind, error) {
+            return RequestError::NoSpace;
+        }
+        RequestError::Io { device: self.device, kind: self.kind, at: self.at, len: self.len(), error }
     }
 }

@@ -53,8 +53,7 @@ impl Engine {
         }
         let mean = Nanos(self.probing.sums[i].0 / u64::from(number));
         self.devices[i].idle = Some(if result.is_ok() { mean } else { Nanos::MAX });
-        self.scratch.put_back(probe.buffer);
-        self.ready.extend(self.waiting_scratch.pop_front());
+        self.put_back_block(probe.buffer);
         self.probing.devices_left -= 1;
         if self.probing.devices_left == 0 {
             self.retry_waiting_space();

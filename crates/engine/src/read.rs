@@ -16,6 +16,10 @@ impl Engine {
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
+        if let Some(error) = self.doubtful(id) {
+            self.pieces[id.0 as usize].error = Some(error);
+            return self.piece_ended(id);
+        }
         match self.map.find(key) {
             Found::Empty => self.read_zeros(id, memory),
             Found::Direct(whole) => {
@@ -105,7 +109,8 @@ impl Engine {
                 Location::Whole(whole) => whole.device,
                 Location::Fine { device, .. } => *device,
             };
-            self.devices[device.index()].reads.response.get()
+            let device = &self.devices[device.index()];
+            (device.is_lost(), device.reads.response.get())
         })?;
         match &place.at {
             Location::Whole(whole) => Some(Source {

@@ -26,6 +26,7 @@ impl Engine {
             Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
             Op::Flush => {
                 self.active[id.0].commit = true;
+                self.active[id.0].error = self.owed(request.volume);
                 self.request_ended(id);
             }
         }
@@ -150,6 +151,7 @@ impl Engine {
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
             if !no_hole && matches!(self.map.find(key), weir_map::Found::Empty) {
                 self.wait_for_extent(id, key);
+                self.settle_unmapped(key, at, end);
                 at = self.skip_unmapped(key, end);
                 continue;
             }
@@ -168,8 +170,23 @@ impl Engine {
 
     /// Where the next extent begins that may hold anything.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
-        let next = self.map.next_used(key.volume, weir_model::ExtentIndex(key.index.0 + 1));
-        next.map_or(end, |index| VolumeOffset(self.map.extent().start(index).0.min(end.0)))
+        VolumeOffset(self.next_used(key).0.min(end.0))
+    }
+
+    /// Where the next extent of the volume begins that holds anything or is in doubt; far away without any.
+    pub(crate) fn next_used(&self, key: ExtentKey) -> VolumeOffset {
+        let after = ExtentKey { index: weir_model::ExtentIndex(key.index.0 + 1), ..key };
+        let used = self.map.next_used(key.volume, after.index);
+        let next = used.into_iter().chain(self.doubt.next(after)).min();
+        next.map_or(VolumeOffset(u64::MAX), |index| self.map.extent().start(index))
+    }
+
+    /// Doubtful blocks of an extent that holds nothing are zeros from now on, as far as the range goes.
+    fn settle_unmapped(&mut self, key: ExtentKey, at: VolumeOffset, end: VolumeOffset) {
+        let extent = self.map.extent();
+        let start = extent.within(at);
+        let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
+        self.doubt.settle(key, Span { start, len }.covered());
     }
 
     fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
@@ -234,10 +251,15 @@ impl Engine {
             (false, _) if active.request.op == Op::Read => ReadShape::Zeros,
             (false, _) => ReadShape::Data,
         };
+        let mut buffer = active.request.buffer;
+        if let Some(kept) = buffer.filter(|b| self.abandoned.uses(*b)) {
+            self.abandoned.keep(kept);
+            buffer = None;
+        }
         self.replies.push_back(Reply {
             id: active.request.id,
             result: active.error.map_or(Ok(shape), Err),
-            buffer: active.request.buffer,
+            buffer,
             response: self.now.since(active.submitted),
         });
     }

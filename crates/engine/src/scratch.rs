@@ -16,6 +16,8 @@ pub(crate) struct Scratch {
     blocks: Vec<Buffer>,
     /// Blocks that are out.
     out: usize,
+    /// Blocks kept back for a device that does not answer.
+    missing: usize,
     /// For journal frames and for checkpoint pages, per metadata member.
     large: Vec<[Buffer; 2]>,
     /// Zeros; only ever read.
@@ -41,7 +43,7 @@ impl Scratch {
         let zeros = taken.pop()?;
         memory.bytes_mut(zeros).fill(0);
         let (large, _) = taken.as_chunks::<2>();
-        Some(Self { blocks, out: 0, large: large.to_vec(), zeros })
+        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros })
     }
 
     /// Gives everything back.
@@ -64,6 +66,23 @@ impl Scratch {
         self.out += count;
         let mut next = |i| if i < count { self.blocks.pop() } else { None };
         Some([next(0), next(1)])
+    }
+
+    /// Blocks that are to be replaced.
+    pub(crate) fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// A block that was out does not come back.
+    pub(crate) fn miss(&mut self) {
+        self.out -= 1;
+        self.missing += 1;
+    }
+
+    /// A new block for one that is missing.
+    pub(crate) fn add(&mut self, block: Buffer) {
+        self.missing -= 1;
+        self.blocks.push(block);
     }
 
     /// A block comes back.

@@ -197,12 +197,12 @@ impl Engine {
             Err(lacking) => lacking,
         };
         // Space may be on its way: given up, but its release not durable yet, or a command that may
-        // still touch it not ended. What is in doubt never becomes durable.
-        let releasing = self.map.releasing() > 0 && !self.devices.iter().any(|d| d.in_doubt);
+        // still touch it not ended. What rests on a lost device may do so for good.
+        let releasing = self.map.releasing() > 0;
         if releasing {
             self.request_commit();
         }
-        if releasing || self.devices.iter().any(|d| d.has_resting()) {
+        if releasing || self.devices.iter().any(|d| d.has_resting() && !d.is_lost()) {
             self.wait_for_space(id, self.may_wait_until(id));
             return None;
         }
@@ -227,7 +227,7 @@ impl Engine {
         let views: SmallVec<[DeviceView; 8]> = (self.map.devices().iter().zip(&self.devices))
             .map(|(sb, device)| DeviceView {
                 id: sb.device,
-                free: if device.in_doubt { 0 } else { self.map.space(sb.device).free() },
+                free: if device.is_lost() { 0 } else { self.map.space(sb.device).free() },
                 idle: device.idle.unwrap_or(Nanos::MAX),
             })
             .collect();

@@ -1,9 +1,24 @@
 //! What the pool is doing, as plain data.
 
+use crate::device::State;
 use crate::piece::{Flight, Purpose};
-use crate::{Engine, SpaceStatus, StoppedChanges, VolumeInfo};
+use crate::{Engine, ErrorCounts, LostWhy, SpaceStatus, StoppedChanges, VolumeInfo};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
+
+/// Whether a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It is.
+    InUse,
+    /// It gets no more commands until the pool is opened again.
+    Lost {
+        /// Why.
+        why: LostWhy,
+        /// How long it has been so.
+        for_: Nanos,
+    },
+}
 
 /// A device's share of the pool and how it performs.
 #[derive(Clone, Debug)]
@@ -30,12 +45,14 @@ pub struct DeviceStatus {
     pub idle_response: Option<Nanos>,
     /// Flushes completed.
     pub flushes: u64,
-    /// Commands that failed.
-    pub errors: u64,
+    /// Commands that failed, retried ones included.
+    pub errors: ErrorCounts,
     /// Commands in flight.
     pub in_flight: u64,
-    /// A flush failed: writes since the last good one may be lost, and FLUSH fails.
-    pub in_doubt: bool,
+    /// Whether it is used, and why not.
+    pub state: DeviceState,
+    /// Blocks whose last write was lost with a failed flush: they read as EIO until rewritten.
+    pub doubtful: u64,
     /// It carries the map.
     pub metadata: bool,
 }
@@ -55,9 +72,9 @@ impl Written {
     #[inline]
     pub(crate) fn note(&mut self, flight: &Flight) {
         match flight.purpose {
-            Purpose::Write(_) => self.data += flight.len,
-            Purpose::Frame => self.frames += flight.len,
-            Purpose::CheckpointPages | Purpose::Root => self.checkpoints += flight.len,
+            Purpose::Write(_) => self.data += flight.len(),
+            Purpose::Frame => self.frames += flight.len(),
+            Purpose::CheckpointPages | Purpose::Root => self.checkpoints += flight.len(),
             _ => {}
         }
     }
@@ -120,7 +137,11 @@ impl Engine {
                 flushes: device.flushes,
                 errors: device.errors,
                 in_flight: device.in_flight(),
-                in_doubt: device.in_doubt,
+                state: match device.state {
+                    State::InUse => DeviceState::InUse,
+                    State::Lost { why, since } => DeviceState::Lost { why, for_: self.now.since(since) },
+                },
+                doubtful: self.doubt.blocks(sb.device),
                 metadata: map.members().contains(&sb.device),
             }
         };
@@ -168,19 +189,16 @@ impl Engine {
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
             let (run_end, data) = match self.map.find(key) {
-                Found::Empty => {
-                    let next = self.map.next_used(volume, weir_model::ExtentIndex(key.index.0 + 1));
-                    (next.map_or(end, |i| extent.start(i).0.min(end)), false)
-                }
+                Found::Empty if !self.doubt.has(key) => (self.next_used(key).0.min(end), false),
                 Found::Direct(_) => (extent_end, true),
-                Found::Record(record) => {
+                found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
-                    let valid = |b| record.places.iter().any(|p| p.valid.contains(b));
-                    let data = valid(first);
+                    // What is in doubt is no hole: who took it for zeros would not notice the loss.
+                    let data_at = |b| found.holds(b) || self.doubt.about(key, one(b)).is_some();
+                    let data = data_at(first);
                     let blocks = extent.blocks();
-                    let past = (first..blocks).find(|b| valid(*b) != data).unwrap_or(blocks);
-                    let run = BlockRange { first, count: past - first };
-                    let run_end = extent.start(key.index).0 + u64::from(run.end()) * BLOCK;
+                    let past = (first..blocks).find(|b| data_at(*b) != data).unwrap_or(blocks);
+                    let run_end = extent.start(key.index).0 + u64::from(past) * BLOCK;
                     (run_end.min(end), data)
                 }
             };
@@ -190,4 +208,8 @@ impl Engine {
             at = run_end;
         }
     }
+}
+
+const fn one(block: u16) -> BlockRange {
+    BlockRange { first: block, count: 1 }
 }

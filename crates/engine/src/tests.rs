@@ -1,6 +1,7 @@
 //! Short histories of one engine over devices in memory: what is asked of the devices, and in which
 //! order. Random histories, power cuts and an oracle are in weir-world.
 
+mod failing;
 mod hardening;
 mod harness;
 mod space;
@@ -167,47 +168,6 @@ fn a_removed_volume_gives_everything_back_and_its_name_too() {
     assert_eq!(h.request(Op::Read, 0, &[0; 512], false), Err(RequestError::NoVolume));
     h.create_volume().expect("the name is free again");
     assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);
-}
-
-#[test]
-fn a_failed_flush_is_never_followed_by_one_that_pretends() {
-    let mut h = Harness::new(2, "sequential");
-    h.write(0, &[1; 4096]);
-    h.fail_next(IoKind::Flush, IoError::Os(5));
-    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
-    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
-    assert_eq!(h.read(0, 4096).1, [1; 4096], "reads go on");
-}
-
-#[test]
-fn a_failed_durable_write_puts_earlier_ones_in_doubt_too() {
-    let mut h = Harness::new(2, "sequential");
-    h.write(0, &[1; 128 << 10]);
-    h.flush().expect("a flush");
-    h.fail_next(IoKind::Write { fua: true }, IoError::Os(5));
-    assert!(h.request(Op::Write, 0, &[2; 4096], true).is_err());
-    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
-}
-
-#[test]
-fn a_failed_flush_of_the_map_s_device_stops_changes() {
-    let mut h = Harness::new(1, "sequential");
-    h.write(0, &[1; 4096]);
-    h.fail_next(IoKind::Flush, IoError::Os(5));
-    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(0))));
-    assert_eq!(h.flush(), Err(RequestError::ReadOnly), "no root may be written over lost pages");
-    assert_eq!(h.read(0, 4096).1, [1; 4096], "reads go on");
-}
-
-#[test]
-fn a_failed_write_fails_its_request_and_gives_its_space_back() {
-    let mut h = Harness::new(1, "sequential");
-    let free = h.free();
-    h.fail_next(IoKind::Write { fua: false }, IoError::Os(5));
-    let error = h.request(Op::Write, 0, &[1; 4096], false).unwrap_err();
-    assert!(matches!(error, RequestError::Io { error: IoError::Os(5), .. }));
-    h.flush().expect("a flush");
-    assert_eq!((h.free(), h.read(0, 4096).0), (free, ReadShape::Zeros));
 }
 
 #[test]

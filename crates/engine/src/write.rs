@@ -6,11 +6,14 @@
 
 use crate::Engine;
 use crate::active::ActiveId;
+use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Target, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Record, Whole};
-use weir_model::{BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, RequestError, Span};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, RequestError, Span,
+};
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
@@ -18,6 +21,9 @@ impl Engine {
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
+        }
+        if let Some(error) = self.doubtful(id) {
+            return self.piece_failed(id, error);
         }
         let mut record = match self.map.find(key) {
             Found::Empty => None,
@@ -135,6 +141,12 @@ impl Engine {
             self.put_back_scratch(id);
             return self.change_failed(id);
         }
+        if let Some(error) = self.doubtful(id) {
+            // What was read has come into doubt meanwhile.
+            self.put_back_scratch(id);
+            return self.piece_failed(id, error);
+        }
+        let piece = &mut self.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
         for (old, block) in piece.target.iter().flat_map(|t| t.old).flatten() {
             if work == (Work::Write { zeros: true }) {
@@ -191,10 +203,6 @@ impl Engine {
         let is_last = piece.left == 0;
         if let Err(error) = result {
             piece.error = Some(flight.error(error));
-            // A lack of space is of this write alone; anything else may be of earlier ones.
-            if fua && error != IoError::Os(ENOSPC) {
-                self.doubt(flight.device, error);
-            }
         }
         let failed = self.pieces[id.0 as usize].error.is_some();
         let needs = match result {
@@ -207,6 +215,8 @@ impl Engine {
         if failed {
             return self.change_failed(id);
         }
+        self.doubt.settle(key, range);
+        self.note_written(flight.device, key, &target, range, needs.is_some());
         if target.changes {
             self.map.written(key, target.whole, range, needs);
         }
@@ -217,6 +227,24 @@ impl Engine {
         active.commit |= active.request.fua && !fua;
         self.wait_for_pending(id);
         self.piece_ended(id);
+    }
+
+    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
+    #[inline]
+    fn note_written(
+        &mut self,
+        device: DeviceId,
+        key: ExtentKey,
+        target: &Target,
+        range: BlockRange,
+        volatile: bool,
+    ) {
+        if volatile {
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        } else if self.devices[device.index()].has_unflushed() {
+            let written = Span { start: target.start, len: target.end - target.start };
+            self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
+        }
     }
 
     /// If what the map says must be durable when the request is acknowledged, and what it found or did
@@ -251,8 +279,7 @@ impl Engine {
         let Some(target) = &mut self.pieces[id.0 as usize].target else { return };
         let old = std::mem::take(&mut target.old);
         for (buffer, _) in old.into_iter().flatten() {
-            self.scratch.put_back(buffer);
-            self.ready.extend(self.waiting_scratch.pop_front());
+            self.put_back_block(buffer);
         }
     }
 }

@@ -42,6 +42,7 @@ mod space;
 pub mod superblock;
 pub mod table;
 mod value;
+mod withdraw;
 
 pub use blocks::BlockSet;
 pub use catalogue::{Catalogue, Hardening, Intent, IntentKind, NAME_MAX, Volume};

@@ -29,6 +29,17 @@ pub enum Found<'a> {
     Record(Cow<'a, Record>),
 }
 
+impl Found<'_> {
+    /// Whether some place holds the block.
+    pub fn holds(&self, block: u16) -> bool {
+        match self {
+            Found::Empty => false,
+            Found::Direct(_) => true,
+            Found::Record(record) => record.places.iter().any(|p| p.valid.contains(block)),
+        }
+    }
+}
+
 /// Bytes of memory the map takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapMemory {

@@ -6,7 +6,7 @@
 
 use crate::map::{Found, Map};
 use crate::overlay::Needs;
-use crate::value::{Location, PLACES_MAX, PlaceId, PlaceKind, Record, Released, Value};
+use crate::value::{Chunk, Location, PLACES_MAX, PlaceId, PlaceKind, Record, Released, Value};
 use weir_model::{BlockRange, DeviceId, ExtentKey};
 
 /// Most whole places an extent gets: as many as copies can be wanted.
@@ -22,8 +22,16 @@ pub enum Copied {
 }
 
 impl Map {
-    /// Whether the extent may get this place: it has it, or it has not too many.
+    /// Whether the extent may get this place: it has it, or it has not too many; and it is not just
+    /// giving one of this name up, which [`Map::withdraw`] may have to bring back.
     pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
+        let gives_up = |chunk: &Chunk| {
+            id.kind == PlaceKind::Whole && matches!(chunk, Chunk::Whole(w) if w.device == id.device)
+        };
+        let pending = self.overlay.get(key).map_or(&[][..], |p| &p.versions);
+        if pending.iter().flat_map(|v| &v.released).any(gives_up) {
+            return false;
+        }
         let record = match self.find(key) {
             Found::Empty => return true,
             Found::Direct(whole) => {

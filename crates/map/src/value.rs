@@ -308,6 +308,11 @@ const KIND_WHOLE: u8 = 1;
 const KIND_FINE: u8 = 2;
 
 impl Place {
+    /// The device it is on.
+    pub fn device(&self) -> DeviceId {
+        self.at.id().device
+    }
+
     /// Where the block is within the place: of a whole one the block itself, of a fine one its slot.
     pub fn slot(&self, block: u16) -> Option<Slot> {
         if !self.valid.contains(block) {

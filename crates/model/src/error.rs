@@ -86,6 +86,14 @@ pub enum RequestError {
     /// EIO: an earlier write this flush covers was lost with its device.
     #[error("device {0}: flush failed; writes since the last successful flush are in doubt")]
     FlushFailed(DeviceId),
+    /// EIO: the block's last write was lost in a failed flush, or with its device.
+    #[error(
+        "device {device}: the last write here was lost in a failed flush; write or trim the whole block, or open the pool again to read what is left"
+    )]
+    InDoubt {
+        /// The device.
+        device: DeviceId,
+    },
     /// ESHUTDOWN: the pool is stopping or its metadata can no longer be written.
     #[error(
         "the pool no longer accepts changes: its metadata device failed; restart it once the device is back"

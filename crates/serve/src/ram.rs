@@ -151,6 +151,9 @@ impl Volumes for Ram {
     fn next_notice(&mut self) -> Option<Notice> {
         None
     }
+    fn device_name(&self, _: weir_model::DeviceId) -> String {
+        "ram".into()
+    }
     fn stop_waiting_for_space(&mut self, _: Nanos) {}
     fn begin_stop(&mut self, _: Nanos) {
         self.stopping = true;

@@ -4,10 +4,11 @@
 //! clients; let the clients, in turn, submit what they have; start what the engine wants of the
 //! devices; send what it answered. Sends and device commands leave together, in few system calls.
 //!
-//! - `clients`: NBD clients. - `sessions`: the control socket.
+//! - `clients`: NBD clients. - `sessions`: the control socket. - `trouble`: what goes to the log.
 
 mod clients;
 mod sessions;
+mod trouble;
 
 use crate::connection::{Connection, Credit};
 use crate::nbd::Export;
@@ -17,7 +18,6 @@ use sessions::Sessions;
 use std::net::SocketAddr;
 use std::path::Path;
 use weir_device::{Arena, ConnId, DeviceError, Event, Listen, ListenerId, Reactor, Waker};
-use weir_engine::{Notice, Room};
 use weir_model::{Bytes, Memory, Nanos, RequestId};
 
 /// How long clients may take to receive their last replies when the server stops.
@@ -76,6 +76,7 @@ pub struct Server<V> {
     sessions: Sessions,
     control: Option<ListenerId>,
     describe: Describe<V>,
+    trouble: trouble::Trouble,
     /// Clients may have more to submit, without anything happening first.
     more: bool,
     stop: Stop,
@@ -115,6 +116,7 @@ impl<V: Volumes> Server<V> {
             sessions: Sessions::default(),
             control: None,
             describe,
+            trouble: trouble::Trouble::default(),
             more: false,
             stop: Stop::Not,
         }
@@ -229,7 +231,7 @@ impl<V: Volumes> Server<V> {
             self.sessions.reply(reply);
         }
         while let Some(notice) = self.volumes.next_notice() {
-            log(notice);
+            self.trouble.tell(outside.now, notice, |device| self.volumes.device_name(device));
         }
         self.clients.send(&self.volumes, outside);
         self.sessions.send(outside);
@@ -263,24 +265,6 @@ impl<V: Volumes> Server<V> {
             Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}
         }
         (self.stop == Stop::Volumes && self.volumes.stopped()).then_some(End::Graceful)
-    }
-}
-
-/// Tells whoever looks after the pool.
-fn log(notice: Notice) {
-    let named = |room| match room {
-        Room::Data => "space",
-        Room::Metadata => "space for metadata",
-    };
-    match notice {
-        Notice::Filling { room, at, used, total } => {
-            tracing::warn!(%used, of = %total, "more than {} % of the pool's {} is in use", at.0, named(room));
-        }
-        Notice::Full(room) => tracing::error!(
-            "the pool has no {} left: writes that need more are refused or wait; trim or remove volumes",
-            named(room)
-        ),
-        Notice::RoomAgain => tracing::info!("the pool has space again"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
 use weir_engine::{AdminId, AdminReply, Command, Engine, Notice, Status, VolumeInfo};
-use weir_model::{Bytes, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
+use weir_model::{Bytes, DeviceId, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
 /// Implemented by [`Engine`], whose methods of the same names say what they do, and by
@@ -31,6 +31,8 @@ pub trait Volumes {
     fn next_admin_reply(&mut self) -> Option<AdminReply>;
     /// Something for the log.
     fn next_notice(&mut self) -> Option<Notice>;
+    /// What a device is called.
+    fn device_name(&self, device: DeviceId) -> String;
     /// Requests that wait for somebody to free space wait no longer: clients are about to go.
     fn stop_waiting_for_space(&mut self, now: Nanos);
     /// No more requests will come: bring everything to rest on the devices.
@@ -88,6 +90,9 @@ impl Volumes for Engine {
     }
     fn next_notice(&mut self) -> Option<Notice> {
         Self::next_notice(self)
+    }
+    fn device_name(&self, device: DeviceId) -> String {
+        self.map().devices().get(device.index()).map(|sb| sb.device_name.clone()).unwrap_or_default()
     }
     fn stop_waiting_for_space(&mut self, now: Nanos) {
         Self::stop_waiting_for_space(self, now);

@@ -8,7 +8,7 @@ use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
 use serde::{Deserialize, Serialize};
 use weir_device::PaceStats;
-use weir_engine::{PoolStatus, Room};
+use weir_engine::{DeviceState, PoolStatus, Room};
 use weir_map::Map;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
@@ -97,6 +97,15 @@ pub struct DevicePart {
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
+    /// `ok`; `doubtful`: a flush failed, and blocks written before are lost until rewritten; `lost`: it
+    /// gets no more commands until the pool is opened again.
+    pub state: String,
+    /// Why it is lost.
+    pub lost_why: Option<String>,
+    /// How long it has been lost.
+    pub lost_ns: Option<u64>,
+    /// Blocks of 4 KiB whose last write is lost: they read as EIO until rewritten or trimmed.
+    pub doubtful_blocks: u64,
     /// What it has done since the server started; absent while idle.
     pub traffic: Option<Traffic>,
 }
@@ -110,13 +119,19 @@ pub struct Traffic {
     pub writes: Commands,
     /// Flushes.
     pub flushes: u64,
-    /// Commands that failed.
+    /// Commands that failed, those that were then tried again included.
     pub failed: u64,
+    /// Of these, reads.
+    pub failed_reads: u64,
+    /// Of these, writes.
+    pub failed_writes: u64,
+    /// Of these, flushes.
+    pub failed_flushes: u64,
     /// Commands in flight.
     pub in_flight: u64,
     /// Response to a 4 KiB read when the pool was idle.
     pub idle_response_ns: Option<u64>,
-    /// A flush failed: writes since the last good one may be lost, and FLUSH fails.
+    /// Some blocks are in doubt.
     pub in_doubt: bool,
     /// Commands that a paced device answered later than its model wanted, of all its commands.
     pub overruns_share: f64,
@@ -208,6 +223,15 @@ impl Status {
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
         let devices = parts.map(|((entry, superblock), device)| {
             let pace = paces.get(device.id.index()).copied().flatten().unwrap_or_default();
+            let lost = match device.state {
+                DeviceState::InUse => None,
+                DeviceState::Lost { why, for_ } => Some((why.to_string(), for_.get())),
+            };
+            let state = match lost {
+                Some(_) => "lost",
+                None if device.doubtful > 0 => "doubtful",
+                None => "ok",
+            };
             DevicePart {
                 path: described.device_path(entry).display().to_string(),
                 class: device.class.name().to_owned(),
@@ -216,14 +240,21 @@ impl Status {
                 size_bytes: superblock.size.get(),
                 data_bytes: device.total.get(),
                 used_bytes: used(&device),
+                state: state.to_owned(),
+                lost_ns: lost.as_ref().map(|lost| lost.1),
+                lost_why: lost.map(|lost| lost.0),
+                doubtful_blocks: device.doubtful,
                 traffic: (state == SERVED).then(|| Traffic {
                     reads: (device.reads.0, device.reads.1, device.read_response).into(),
                     writes: (device.writes.0, device.writes.1, device.write_response).into(),
                     flushes: device.flushes,
-                    failed: device.errors,
+                    failed: device.errors.total(),
+                    failed_reads: device.errors.reads,
+                    failed_writes: device.errors.writes,
+                    failed_flushes: device.errors.flushes,
                     in_flight: device.in_flight,
                     idle_response_ns: device.idle_response.map(Nanos::get),
-                    in_doubt: device.in_doubt,
+                    in_doubt: device.doubtful > 0,
                     overruns_share: pace.overrun_share(),
                     figures_invalid: !pace.valid(),
                 }),
@@ -364,11 +395,17 @@ fn about(time: Nanos) -> String {
 
 impl DevicePart {
     fn notes(&self) -> String {
+        let lost = self.lost_why.as_ref().map(|why| {
+            let time = Nanos(self.lost_ns.unwrap_or_default());
+            format!("LOST for {time}: {why}")
+        });
+        let doubtful = self.doubtful_blocks;
+        let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
         let metadata = self.metadata.then(|| "metadata".to_owned());
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
-        [metadata, pace, invalid].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        [lost, doubtful, metadata, pace, invalid].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -403,13 +440,20 @@ mod tests {
             pace: Some("hdd-7200".into()),
             traffic: Some(traffic),
             metadata: true,
+            lost_why: Some("it did not answer in time".into()),
+            lost_ns: Some(61_000_000_000),
+            doubtful_blocks: 3,
             ..DevicePart::default()
         };
         let status = Status { devices: vec![device], ..Status::default() };
         let text = status.human();
-        for part in
-            ["slow", "100 in 10.0 us", "metadata, paced as hdd-7200, figures invalid", "weir volume create"]
-        {
+        for part in [
+            "slow",
+            "100 in 10.0 us",
+            "metadata, paced as hdd-7200, figures invalid",
+            "weir volume create",
+            "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT",
+        ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(status.warnings()[0].contains("slow 5.0 %"), "{:?}", status.warnings());

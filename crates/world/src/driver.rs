@@ -374,7 +374,9 @@ impl Driver {
     fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
         self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
         let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
-        if request.buffer != reply.buffer || reply.response != self.world.now() - request.since {
+        // A device that hangs may keep the buffer of a request that failed.
+        let kept = reply.buffer.is_none() && reply.result.is_err() && self.health == Health::Broken;
+        if (request.buffer != reply.buffer && !kept) || reply.response != self.world.now() - request.since {
             return Err(Failure::StrayReply(reply.id));
         }
         self.statistics.requests += 1;
@@ -383,7 +385,7 @@ impl Driver {
             Ok(shape) => self.succeeded(&request, shape)?,
             Err(error) => self.failed(&request, error)?,
         }
-        if let Some(buffer) = request.buffer {
+        if let Some(buffer) = reply.buffer {
             self.world.memory.give(buffer);
         }
         Ok(())
@@ -409,8 +411,13 @@ impl Driver {
     fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
         let no_space = error == RequestError::NoSpace && ask.op.changes();
-        let device_failed =
-            matches!(error, RequestError::Io { .. } | RequestError::FlushFailed(_) | RequestError::ReadOnly);
+        let device_failed = matches!(
+            error,
+            RequestError::Io { .. }
+                | RequestError::InDoubt { .. }
+                | RequestError::FlushFailed(_)
+                | RequestError::ReadOnly
+        );
         let in_order = no_space || (device_failed && self.health == Health::Broken);
         if !in_order {
             return Err(Failure::Refused { ask, error });

@@ -19,7 +19,10 @@ impl Connection {
         let index = reply.id.0 as u16;
         self.submitted -= 1;
         let Some(piece) = self.pieces.get_mut(index) else { return };
-        piece.buffer = reply.buffer;
+        if let (Some(kept), None) = (std::mem::replace(&mut piece.buffer, reply.buffer), reply.buffer) {
+            // A device that does not answer still has it; the engine gives it back to the memory.
+            self.held -= run(kept.len.into());
+        }
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
         if let Err(error) = reply.result {
@@ -304,12 +307,11 @@ fn all_zeros(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |any, &byte| any | byte) == 0)
 }
 
-/// What an operator should see; the client's own mistakes are not among it.
+/// What an operator should see. The client's own mistakes are not among it, and failing devices are
+/// told of once, not for each request they fail.
 fn report(error: &RequestError) {
     match error {
-        RequestError::Io { .. } | RequestError::FlushFailed(_) | RequestError::ReadOnly => {
-            tracing::warn!("{error}");
-        }
+        RequestError::FlushFailed(_) | RequestError::ReadOnly => tracing::warn!("{error}"),
         _ => tracing::debug!("{error}"),
     }
 }

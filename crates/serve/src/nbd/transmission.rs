@@ -93,7 +93,9 @@ impl Fault {
                 error: IoError::Os(LINUX_ENOSPC),
                 ..
             }) if writes => ENOSPC,
-            Self::Request(RequestError::Io { .. } | RequestError::FlushFailed(_)) => EIO,
+            Self::Request(
+                RequestError::Io { .. } | RequestError::InDoubt { .. } | RequestError::FlushFailed(_),
+            ) => EIO,
             Self::Request(RequestError::NoSpace) => ENOSPC,
             Self::Request(RequestError::Misaligned { .. }) => EINVAL,
             Self::Request(RequestError::OutOfRange { .. }) if writes => ENOSPC,

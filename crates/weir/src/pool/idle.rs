@@ -114,6 +114,7 @@ pub fn settings(devices: &Devices) -> Vec<DeviceSettings> {
     let settings = |device: &weir_device::Device| DeviceSettings {
         volatile_cache: device.needs_flush(),
         sector: device.sector().get() as u16,
+        ..DeviceSettings::default()
     };
     devices.iter().map(|(_, device)| settings(device)).collect()
 }

@@ -337,8 +337,11 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
     let (map, _) = weir_map::open(world, &superblocks, &OpenOptions::default())?;
     let policy = weir_policy::placement::by_name(&setup.policy);
     let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
-    let settings =
-        |spec: &DeviceSpec| DeviceSettings { volatile_cache: spec.write_cache, sector: spec.sector };
+    let settings = |spec: &DeviceSpec| DeviceSettings {
+        volatile_cache: spec.write_cache,
+        sector: spec.sector,
+        ..DeviceSettings::default()
+    };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     Ok(Engine::new(world.now(), map, policy, &settings, &mut world.memory)?)
 }

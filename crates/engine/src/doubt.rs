@@ -1,0 +1,295 @@
+//! Exact doubt: what a failed flush, or a device that is lost, puts in question.
+//!
+//! Per device the engine keeps which blocks were written and not flushed since ([`Unflushed`]):
+//! bounded, because it asks for a commit when there are many. When a flush fails (the operating
+//! system tells of a lost write once, so a later flush says nothing about them):
+//!
+//! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
+//! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
+//!   or the pool is opened again, whatever is on the device;
+//! - every FLUSH under way of a volume that has such blocks fails, and so does every durable change of
+//!   one of them; if no FLUSH is under way, the volume's next one fails. A FLUSH after that can succeed,
+//!   since nothing is pretended about those blocks.
+
+use crate::Engine;
+use crate::active::ActiveId;
+use crate::notice::Notice;
+use crate::piece::{Piece, PieceId, Work};
+use std::collections::BTreeMap;
+use weir_map::{BlockSet, Found};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Op, RequestError, VolumeId};
+
+/// Completed writes of one device that are not durable, beyond which a commit begins by itself.
+pub(crate) const UNFLUSHED_MAX: usize = 65_536;
+
+/// How a write that completed stands to the blocks it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// It holds what nothing else holds.
+    Data,
+    /// It is durable: it settles what was in question before.
+    Durable,
+}
+
+/// A completed write since the last flush of its device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unflushed {
+    pub(crate) key: ExtentKey,
+    pub(crate) range: BlockRange,
+    pub(crate) wrote: Wrote,
+}
+
+/// The doubtful blocks of one extent.
+#[derive(Debug)]
+struct Doubtful {
+    device: DeviceId,
+    blocks: BlockSet,
+}
+
+/// All doubtful blocks, and which volumes have still to be told. Empty in a pool that is well.
+#[derive(Debug, Default)]
+pub(crate) struct Doubt {
+    extents: BTreeMap<ExtentKey, Doubtful>,
+    /// Volumes whose next FLUSH fails, because of a device.
+    owed: BTreeMap<VolumeId, DeviceId>,
+}
+
+impl Doubt {
+    /// Nothing is in doubt.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Whether the extent has doubtful blocks.
+    #[inline]
+    pub(crate) fn has(&self, key: ExtentKey) -> bool {
+        !self.extents.is_empty() && self.extents.contains_key(&key)
+    }
+
+    /// The device that lost one of these blocks.
+    #[inline]
+    pub(crate) fn about(&self, key: ExtentKey, range: BlockRange) -> Option<DeviceId> {
+        if self.extents.is_empty() {
+            return None;
+        }
+        self.extents.get(&key).filter(|d| d.blocks.contains_any(range)).map(|d| d.device)
+    }
+
+    /// The blocks are known again: rewritten, or zeros.
+    #[inline]
+    pub(crate) fn settle(&mut self, key: ExtentKey, range: BlockRange) {
+        if self.extents.is_empty() {
+            return;
+        }
+        if let Some(doubtful) = self.extents.get_mut(&key) {
+            doubtful.blocks.remove(range);
+            if doubtful.blocks.is_empty() {
+                self.extents.remove(&key);
+            }
+        }
+    }
+
+    /// The first extent at or after this one, in its volume, with doubtful blocks.
+    pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
+        self.extents.range(from..).next().filter(|(k, _)| k.volume == from.volume).map(|(k, _)| k.index)
+    }
+
+    /// Doubtful blocks because of a device.
+    pub(crate) fn blocks(&self, device: DeviceId) -> u64 {
+        let of_device = self.extents.values().filter(|d| d.device == device);
+        of_device.map(|d| u64::from(d.blocks.count())).sum()
+    }
+
+    /// The volume is gone.
+    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+        self.extents.retain(|key, _| key.volume != volume);
+        self.owed.remove(&volume);
+    }
+
+    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+        let doubtful = self.extents.entry(key).or_insert(Doubtful { device, blocks: blocks.clone() });
+        doubtful.device = device;
+        for block in blocks.iter() {
+            doubtful.blocks.insert(BlockRange { first: block, count: 1 });
+        }
+    }
+}
+
+impl Engine {
+    /// A write completed on `device`, and a flush must follow before it is durable.
+    #[inline]
+    pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
+        if self.devices[device.index()].note_unflushed(unflushed) > UNFLUSHED_MAX {
+            self.request_commit();
+        }
+    }
+
+    /// A flush or a durable write of the device failed, or the device is lost: what was written there
+    /// since its last good flush is in doubt, and so is what is being written.
+    pub(crate) fn doubt(&mut self, device: DeviceId) {
+        let unflushed = self.devices[device.index()].distrust();
+        self.fail_writes(device);
+        let lost = self.lost_blocks(device, &unflushed);
+        let flushed = self.devices[device.index()].flushed();
+        for key in self.map.withdraw(device, flushed) {
+            self.review_writes(key);
+        }
+        let mut blocks = 0;
+        let mut volumes = Vec::new();
+        for (key, (doubtful, elsewhere)) in lost {
+            if !elsewhere.is_empty() {
+                self.map.distrust(key, device, &elsewhere);
+                self.review_writes(key);
+            }
+            if doubtful.is_empty() {
+                continue;
+            }
+            blocks += u64::from(doubtful.count());
+            if volumes.last() != Some(&key.volume) {
+                volumes.push(key.volume);
+            }
+            self.doubt.add(device, key, doubtful);
+        }
+        self.tell_waiting(device, &volumes);
+        self.note_change();
+        self.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// Per extent: the blocks whose only copy is lost, and those another device holds too.
+    fn lost_blocks(
+        &self,
+        device: DeviceId,
+        unflushed: &[Unflushed],
+    ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
+        let none = || BlockSet::none(self.map.extent().blocks());
+        let mut written: BTreeMap<ExtentKey, BlockSet> = BTreeMap::new();
+        for Unflushed { key, range, wrote } in unflushed {
+            let blocks = written.entry(*key).or_insert_with(none);
+            match wrote {
+                Wrote::Data => blocks.insert(*range),
+                Wrote::Durable => blocks.remove(*range),
+            }
+        }
+        let mut lost = BTreeMap::new();
+        for (key, blocks) in written {
+            let (mut doubtful, mut elsewhere) = (none(), none());
+            let found = self.map.find(key);
+            for block in blocks.iter() {
+                let (here, there) = self.holders(&found, block, device);
+                let one = BlockRange { first: block, count: 1 };
+                match (here, there) {
+                    (true, false) => doubtful.insert(one),
+                    (true, true) => elsewhere.insert(one),
+                    // Trimmed, zeroed or written elsewhere since.
+                    (false, _) => {}
+                }
+            }
+            if !(doubtful.is_empty() && elsewhere.is_empty()) {
+                lost.insert(key, (doubtful, elsewhere));
+            }
+        }
+        lost
+    }
+
+    /// Whether the block is valid on the device, and whether on another one that is not lost.
+    fn holders(&self, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
+        match found {
+            Found::Empty => (false, false),
+            Found::Direct(whole) => (whole.device == device, whole.device != device),
+            Found::Record(record) => {
+                let holding = record.places.iter().filter(|p| p.valid.contains(block));
+                holding.fold((false, false), |(here, there), place| match place.device() {
+                    d if d == device => (true, there),
+                    d => (here, there || !self.devices[d.index()].is_lost()),
+                })
+            }
+        }
+    }
+
+    /// Writes under way to the device fail: it says nothing that they complete, and where they were to
+    /// go may be given up.
+    fn fail_writes(&mut self, device: DeviceId) {
+        let to_device = |p: &&mut Piece| p.target.is_some_and(|t| t.whole.device == device);
+        for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
+            piece.error.get_or_insert(RequestError::FlushFailed(device));
+        }
+    }
+
+    /// The extent lost blocks: writes under way to other devices make valid what they write, whatever
+    /// was valid when they began; and a place may be left that holds nothing.
+    fn review_writes(&mut self, key: ExtentKey) {
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key) {
+            if let Some(target) = &mut piece.target {
+                target.changes = true;
+            }
+        }
+        if !self.locks.tidy_later(key) {
+            self.map.give_back(key);
+        }
+    }
+
+    /// Fails what claimed, or was to claim, that doubtful blocks are durable.
+    fn tell_waiting(&mut self, device: DeviceId, volumes: &[VolumeId]) {
+        let failed: Vec<_> = (self.active.iter())
+            .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
+            .filter(|(_, a)| match a.request.op {
+                Op::Flush => true,
+                op => op.changes() && self.vouches_for_doubtful(&a.request),
+            })
+            .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
+            .collect();
+        for volume in volumes {
+            self.doubt.owed.insert(*volume, device);
+        }
+        for (id, op, volume) in failed {
+            self.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
+            if op == Op::Flush {
+                self.doubt.owed.remove(&volume);
+            }
+        }
+    }
+
+    /// Whether the request's acknowledgement says that doubtful blocks of its range are durable.
+    fn vouches_for_doubtful(&self, request: &weir_model::Request) -> bool {
+        if !self.map_is_durable_when_acknowledged(request.volume, request.fua) {
+            return false;
+        }
+        let extent = self.map.extent();
+        let end = request.offset.0 + request.len.0;
+        let key = |index| ExtentKey { volume: request.volume, index };
+        let first = extent.index(request.offset);
+        let last = extent.index(weir_model::VolumeOffset(end - 1));
+        self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
+            let start = extent.start(key.index).0;
+            let from = request.offset.0.saturating_sub(start) as u32;
+            let to = (end - start).min(extent.bytes().0) as u32;
+            doubtful.blocks.contains_any(weir_model::Span { start: from, len: to - from }.touched())
+        })
+    }
+
+    /// The error the volume's next FLUSH is owed.
+    pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
+        self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
+    }
+
+    /// A read piece, or a write that needs what was there, meets doubtful blocks.
+    pub(crate) fn doubtful(&self, id: PieceId) -> Option<RequestError> {
+        if self.doubt.is_empty() {
+            return None;
+        }
+        let piece = &self.pieces[id.0 as usize];
+        let about = |range| self.doubt.about(piece.key, range);
+        let device = match piece.work {
+            Work::Read => about(piece.range),
+            Work::Write { .. } => {
+                let (touched, covered) = (piece.span.touched(), piece.span.covered());
+                let edge = |block| BlockRange { first: block, count: 1 };
+                let partly = (touched.first..touched.end()).filter(|b| !covered.contains(*b));
+                partly.map(edge).find_map(about)
+            }
+            Work::Clear(_) => None,
+        };
+        device.map(|device| RequestError::InDoubt { device })
+    }
+}

@@ -1,0 +1,56 @@
+//! Which failed commands are tried again.
+//!
+//! A read can be repeated at will. A write can be repeated in place: its blocks are taken, so nothing
+//! else was submitted there, and it covers whatever the failed attempt left; unless a flush of the
+//! device failed meanwhile, after which where it was to go may be given up. A flush is never
+//! repeated, nor a durable write: the operating system tells of a lost write once, and the repetition
+//! would succeed and mean nothing.
+
+use crate::Engine;
+use crate::notice::Notice;
+use crate::piece::Flight;
+use weir_model::{IoError, IoKind};
+
+/// How often a command is tried in all.
+const ATTEMPTS: u8 = 3;
+
+/// The operating system's number for an input/output error.
+pub(crate) const EIO: i32 = 5;
+
+/// The operating system's numbers for a full file system and for a user's full quota.
+const FULL: [IoError; 2] = [IoError::Os(28), IoError::Os(122)];
+
+/// Whether the error is a lack of space below: a sparse file on a file system that is full.
+pub(crate) fn is_full(kind: IoKind, error: IoError) -> bool {
+    matches!(kind, IoKind::Write { .. }) && FULL.contains(&error)
+}
+
+impl Engine {
+    /// Whether nothing more may come of the command: its device is lost, or a flush failed while it was
+    /// under way and it is a write.
+    pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
+        let device = &self.devices[flight.device.index()];
+        let distrusted = flight.kind != IoKind::Read && device.is_distrusted(flight.generation);
+        device.is_lost() || distrusted
+    }
+
+    /// Starts the command again if that is sound and may help; otherwise gives it back.
+    pub(crate) fn retried(&mut self, mut flight: Flight, error: IoError) -> Option<Flight> {
+        let kind = flight.kind;
+        let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false });
+        let hopeful = matches!(error, IoError::Os(_)) && !is_full(kind, error);
+        let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !self.is_spoilt(&flight);
+        if !is_full(kind, error) {
+            let Flight { device, at, .. } = flight;
+            self.devices[device.index()].errors.count(kind);
+            self.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
+        }
+        if !again {
+            return Some(flight);
+        }
+        flight.attempt += 1;
+        // Of the same generation: what it reads may rest, waiting for the end of just this command.
+        self.send(flight);
+        None
+    }
+}

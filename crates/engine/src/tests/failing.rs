@@ -1,0 +1,297 @@
+//! Devices that fail, hang or get lost.
+
+use super::harness::Harness;
+use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
+use weir_model::{Bytes, DeviceId, IoError, IoKind, Nanos, Op, ReadShape, RequestError};
+
+const EIO: IoError = IoError::Os(5);
+const ENOSPC: IoError = IoError::Os(28);
+const DATA: DeviceId = DeviceId(0);
+const WRITE: IoKind = IoKind::Write { fua: false };
+const EXTENT: u64 = 128 << 10;
+
+fn in_doubt(h: &mut Harness, offset: u64) -> bool {
+    h.request(Op::Read, offset, &[0; 4096], false) == Err(RequestError::InDoubt { device: DATA })
+}
+
+#[test]
+fn a_failed_flush_fails_once_and_leaves_exactly_its_blocks_in_doubt() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    h.write(EXTENT, &[3; 8192]);
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    assert!(in_doubt(&mut h, 4096) && in_doubt(&mut h, EXTENT) && in_doubt(&mut h, EXTENT + 4096));
+    assert_eq!(h.read(0, 4096).1, [1; 4096], "durable before");
+    assert_eq!(h.read(8192, 4096).0, ReadShape::Zeros, "never written");
+    assert_eq!(h.engine.status().devices[0].doubtful, 3);
+    h.flush().expect("nothing is pretended any more");
+    h.write(4096, &[4; 4096]);
+    assert_eq!(h.read(4096, 4096).1, [4; 4096]);
+    h.request(Op::Trim, EXTENT, &[0; EXTENT as usize], false).expect("a trim");
+    assert_eq!(h.read(EXTENT, 8192).0, ReadShape::Zeros);
+    assert_eq!(h.engine.status().devices[0].doubtful, 0);
+    h.flush().expect("a flush");
+    h.reopen();
+    assert_eq!((h.read(0, 4096).1, h.read(4096, 4096).1), (vec![1; 4096], vec![4; 4096]));
+}
+
+#[test]
+fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.wait(Nanos::secs(6));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    h.flush().expect("told once");
+    assert!(in_doubt(&mut h, 0));
+}
+
+#[test]
+fn doubtful_overwrites_keep_their_place_and_come_back_when_the_pool_is_opened() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("a failed flush");
+    assert!(in_doubt(&mut h, 4096));
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+    h.reopen();
+    let (_, found) = h.read(4096, 4096);
+    assert!(found == [1; 4096] || found == [2; 4096], "old or new");
+}
+
+#[test]
+fn a_part_of_a_doubtful_block_cannot_be_written() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("a failed flush");
+    let part = h.request(Op::Write, 512, &[2; 512], false);
+    assert_eq!(part, Err(RequestError::InDoubt { device: DATA }));
+    h.write(0, &[3; 4096]);
+    h.write(512, &[2; 512]);
+    assert_eq!(h.read(0, 1024).1, [[3; 512], [2; 512]].concat());
+}
+
+#[test]
+fn what_is_in_doubt_is_no_hole() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(4096, &[1; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("a failed flush");
+    let mut runs = Vec::new();
+    let (volume, start) = (h.volume, weir_model::VolumeOffset(0));
+    h.engine.block_status(volume, start, Bytes(EXTENT), 9, &mut runs);
+    let runs: Vec<_> = runs.iter().map(|run| (run.len.0 / 4096, run.data)).collect();
+    assert_eq!(runs, [(1, false), (1, true), (30, false)]);
+}
+
+#[test]
+fn space_of_withdrawn_writes_is_free_again() {
+    let mut h = Harness::new(2, "sequential");
+    let free = h.free();
+    h.write(0, &[1; 4096]);
+    h.write(EXTENT, &[1; EXTENT as usize]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("a failed flush");
+    h.flush().expect("a flush");
+    assert_eq!(h.free(), free);
+    assert!(in_doubt(&mut h, 0) && in_doubt(&mut h, EXTENT));
+    h.reopen();
+    assert_eq!((h.read(0, 4096).0, h.free()), (ReadShape::Zeros, free));
+}
+
+#[test]
+fn a_failed_durable_write_puts_what_is_not_flushed_in_doubt_too() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(8192, &[2; 4096]);
+    h.fail_next(IoKind::Write { fua: true }, EIO);
+    let error = h.request(Op::Write, 0, &[3; 4096], true).expect_err("a failed write");
+    assert!(matches!(error, RequestError::Io { error: EIO, .. }));
+    assert!(in_doubt(&mut h, 8192));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    h.flush().expect("told once");
+}
+
+#[test]
+fn a_durable_write_settles_what_an_earlier_one_left_open() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.write(4096, &[2; 4096]);
+    h.request(Op::Write, 0, &[3; 4096], true).expect("a durable write");
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("a failed flush");
+    assert_eq!(h.read(0, 4096).1, [3; 4096]);
+    assert!(in_doubt(&mut h, 4096));
+}
+
+#[test]
+fn a_durable_first_write_whose_flush_fails_is_told_so() {
+    let mut h = Harness::new(2, "sequential");
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.request(Op::Write, 0, &[1; 4096], true), Err(RequestError::FlushFailed(DATA)));
+    assert!(in_doubt(&mut h, 0));
+}
+
+#[test]
+fn a_failed_flush_of_the_map_s_device_stops_changes() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    assert_eq!(h.flush(), Err(RequestError::ReadOnly), "no root may be written over lost pages");
+    assert!(in_doubt(&mut h, 0));
+    assert_eq!(h.read(4096, 4096).0, ReadShape::Zeros, "reads go on");
+}
+
+#[test]
+fn reads_and_writes_are_tried_again() {
+    let mut h = Harness::new(2, "sequential");
+    for _ in 0..2 {
+        h.fail_next(WRITE, EIO);
+    }
+    h.write(0, &[1; 4096]);
+    for _ in 0..2 {
+        h.fail_next(IoKind::Read, EIO);
+    }
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+    let errors = h.engine.status().devices[0].errors;
+    assert_eq!((errors.reads, errors.writes), (2, 2));
+    let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
+    assert!(told.iter().all(|n| matches!(n, Notice::Failed { again: true, .. })) && told.len() == 4);
+}
+
+#[test]
+fn a_failed_write_fails_its_request_and_gives_its_space_back() {
+    let mut h = Harness::new(1, "sequential");
+    let free = h.free();
+    for _ in 0..3 {
+        h.fail_next(WRITE, EIO);
+    }
+    let error = h.request(Op::Write, 0, &[1; 4096], false).unwrap_err();
+    assert!(matches!(error, RequestError::Io { device: DATA, kind: WRITE, error: EIO, .. }));
+    h.flush().expect("a flush");
+    assert_eq!((h.free(), h.read(0, 4096).0), (free, ReadShape::Zeros));
+}
+
+#[test]
+fn a_full_file_system_below_is_no_broken_device() {
+    let mut h = Harness::new(2, "sequential");
+    h.fail_next(WRITE, ENOSPC);
+    assert_eq!(h.request(Op::Write, 0, &[1; 4096], false), Err(RequestError::NoSpace));
+    assert_eq!(h.engine.status().devices[0].errors.total(), 0);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
+    let mut h = Harness::new(3, "stripe");
+    // Two extents on each of the three devices.
+    for i in 0..6 {
+        h.write(i * EXTENT, &[1; EXTENT as usize]);
+    }
+    h.flush().expect("a flush");
+    let memory = h.free_memory();
+    h.hanging.push(DATA);
+    let answers: Vec<_> = (0..6).map(|i| h.request(Op::Read, i * EXTENT, &[0; 4096], false)).collect();
+    let failed = answers.iter().filter(|a| matches!(a, Err(RequestError::Io { error: IoError::Lost, .. })));
+    assert_eq!(failed.count(), 2, "{answers:?}");
+    assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 4);
+    let status = h.engine.status();
+    assert!(matches!(status.devices[0].state, DeviceState::Lost { why: LostWhy::Hung, .. }));
+    assert_eq!(memory.0 - h.free_memory().0, 4096, "the buffer of the one command it got is kept back");
+    // What is new goes elsewhere, and can be flushed.
+    for i in 10..20 {
+        h.write(i * EXTENT, &[2; 4096]);
+        assert_eq!(h.read(i * EXTENT, 4096).1, [2; 4096]);
+    }
+    h.flush().expect("a flush");
+    // It answers after all: nothing but the memory comes back.
+    h.wake(DATA);
+    assert_eq!(h.free_memory(), memory);
+    assert_eq!(h.engine.status().devices[0].in_flight, 0);
+    assert!(matches!(h.engine.status().devices[0].state, DeviceState::Lost { .. }));
+    h.stop();
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+}
+
+#[test]
+fn space_of_a_write_that_hangs_rests_until_it_ends() {
+    let mut h = Harness::new(2, "sequential");
+    let free = h.free();
+    h.hanging.push(DATA);
+    let error = h.request(Op::Write, 0, &[1; 4096], false).expect_err("no answer");
+    assert!(matches!(error, RequestError::Io { error: IoError::Lost, .. }));
+    assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);
+    h.flush().expect("nothing was promised");
+    assert_eq!(free - h.free(), 1, "the write may still come");
+    h.wake(DATA);
+    assert_eq!((h.free(), h.read(0, 4096).0), (free, ReadShape::Zeros));
+}
+
+#[test]
+fn a_flush_that_hangs_fails_and_its_blocks_are_in_doubt() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.hanging.push(DATA);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    assert!(in_doubt(&mut h, 0));
+    h.flush().expect("told once");
+    // Rewritten, it goes to the device that is left.
+    h.write(0, &[2; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+    h.wake(DATA);
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn a_device_that_is_gone_is_lost_at_once() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.fail_next(IoKind::Read, IoError::Lost);
+    let error = h.request(Op::Read, 0, &[0; 4096], false).expect_err("gone");
+    assert!(matches!(error, RequestError::Io { error: IoError::Lost, .. }));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
+    assert!(told.contains(&Notice::Lost { device: DATA, why: LostWhy::Gone }), "{told:?}");
+    assert!(told.contains(&Notice::Doubt { device: DATA, blocks: 1 }), "{told:?}");
+    h.flush().expect("told once");
+}
+
+#[test]
+fn an_engine_that_did_not_run_blames_no_device() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.hanging.push(DATA);
+    h.begin(Op::Read, 0, 4096);
+    // The machine slept for an hour.
+    h.jump(Nanos::secs(3600));
+    h.wake(DATA);
+    assert!(matches!(h.engine.status().devices[0].state, DeviceState::InUse));
+    assert!(h.engine.next_reply().expect("a reply").result.is_ok());
+}
+
+#[test]
+fn a_deadline_is_a_setting() {
+    let settings = DeviceSettings { deadline: Nanos::secs(2), ..DeviceSettings::default() };
+    let mut h = Harness::with_settings(2, "sequential", settings);
+    h.write(0, &[1; 4096]);
+    h.hanging.push(DATA);
+    h.begin(Op::Read, 0, 4096);
+    h.wait(Nanos::millis(1900));
+    assert!(h.engine.next_reply().is_none());
+    h.wait(Nanos::millis(200));
+    assert!(h.engine.next_reply().expect("a reply").result.is_err());
+}

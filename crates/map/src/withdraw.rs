@@ -1,0 +1,165 @@
+//! Taking back changes whose data a device lost.
+//!
+//! A version of an extent whose data was lost can never become durable (safety rule 1), and the
+//! versions after it contain what it made valid. Values are absolute, so each of them is revised by
+//! itself: a block that is valid on the device, but is not so in the value before the first lost
+//! version, reverts to what that value says of it. What other devices hold stays.
+
+use crate::overlay::{Epoch, Needs, Version};
+use crate::value::{Chunk, Location, Place, Record, Released, Value};
+use crate::{BlockSet, Map};
+use smallvec::SmallVec;
+use weir_model::{BlockRange, DeviceId, ExtentKey};
+
+impl Map {
+    /// Takes back what was written to `device` and not flushed: `flushed` is the last epoch known to
+    /// be durable there. Blocks that became valid by those writes read from now on as they would
+    /// after a power cut: as the durable map, or a version before, has them. Whoever must not read
+    /// them has to be told by the caller.
+    ///
+    /// Returns the extents concerned. Places in them may be left that hold nothing: [`Map::give_back`]
+    /// releases them once nobody writes there. Cost: a walk over all pending changes.
+    pub fn withdraw(&mut self, device: DeviceId, flushed: Option<Epoch>) -> Vec<ExtentKey> {
+        let is_lost = |needs: &Needs| needs.device == device && flushed.is_none_or(|f| f < needs.epoch);
+        let mut concerned = Vec::new();
+        let keys: Vec<_> = self.overlay.keys().collect();
+        for key in keys {
+            let durable = || self.durable(key).0;
+            let Some(pending) = self.overlay.get(key) else { continue };
+            let Some(first) = pending.versions.iter().position(|v| v.needs.as_ref().is_some_and(is_lost))
+            else {
+                continue;
+            };
+            let base = match first.checked_sub(1) {
+                Some(before) => pending.versions[before].value.clone(),
+                None => durable(),
+            };
+            let base = Base { device, blocks: self.blocks, record: base.into_record(self.blocks) };
+            let Some(pending) = self.overlay.get_mut(key) else { continue };
+            let mut moved = Moved::default();
+            for version in &mut pending.versions[first..] {
+                version.needs = version.needs.filter(|n| !is_lost(n));
+                let value = std::mem::take(&mut version.value);
+                version.value = base.revise(value, &mut moved).canonical(self.blocks);
+            }
+            // Slots an earlier version had and this one has not are in the release of some version.
+            moved.given_up.clear();
+            let current = base.revise(std::mem::take(&mut pending.current), &mut moved);
+            pending.current = current.canonical_place(self.blocks);
+            let newest = pending.versions.last().map_or(0, |v| v.value.places());
+            pending.tentative = pending.current.places() > newest;
+            self.releasing -= take_back(&mut pending.versions[first..], &moved.regained);
+            self.releasing += moved.given_up.len();
+            if let Some(last) = pending.versions.last_mut() {
+                last.released.extend(moved.given_up);
+            }
+            concerned.push(key);
+        }
+        concerned
+    }
+
+    /// The extent's places on `device` no longer hold the truth for those of the blocks that another
+    /// device holds too: their copy there is in doubt.
+    pub fn distrust(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+        let (record, blocks) = self.current_record(key);
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let mut released = Released::new();
+        for block in doubtful.iter() {
+            if record.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
+                for place in record.places.iter_mut().filter(|p| p.device() == device) {
+                    place.clear(one(block), &mut released);
+                }
+            }
+        }
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push(key, None, released);
+    }
+}
+
+const fn one(block: u16) -> BlockRange {
+    BlockRange { first: block, count: 1 }
+}
+
+/// Space that changes hands when values are revised.
+#[derive(Default)]
+struct Moved {
+    /// Given up by a later version, and needed again.
+    regained: Released,
+    /// Slots for blocks that are lost.
+    given_up: Released,
+}
+
+/// What an extent falls back on.
+struct Base {
+    device: DeviceId,
+    blocks: u16,
+    record: Option<Record>,
+}
+
+impl Base {
+    /// The value without what the device lost.
+    fn revise(&self, value: Value, moved: &mut Moved) -> Value {
+        let untouched = match &value {
+            Value::Empty => true,
+            Value::Direct(whole) => whole.device != self.device,
+            Value::Record(record) => record.places.iter().all(|p| p.device() != self.device),
+        };
+        if untouched {
+            return value;
+        }
+        let Some(mut record) = value.into_record(self.blocks) else { return Value::Empty };
+        let mut lost = SmallVec::<[u16; 32]>::new();
+        for place in record.places.iter_mut().filter(|p| p.device() == self.device) {
+            let unknown = place.valid.iter().filter(|b| !self.has(place, *b));
+            let unknown: SmallVec<[u16; 32]> = unknown.collect();
+            unknown.iter().for_each(|b| place.clear(one(*b), &mut moved.given_up));
+            lost.extend(unknown);
+        }
+        for block in lost {
+            if !record.places.iter().any(|p| p.valid.contains(block)) {
+                self.restore(&mut record, block, moved);
+            }
+        }
+        Value::Record(record)
+    }
+
+    /// Whether the fallback has the block at the very same location.
+    fn has(&self, place: &Place, block: u16) -> bool {
+        let known = self.record.as_ref().and_then(|r| r.place(place.at.id()));
+        known.is_some_and(|known| known.slot(block).is_some() && known.slot(block) == place.slot(block))
+    }
+
+    /// The block is where the fallback has it, in places that may have to come back.
+    fn restore(&self, record: &mut Record, block: u16, moved: &mut Moved) {
+        for old in self.record.iter().flat_map(|r| &r.places) {
+            let Some(slot) = old.slot(block) else { continue };
+            let (at, chunk) = match old.at {
+                Location::Whole(whole) => (old.at.clone(), Chunk::Whole(whole)),
+                Location::Fine { device, .. } => {
+                    (Location::Fine { device, slots: vec![slot] }, Chunk::Slot(device, slot))
+                }
+            };
+            // A whole place that took this one's place since holds nothing any more.
+            record.places.retain(|p| match p.at {
+                Location::Whole(whole) if p.at.id() == at.id() && p.at != at && p.valid.is_empty() => {
+                    moved.given_up.push(Chunk::Whole(whole));
+                    false
+                }
+                _ => true,
+            });
+            moved.regained.push(chunk);
+            record.fill(&at, one(block), self.blocks, &mut moved.given_up);
+        }
+    }
+}
+
+/// What is needed again is not released; how much that was.
+fn take_back(versions: &mut [Version], regained: &[Chunk]) -> usize {
+    let mut count = 0;
+    for version in versions {
+        let before = version.released.len();
+        version.released.retain(|chunk| !regained.contains(chunk));
+        count += before - version.released.len();
+    }
+    count
+}

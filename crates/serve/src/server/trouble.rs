@@ -1,0 +1,83 @@
+//! What the engine wants whoever looks after the pool to know, in the log: only so many failed
+//! commands at a time.
+
+use weir_engine::{Notice, Room};
+use weir_model::{DeviceId, Nanos};
+
+/// Failed commands told in one stretch of time; the rest are counted.
+const MOST: u32 = 10;
+const STRETCH: Nanos = Nanos::secs(10);
+
+/// Keeps the log readable when a device fails by the thousand.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    began: Option<Nanos>,
+    told: u32,
+    untold: u32,
+}
+
+impl Trouble {
+    /// Puts a notice into the log; a failed command only if there were not many just before. `name`
+    /// says what a device is called.
+    pub(super) fn tell(&mut self, now: Nanos, notice: Notice, name: impl Fn(DeviceId) -> String) {
+        let named = |room| match room {
+            Room::Data => "space",
+            Room::Metadata => "space for metadata",
+        };
+        match notice {
+            Notice::Filling { room, at, used, total } => {
+                tracing::warn!(%used, of = %total, "more than {} % of the pool's {} is in use", at.0, named(room));
+            }
+            Notice::Full(room) => tracing::error!(
+                "the pool has no {} left: writes that need more are refused or wait; trim or remove volumes",
+                named(room)
+            ),
+            Notice::RoomAgain => tracing::info!("the pool has space again"),
+            Notice::Lost { device, why } => tracing::error!(
+                device = name(device),
+                "the device is given up: {why}; what needs it fails until the pool is opened again"
+            ),
+            Notice::Doubt { device, blocks } => tracing::error!(
+                device = name(device),
+                blocks,
+                "writes since the last good flush are lost; their blocks fail until they are rewritten"
+            ),
+            Notice::Failed { device, kind, at, len, error, again } => {
+                if self.may_tell(now) {
+                    let then = if again { "trying again" } else { "reported to whoever asked" };
+                    tracing::warn!(device = name(device), %at, %len, "{kind} failed: {error}; {then}");
+                }
+            }
+        }
+    }
+
+    fn may_tell(&mut self, now: Nanos) -> bool {
+        if self.began.is_none_or(|began| now.since(began) >= STRETCH) {
+            if self.untold > 0 {
+                tracing::warn!(more = self.untold, "commands failed that are not listed");
+            }
+            *self = Self { began: Some(now), told: 0, untold: 0 };
+        }
+        let may = self.told < MOST;
+        if may {
+            self.told += 1
+        } else {
+            self.untold += 1
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_short_and_told_of_later() {
+        let mut trouble = Trouble::default();
+        let told = |trouble: &mut Trouble, now| (0..100).filter(|_| trouble.may_tell(now)).count();
+        assert_eq!(told(&mut trouble, Nanos::secs(1)), MOST as usize);
+        assert_eq!((told(&mut trouble, Nanos::secs(10)), trouble.untold), (0, 190));
+        assert_eq!((told(&mut trouble, Nanos::secs(11)), trouble.untold), (MOST as usize, 90));
+    }
+}
