@@ -67,6 +67,20 @@ pub enum PoolCommand {
         #[arg(long)]
         repair: bool,
     },
+    /// Save all metadata of the pool to a file; the pool must not be served
+    Dump {
+        /// The file; it must not exist
+        file: PathBuf,
+    },
+    /// Put metadata saved by dump back; the pool must not be served
+    Restore {
+        /// The file
+        file: PathBuf,
+        /// Even if the pool may have changed since: what was written since may be lost, or mixed up
+        /// with other volumes' data
+        #[arg(long)]
+        accept_rollback: bool,
+    },
 }
 
 /// `weir volume ...`

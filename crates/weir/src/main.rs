@@ -36,6 +36,14 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             output::print(common.json, &outcome.to_json(), || outcome.human());
             return Ok(outcome.exit_code().into());
         }
+        Command::Pool(PoolCommand::Dump { file }) => {
+            let done = pool::dump::dump(pool_file, &file)?;
+            output::print(common.json, &done.to_json(), || done.human());
+        }
+        Command::Pool(PoolCommand::Restore { file, accept_rollback }) => {
+            let done = pool::dump::restore(pool_file, &file, accept_rollback)?;
+            output::print(common.json, &done.to_json(), || done.human());
+        }
         Command::Volume(VolumeCommand::Create { name, size, hardening }) => {
             show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening)?);
         }

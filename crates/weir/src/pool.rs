@@ -4,6 +4,7 @@
 pub mod check;
 mod create;
 pub mod devices;
+pub mod dump;
 mod idle;
 mod metadata;
 pub mod opening;

@@ -1,10 +1,10 @@
-//! Reading a metadata member, as far as it can be read.
+//! Reading the metadata of one member, or of two as one, as far as it can be read.
 
 use crate::page::PageNumber;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::{PAGE, Superblock};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
 /// Pages read at once: a checkpoint's lie side by side.
@@ -12,19 +12,21 @@ const WINDOW_PAGES: u64 = 256;
 /// Windows kept.
 const WINDOWS_MAX: usize = 128;
 
-/// The metadata of one member.
+/// The metadata of one member, or of several that mirror each other.
 pub(super) struct Area<'a> {
     store: &'a mut dyn Store,
+    /// The first member's: all are laid out alike.
     pub(super) sb: &'a Superblock,
-    windows: FxHashMap<u64, Vec<u8>>,
-    order: VecDeque<u64>,
+    members: &'a [DeviceId],
+    windows: FxHashMap<(DeviceId, u64), Vec<u8>>,
+    order: VecDeque<(DeviceId, u64)>,
     /// Bytes read so far.
     pub(super) read: Bytes,
 }
 
 impl<'a> Area<'a> {
-    pub(super) fn new(store: &'a mut dyn Store, sb: &'a Superblock) -> Self {
-        Self { store, sb, windows: FxHashMap::default(), order: VecDeque::new(), read: Bytes(0) }
+    pub(super) fn new(store: &'a mut dyn Store, sb: &'a Superblock, members: &'a [DeviceId]) -> Self {
+        Self { store, sb, members, windows: FxHashMap::default(), order: VecDeque::new(), read: Bytes(0) }
     }
 
     pub(super) fn device(&self) -> DeviceId {
@@ -37,27 +39,44 @@ impl<'a> Area<'a> {
         DeviceOffset(self.sb.pages_at().0 + number * PAGE as u64)
     }
 
-    fn read_at(&mut self, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), String> {
+    fn read_at(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), String> {
         self.read += Bytes(bytes.len() as u64);
-        self.store.read(self.sb.device, at, bytes).map_err(|error| format!("it cannot be read: {error}"))
+        self.store.read(device, at, bytes).map_err(|error| format!("it cannot be read: {error}"))
     }
 
-    /// A root slot's page.
-    pub(super) fn root(&mut self, slot: usize) -> Result<Vec<u8>, String> {
-        let mut page = vec![0; PAGE];
-        self.read_at(ROOT_AT[slot], &mut page).map(|()| page)
+    /// A root slot's page on each member.
+    pub(super) fn roots(&mut self, slot: usize) -> Vec<Result<Vec<u8>, String>> {
+        let members = self.members;
+        let read = |device: &DeviceId| {
+            let mut page = vec![0; PAGE];
+            self.read_at(*device, ROOT_AT[slot], &mut page).map(|()| page)
+        };
+        members.iter().map(read).collect()
     }
 
-    /// The journal ring; what cannot be read is zeros, and listed.
-    pub(super) fn ring(&mut self) -> (Vec<u8>, Vec<(DeviceOffset, String)>) {
+    /// Each member's journal ring, and what of it no member can read; what cannot be read is zeros.
+    pub(super) fn rings(&mut self) -> (Vec<Vec<u8>>, Vec<(DeviceOffset, String)>) {
+        let (mut rings, mut unread) = (Vec::new(), BTreeMap::new());
+        for device in self.members {
+            let (ring, missing) = self.ring(*device);
+            rings.push(ring);
+            for (at, why) in missing {
+                unread.entry(at.0).or_insert((why, 0)).1 += 1;
+            }
+        }
+        let nowhere = unread.into_iter().filter(|(_, (_, members))| *members == self.members.len());
+        (rings, nowhere.map(|(at, (why, _))| (DeviceOffset(at), why)).collect())
+    }
+
+    fn ring(&mut self, device: DeviceId) -> (Vec<u8>, Vec<(DeviceOffset, String)>) {
         let mut ring = vec![0; self.sb.journal_pages as usize * PAGE];
         let mut unread = Vec::new();
         let mut at = JOURNAL_AT;
         for part in ring.chunks_mut(crate::journal::FRAME_MAX) {
-            if self.read_at(at, part).is_err() {
+            if self.read_at(device, at, part).is_err() {
                 for (i, page) in part.chunks_mut(PAGE).enumerate() {
                     let at = DeviceOffset(at.0 + (i * PAGE) as u64);
-                    if let Err(why) = self.read_at(at, page) {
+                    if let Err(why) = self.read_at(device, at, page) {
                         page.fill(0);
                         unread.push((at, why));
                     }
@@ -68,20 +87,38 @@ impl<'a> Area<'a> {
         (ring, unread)
     }
 
-    /// A metadata page, which must be within the area.
-    pub(super) fn page(&mut self, number: PageNumber) -> Result<Vec<u8>, String> {
+    /// A metadata page as the first member has it that `accept` takes.
+    ///
+    /// # Errors
+    /// If none does: why the first does not.
+    pub(super) fn page<T>(
+        &mut self,
+        number: PageNumber,
+        accept: impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, String> {
         if number.0 >= self.sb.meta_pages {
             return Err(format!("page {} is beyond the metadata area", number.0));
         }
-        let window = number.0 / WINDOW_PAGES;
-        let first = window * WINDOW_PAGES;
+        let mut first = None;
+        for device in self.members {
+            match self.member_page(*device, number).and_then(|page| accept(&page)) {
+                Ok(accepted) => return Ok(accepted),
+                Err(why) => drop(first.get_or_insert(why)),
+            }
+        }
+        Err(first.unwrap_or_else(|| "there is no member".into()))
+    }
+
+    fn member_page(&mut self, device: DeviceId, number: PageNumber) -> Result<Vec<u8>, String> {
+        let window = (device, number.0 / WINDOW_PAGES);
+        let first = window.1 * WINDOW_PAGES;
         if !self.windows.contains_key(&window) {
             let pages = WINDOW_PAGES.min(self.sb.meta_pages - first);
             let mut bytes = vec![0; pages as usize * PAGE];
-            if self.read_at(self.address(PageNumber(first)), &mut bytes).is_err() {
+            if self.read_at(device, self.address(PageNumber(first)), &mut bytes).is_err() {
                 // Some page of the window is unreadable: each on its own, so that only that one counts.
                 let mut page = vec![0; PAGE];
-                return self.read_at(self.address(number), &mut page).map(|()| page);
+                return self.read_at(device, self.address(number), &mut page).map(|()| page);
             }
             if self.order.len() == WINDOWS_MAX
                 && let Some(oldest) = self.order.pop_front()

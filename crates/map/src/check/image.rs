@@ -102,7 +102,11 @@ impl Image {
                 }
             }
             Delta::Volume { id, name, size, hardening, copies } => {
-                let tree = Tree::new(extent.count(size));
+                // One that exists keeps its extents, hence its size.
+                let (size, tree) = match self.catalogue.volumes.get(&id) {
+                    Some(volume) => (volume.size, volume.tree),
+                    None => (size, Tree::new(extent.count(size))),
+                };
                 self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
                 self.catalogue.next_volume = self.catalogue.next_volume.max(id.0.saturating_add(1));
             }
@@ -149,8 +153,8 @@ impl Loading<'_, '_> {
 
     fn is_of_a_later_root(&mut self, number: PageNumber) -> bool {
         let pool = self.area.sb.pool;
-        let page = self.area.page(number);
-        page.is_ok_and(|page| page::sequence(&page, pool, number).is_some_and(|s| s > self.root.sequence))
+        let sequence = |page: &[u8]| page::sequence(page, pool, number).ok_or_else(String::new);
+        self.area.page(number, sequence).is_ok_and(|sequence| sequence > self.root.sequence)
     }
 
     /// Reads and verifies the chain of pages of an object.
@@ -163,8 +167,8 @@ impl Loading<'_, '_> {
     ) -> Option<Vec<u8>> {
         let (mut bytes, mut number) = (Vec::new(), pointer.number);
         while number != PageNumber::NONE {
-            match self.verified(number, identity) {
-                Ok((payload, next)) => {
+            match self.verified(number, |_| identity) {
+                Ok((_, payload, next)) => {
                     bytes.extend_from_slice(&payload);
                     number = next;
                 }
@@ -177,15 +181,24 @@ impl Loading<'_, '_> {
         Some(bytes)
     }
 
-    fn verified(&mut self, number: PageNumber, identity: Identity) -> Result<(Vec<u8>, PageNumber), String> {
+    /// A page that is what `identity`, told the level it states, says; with that level, its payload, and
+    /// the next page of its chain.
+    fn verified(
+        &mut self,
+        number: PageNumber,
+        identity: impl Fn(u8) -> Identity,
+    ) -> Result<(u8, Vec<u8>, PageNumber), String> {
         let claimed = u32::try_from(number.0).is_ok_and(|n| self.image.used.take(DeviceExtent(n)));
         if !claimed {
             return Err(format!("page {} is used twice, or does not exist", number.0));
         }
-        let page = self.area.page(number)?;
-        let (payload, next) = page::open(&page, self.area.sb.pool, identity, number)?;
+        let pool = self.area.sb.pool;
+        let opened = self.area.page(number, |page| {
+            let (payload, next) = page::open(page, pool, identity(page[5]), number)?;
+            Ok((page[5], payload.to_vec(), next))
+        })?;
         self.image.verified += 1;
-        Ok((payload.to_vec(), next))
+        Ok(opened)
     }
 
     /// Reads a table, from its top down.
@@ -246,10 +259,9 @@ impl Loading<'_, '_> {
 
     fn map_page(&mut self, id: PageId, pointer: Pointer) -> Result<Page, String> {
         // The level is in the page itself; the rest is known from its pointer.
-        let level = self.area.page(pointer.number).map_or(0, |bytes| bytes[5]);
         let identity =
-            Identity { kind: PageKind::Map, level, sequence: pointer.sequence, object: id.0.into() };
-        let (payload, next) = self.verified(pointer.number, identity)?;
+            |level| Identity { kind: PageKind::Map, level, sequence: pointer.sequence, object: id.0.into() };
+        let (level, payload, next) = self.verified(pointer.number, identity)?;
         if payload.len() != WORDS * 8 || next != PageNumber::NONE {
             return Err("it is not one whole page".into());
         }

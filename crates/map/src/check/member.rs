@@ -1,8 +1,9 @@
-//! One metadata member: its roots, what they reach, its journal; and which of it opening would use.
+//! One metadata member, or two that mirror each other taken as one: roots, what they reach, journal;
+//! and which of it opening would use.
 
 use super::area::Area;
 use super::image::{Fault, Image, contradicts};
-use super::report::{Checked, Finding, Remedy, Severity};
+use super::report::{Checked, Finding, Position, Remedy, Severity};
 use crate::journal::{self, End, Frame};
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
@@ -12,14 +13,15 @@ const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use 
 const RESTORE: &str = "weir pool restore, from a dump made before";
 const REPORT: &str = "save everything (weir pool dump) and report it: weir must not write this";
 
-/// What was found on a member.
+/// What was found.
 #[derive(Debug)]
 pub(super) struct Member {
+    /// The (first) member.
     pub(super) device: DeviceId,
     /// The map as opening would recover it from here; none if it would refuse.
     pub(super) state: Option<Image>,
-    /// Sequence of the journal frame that would come next, and of the root.
-    pub(super) position: (u64, u64),
+    /// How far it had come.
+    pub(super) position: Position,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -34,18 +36,28 @@ struct Replayed {
     chain: Option<u32>,
 }
 
+fn position(replayed: &Replayed, root: &Root) -> Position {
+    Position { frame: replayed.next, root: root.sequence }
+}
+
 struct Checking<'a, 'b> {
     area: Area<'a>,
-    ring: Vec<u8>,
+    rings: Vec<Vec<u8>>,
     findings: Vec<Finding>,
     checked: &'b mut Checked,
 }
 
-/// Verifies a member.
-pub(super) fn check(store: &mut dyn Store, sb: &Superblock, checked: &mut Checked) -> Member {
-    let mut area = Area::new(store, sb);
-    let (ring, unread) = area.ring();
-    let mut checking = Checking { area, ring, findings: Vec::new(), checked };
+/// Verifies what these members, of which `sb` is the first, hold together: what one does not have right
+/// is taken from the other.
+pub(super) fn check(
+    store: &mut dyn Store,
+    sb: &Superblock,
+    members: &[DeviceId],
+    checked: &mut Checked,
+) -> Member {
+    let mut area = Area::new(store, sb, members);
+    let (rings, unread) = area.rings();
+    let mut checking = Checking { area, rings, findings: Vec::new(), checked };
     let (state, position) = checking.run(!unread.is_empty());
     let mut findings = checking.findings;
     checking.checked.read += checking.area.read;
@@ -77,15 +89,14 @@ impl Checking<'_, '_> {
         self.findings.push(Finding { severity, what, device, at, why, matters, remedy });
     }
 
-    fn run(&mut self, unread: bool) -> (Option<Image>, (u64, u64)) {
-        let (mut roots, bad) = self.roots();
-        roots.sort_by_key(|root| std::cmp::Reverse(root.sequence));
+    fn run(&mut self, unread: bool) -> (Option<Image>, Position) {
+        let (roots, bad) = self.roots();
         let Some(newest) = roots.first().cloned() else {
             for (slot, why) in bad {
                 let matters = "nothing says where the map is; the pool does not open";
                 self.add(Severity::Damage, "root", ROOT_AT[slot], why, matters, Remedy::ByHand(RESTORE));
             }
-            return (None, (0, 0));
+            return (None, Position::default());
         };
         for (slot, why) in bad {
             let matters = "the other root is good; if that is damaged too, the pool does not open";
@@ -111,14 +122,14 @@ impl Checking<'_, '_> {
             let at = DeviceOffset(JOURNAL_AT.0 + offset);
             self.add(Severity::Damage, "journal", at, why, matters, Remedy::ByHand(RESTORE));
             self.faults(&image.faults, Severity::Damage);
-            return (None, (newest_end.next, newest.sequence));
+            return (None, position(&newest_end, &newest));
         }
         self.torn_tail(&newest, &newest_end);
         if image.is_whole() {
             if let Some(older_image) = older_image {
                 self.faults(&older_image.faults, Severity::Note);
             }
-            return ((!unread).then_some(image), (newest_end.next, newest.sequence));
+            return ((!unread).then_some(image), position(&newest_end, &newest));
         }
         // The newest root cannot be used. The one before can if its journal leads on to where it stood.
         let older_works = leads_on && older_image.as_ref().is_some_and(Image::is_whole);
@@ -127,38 +138,29 @@ impl Checking<'_, '_> {
             self.faults(&older_image.faults, Severity::Damage);
         }
         let Some(root) = older.filter(|_| older_works) else {
-            return (None, (newest_end.next, newest.sequence));
+            return (None, position(&newest_end, &newest));
         };
         let mut image = self.load(&root);
         let end = self.replay(&root, u64::MAX, |frame, extent| {
             frame.deltas.into_iter().for_each(|delta| image.apply(delta, extent));
         });
-        ((!unread).then_some(image), (end.next, root.sequence))
+        ((!unread).then_some(image), position(&end, &root))
     }
 
-    /// The valid roots, and the slots without one.
+    /// The valid roots, newest first, and the slots without one.
     fn roots(&mut self) -> (Vec<Root>, Vec<(usize, String)>) {
         let (mut roots, mut bad) = (Vec::new(), Vec::new());
         let sb = self.area.sb;
         for slot in 0..ROOT_AT.len() {
-            let page = match self.area.root(slot) {
-                Ok(page) => page,
-                Err(why) => {
-                    bad.push((slot, why));
-                    continue;
+            for page in self.area.roots(slot) {
+                match page.and_then(|page| root_of(&page, slot, sb)) {
+                    Ok(root) => roots.push(root),
+                    Err(why) => bad.push((slot, why)),
                 }
-            };
-            match Root::decode(&page, sb.pool) {
-                None => bad.push((slot, "it is no root of this pool, or its checksum is wrong".into())),
-                Some(root) if root.slot() != slot => {
-                    bad.push((slot, format!("root {} belongs in the other slot", root.sequence)));
-                }
-                Some(root) if contradicts(&root, sb) => {
-                    bad.push((slot, "its fields contradict the superblock".into()));
-                }
-                Some(root) => roots.push(root),
             }
         }
+        roots.sort_by_key(|root| std::cmp::Reverse(root.sequence));
+        roots.dedup();
         (roots, bad)
     }
 
@@ -178,21 +180,15 @@ impl Checking<'_, '_> {
     ) -> Replayed {
         let sb = self.area.sb;
         let (mut frames, mut chain) = (0, (root.journal.sequence == stop).then_some(root.journal.chain));
-        let (at, end) = journal::replay(
-            std::slice::from_ref(&self.ring),
-            root.journal,
-            sb.pool,
-            sb.extent.blocks(),
-            |frame| {
-                frames += 1;
-                if frame.sequence + 1 == stop {
-                    chain = Some(frame.crc);
-                }
-                if frame.sequence < stop {
-                    apply(frame, sb.extent);
-                }
-            },
-        );
+        let (at, end) = journal::replay(&self.rings, root.journal, sb.pool, sb.extent.blocks(), |frame| {
+            frames += 1;
+            if frame.sequence + 1 == stop {
+                chain = Some(frame.crc);
+            }
+            if frame.sequence < stop {
+                apply(frame, sb.extent);
+            }
+        });
         Replayed { frames, end, next: at.sequence, offset: at.offset, chain }
     }
 
@@ -263,8 +259,8 @@ impl Checking<'_, '_> {
         let pool = self.area.sb.pool;
         let expected = (root.journal.journal, end.next);
         let begun = [end.offset, 0].into_iter().find(|offset| {
-            let bytes = self.ring.get(*offset as usize..).unwrap_or_default();
-            journal::claims(bytes, pool) == Some(expected)
+            let claims = |ring: &Vec<u8>| journal::claims(ring.get(*offset as usize..)?, pool);
+            self.rings.iter().any(|ring| claims(ring) == Some(expected))
         });
         if let Some(offset) = begun {
             let why = format!("frame {} at its end is not whole", end.next);
@@ -273,6 +269,15 @@ impl Checking<'_, '_> {
             let at = DeviceOffset(JOURNAL_AT.0 + offset);
             self.add(Severity::Note, "journal", at, why, matters, Remedy::Opening);
         }
+    }
+}
+
+fn root_of(page: &[u8], slot: usize, sb: &Superblock) -> Result<Root, String> {
+    match Root::decode(page, sb.pool) {
+        None => Err("it is no root of this pool, or its checksum is wrong".into()),
+        Some(root) if root.slot() != slot => Err(format!("root {} belongs in the other slot", root.sequence)),
+        Some(root) if contradicts(&root, sb) => Err("its fields contradict the superblock".into()),
+        Some(root) => Ok(root),
     }
 }
 

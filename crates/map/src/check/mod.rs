@@ -16,9 +16,10 @@ mod report;
 mod superblocks;
 
 pub use repair::{Repaired, repair};
-pub use report::{Checked, FINDINGS_MAX, Finding, Remedy, Report, Severity};
+pub use report::{Checked, FINDINGS_MAX, Finding, Position, Remedy, Report, Severity};
 
 use member::Member;
+use superblocks::Devices;
 use weir_model::{Bytes, Store};
 
 /// Verifies the pool on the devices of these sizes, by device id; `None` for one that is absent.
@@ -26,27 +27,36 @@ use weir_model::{Bytes, Store};
 /// twice.
 pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     let mut report = Report::default();
-    let superblocks = superblocks::check(store, sizes, &mut report);
-    let members = superblocks.iter().flatten().filter(|sb| sb.is_metadata_member());
-    let mut found: Vec<Member> = members.map(|sb| member::check(store, sb, &mut report.checked)).collect();
-    let usable = found.iter().any(|member| member.state.is_some());
-    for member in &mut found {
+    let Devices { superblocks, members } = superblocks::check(store, sizes, &mut report);
+    let layouts: Vec<_> = members.iter().filter_map(|id| superblocks[id.index()].as_ref()).collect();
+    let mut alone = Vec::new();
+    for sb in &layouts {
+        alone.push(member::check(store, sb, &[sb.device], &mut report.checked));
+    }
+    // Of two, each may have what the other lacks: opening takes it from either.
+    let together = match layouts[..] {
+        [first, _, ..] => Some(member::check(store, first, &members, &mut Checked::default())),
+        _ => None,
+    };
+    let mirrored = together.as_ref().is_some_and(|all| all.state.is_some());
+    for member in &mut alone {
+        let lacks = mirrored && member.state.is_none();
         for finding in member.findings.drain(..) {
-            report.add(if usable && member.state.is_none() { mirrored(finding) } else { finding });
+            report.add(if lacks { in_the_other(finding) } else { finding });
         }
     }
-    let best = found.iter().filter(|member| member.state.is_some()).max_by_key(|member| member.position);
-    if let Some(Member { device, state: Some(image), .. }) = best
+    if let Some(Member { device, state: Some(image), position, .. }) = together.or_else(|| alone.pop())
         && let Some(sb) = &superblocks[device.index()]
     {
-        contents::check(image, &superblocks, sb, &mut report);
+        report.position = Some(position);
+        contents::check(&image, &superblocks, sb, &mut report);
     }
     report.superblocks = superblocks;
     report
 }
 
-/// A finding on a member whose mirror has everything.
-fn mirrored(mut finding: Finding) -> Finding {
+/// A finding on a member whose mirror has what it lacks.
+fn in_the_other(mut finding: Finding) -> Finding {
     if finding.severity == Severity::Damage {
         finding.severity = Severity::Spare;
         finding.matters = "the other metadata member has everything".into();

@@ -37,9 +37,9 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
             repaired.superblocks += 1;
         }
     }
-    let superblocks: Option<Vec<Superblock>> = report.superblocks.iter().cloned().collect();
+    let superblocks: Vec<Superblock> = report.superblocks.iter().flatten().cloned().collect();
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
-    if let (true, Some(superblocks)) = (opening, superblocks) {
+    if opening {
         open::open_and(store, &superblocks, &OpenOptions::default(), |map| {
             (repaired.records, repaired.pages) = map.drop_waste();
         })?;

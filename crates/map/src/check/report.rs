@@ -104,6 +104,15 @@ pub struct Checked {
     pub read: Bytes,
 }
 
+/// How far a pool had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Sequence of the journal frame that would come next.
+    pub frame: u64,
+    /// Sequence of the root.
+    pub root: u64,
+}
+
 /// The outcome of a [check](super::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -113,6 +122,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings beyond those.
     pub left_out: u64,
+    /// How far the map had come that opening would recover; `None` if there is none.
+    pub position: Option<Position>,
     /// What was looked at.
     pub checked: Checked,
 }

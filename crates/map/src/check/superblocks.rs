@@ -1,30 +1,48 @@
 //! Superblocks: both copies of every device, and whether the devices belong together.
 
 use super::report::{Finding, Remedy, Report, Severity};
+use crate::members::Assembly;
 use crate::superblock::{Reading, Superblock};
-use crate::{PAGE, PoolId};
+use crate::{OpenOptions, PAGE, PoolId};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
 const OTHER_DEVICE: &str = "put the pool's own device back, or correct the pool file";
+const TOGETHER: &str =
+    "bring all devices of the pool, in the pool file's order; docs/guide.md says how to go on without one";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
-/// Reads and judges the superblocks; the good ones of one pool, by device id.
-pub(super) fn check(
-    store: &mut dyn Store,
-    sizes: &[Option<Bytes>],
-    report: &mut Report,
-) -> Vec<Option<Superblock>> {
-    let mut found: Vec<Option<Superblock>> = Vec::new();
+/// The devices' superblocks, and who carries the metadata.
+pub(super) struct Devices {
+    /// The good superblocks of the pool, by device id.
+    pub(super) superblocks: Vec<Option<Superblock>>,
+    /// The members that hold the newest metadata.
+    pub(super) members: Vec<DeviceId>,
+}
+
+/// Reads and judges the superblocks.
+pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut Report) -> Devices {
+    let mut superblocks: Vec<Option<Superblock>> = Vec::new();
     for (size, id) in sizes.iter().zip(0u8..) {
-        found.push(size.and_then(|size| device(store, DeviceId(id), size, report)));
+        superblocks.push(size.and_then(|size| device(store, DeviceId(id), size, report)));
     }
-    let Some(pool) = most_frequent(&found) else { return found };
-    let expected = found.iter().flatten().find(|sb| sb.pool == pool).cloned();
-    for (sb, id) in found.iter_mut().zip(0u8..) {
-        let Some(expected) = &expected else { break };
-        let Some(why) = sb.as_ref().and_then(|sb| mismatch(sb, expected, DeviceId(id), sizes.len())) else {
+    if let Some(pool) = most_frequent(&superblocks) {
+        drop_strangers(&mut superblocks, pool, report);
+    }
+    let members = together(&superblocks, report);
+    Devices { superblocks, members }
+}
+
+/// Superblocks that are not of this pool, or of another of its devices, do not count.
+fn drop_strangers(superblocks: &mut [Option<Superblock>], pool: PoolId, report: &mut Report) {
+    for (sb, id) in superblocks.iter_mut().zip(0u8..) {
+        let Some(found) = sb else { continue };
+        let why = if found.pool != pool {
+            format!("it is of pool {} ({}), not of {pool}", found.pool_name, found.pool)
+        } else if found.device != DeviceId(id) {
+            format!("it is of device {} of the pool, found as {}", found.device, DeviceId(id))
+        } else {
             continue;
         };
         report.add(Finding {
@@ -38,7 +56,6 @@ pub(super) fn check(
         });
         *sb = None;
     }
-    found
 }
 
 /// The pool most of the devices belong to.
@@ -50,18 +67,38 @@ fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(pool, _)| PoolId(pool))
 }
 
-fn mismatch(sb: &Superblock, expected: &Superblock, id: DeviceId, devices: usize) -> Option<String> {
-    if sb.pool != expected.pool {
-        return Some(format!("it is of pool {} ({}), not of {}", sb.pool_name, sb.pool, expected.pool));
+/// Whether the devices belong together, and who of them holds the newest metadata.
+fn together(superblocks: &[Option<Superblock>], report: &mut Report) -> Vec<DeviceId> {
+    let found: Vec<Superblock> = superblocks.iter().flatten().cloned().collect();
+    let Some(first) = found.first() else { return Vec::new() };
+    let mut add = |severity, device, why: String, matters: &str, remedy| {
+        let (at, matters) = (DeviceOffset(0), matters.into());
+        report.add(Finding { severity, what: "pool", device, at, why, matters, remedy });
+    };
+    let assembly = match Assembly::new(&found, &OpenOptions::default()) {
+        Ok(assembly) => assembly,
+        Err(error) => {
+            let matters = "the pool does not open as it is";
+            add(Severity::Damage, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
+            let without = (0..first.devices).map(DeviceId).collect();
+            match Assembly::new(&found, &OpenOptions { accept_rollback: true, without }) {
+                Ok(assembly) => assembly,
+                Err(_) => return Vec::new(),
+            }
+        }
+    };
+    let newest = found.iter().map(|sb| sb.generation).max().unwrap_or(0);
+    for sb in found.iter().filter(|sb| sb.generation < newest) {
+        let why = format!("its superblock is of generation {}, the newest of {newest}", sb.generation);
+        let matters = "a change of the pool was interrupted, or the device was away meanwhile";
+        add(Severity::Note, sb.device, why, matters, Remedy::Opening);
     }
-    if sb.device != id {
-        return Some(format!("it is of device {} of the pool, found as {id}", sb.device));
+    for device in &assembly.stale {
+        let why = "its metadata was left behind; it was not checked".into();
+        let matters = "the other metadata member has everything";
+        add(Severity::Note, *device, why, matters, Remedy::Opening);
     }
-    if usize::from(sb.devices) != devices {
-        return Some(format!("it speaks of {} devices, there are {devices}", sb.devices));
-    }
-    let same = (sb.extent, &sb.pool_name) == (expected.extent, &expected.pool_name);
-    (!same).then(|| "it contradicts the other devices' about the pool's name or extent size".into())
+    assembly.members.to_vec()
 }
 
 /// A copy as it was read.

@@ -5,6 +5,7 @@
 
 mod check;
 mod clients;
+mod dump;
 mod full;
 mod harness;
 mod image;

@@ -1,0 +1,130 @@
+//! `weir pool dump` and `restore`.
+
+use crate::harness::{Pool, Server};
+use crate::nbd::Client;
+use std::os::unix::fs::FileExt;
+
+const REFUSED: i32 = 3;
+const DAMAGED: i32 = 4;
+
+fn client(pool: &Pool) -> (Server, Client) {
+    let server = pool.serve();
+    let client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    (server, client)
+}
+
+fn end(server: Server, mut client: Client) {
+    client.flush().expect("it is flushed");
+    client.disconnect();
+    server.stop("TERM");
+}
+
+/// A pool with something in it, saved to `saved`.
+fn saved_pool() -> Pool {
+    let pool = Pool::small().create("disk", "1GiB");
+    let (server, mut nbd) = client(&pool);
+    for n in 0..30u64 {
+        nbd.write(n << 20, &[n as u8 + 1; 8192]).expect("it is written");
+    }
+    end(server, nbd);
+    let done = pool.json(&["pool", "dump", "saved"]);
+    assert!(done["clean"] == true && done["pages"].as_u64().is_some_and(|pages| pages > 4), "{done}");
+    pool
+}
+
+fn assert_contents(pool: &Pool) {
+    let (server, mut nbd) = client(pool);
+    for n in 0..30u64 {
+        assert_eq!(nbd.read(n << 20, 8192).expect("it is read"), [n as u8 + 1; 8192], "{n}");
+    }
+    end(server, nbd);
+}
+
+fn device(pool: &Pool, name: &str) -> std::fs::File {
+    std::fs::File::options().read(true).write(true).open(pool.path(name)).expect("the device")
+}
+
+#[test]
+fn a_pool_whose_metadata_was_lost_is_restored() {
+    let pool = saved_pool();
+    // Roots, journal and pages on both devices: wherever the metadata is, it is gone.
+    for name in ["fast.img", "slow.img"] {
+        let file = device(&pool, name);
+        (16..128u64).for_each(|page| file.write_all_at(&[0xa5; 4096], page * 4096).expect("it is damaged"));
+    }
+    pool.refused(&["volume", "list"], DAMAGED);
+    // What is there cannot be told to be no newer.
+    let said = pool.refused(&["pool", "restore", "saved"], REFUSED);
+    assert!(said.contains("--accept-rollback"), "{said}");
+    let done = pool.json(&["pool", "restore", "saved", "--accept-rollback"]);
+    assert_eq!(done["clean"], true, "{done}");
+    pool.run(["pool", "check"]);
+    assert_contents(&pool);
+}
+
+#[test]
+fn restoring_a_pool_that_has_not_changed_changes_nothing() {
+    let pool = saved_pool();
+    pool.run(["pool", "restore", "saved"]);
+    pool.run(["pool", "check"]);
+    assert_contents(&pool);
+}
+
+#[test]
+fn going_back_to_an_older_state_must_be_asked_for() {
+    let pool = saved_pool();
+    let (server, mut nbd) = client(&pool);
+    // In place of what the dump speaks of, where the same volume has it: nothing moves.
+    nbd.write(0, &[77; 4096]).expect("it is written");
+    nbd.write(500 << 20, &[78; 4096]).expect("it is written");
+    end(server, nbd);
+    let said = pool.refused(&["pool", "restore", "saved"], REFUSED);
+    assert!(said.contains("has changed since") && said.contains("--accept-rollback"), "{said}");
+    pool.run(["pool", "restore", "saved", "--accept-rollback"]);
+    pool.run(["pool", "check"]);
+    let (server, mut nbd) = client(&pool);
+    assert_eq!(nbd.read(500 << 20, 4096).expect("it is read"), [0; 4096], "made after the dump");
+    end(server, nbd);
+    // Frames written between the dump and the restore are not taken for those that follow it.
+    for n in 0..4u64 {
+        let (server, mut nbd) = client(&pool);
+        assert_eq!(nbd.read(500 << 20, 4096).expect("it is read"), [0; 4096], "opening {n} more times");
+        server.kill();
+        drop(nbd.flush());
+    }
+}
+
+#[test]
+fn a_dump_that_is_not_whole_or_not_the_pool_s_is_refused() {
+    let pool = saved_pool();
+    let whole = std::fs::read(pool.path("saved")).expect("the dump");
+    let try_bytes = |bytes: &[u8], code: i32, part: &str| {
+        std::fs::write(pool.path("bad"), bytes).expect("it is written");
+        let said = pool.refused(&["pool", "restore", "bad", "--accept-rollback"], code);
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+    };
+    try_bytes(&whole[..whole.len() - 10], DAMAGED, "ends too early");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    try_bytes(&flipped, DAMAGED, "wrong checksum");
+    try_bytes(b"something else entirely, longer than forty bytes", DAMAGED, "no dump");
+    let other = saved_pool();
+    let bytes = std::fs::read(other.path("saved")).expect("the dump");
+    try_bytes(&bytes, REFUSED, "is of pool");
+    pool.run(["pool", "check"]);
+    assert_contents(&pool);
+}
+
+#[test]
+fn pools_in_use_and_files_that_exist_are_left_alone() {
+    let pool = saved_pool();
+    let said = pool.refused(&["pool", "dump", "saved"], REFUSED);
+    assert!(said.contains("exists"), "{said}");
+    let server = pool.serve();
+    for command in [["pool", "dump", "other"], ["pool", "restore", "saved"]] {
+        let said = pool.refused(&command, REFUSED);
+        assert!(said.contains("already being served"), "{said}");
+    }
+    assert!(!pool.path("other").exists(), "nothing was begun");
+    server.stop("TERM");
+}
