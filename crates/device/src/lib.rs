@@ -12,6 +12,7 @@
 //! also uses), `reactor` (system calls on that memory) and `mapped` (files that lie in memory).
 
 mod arena;
+mod demand;
 mod error;
 mod file;
 mod forget;

@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use weir_model::{Bytes, DeviceClass};
 use weir_timing::WriteCache;
 
+use crate::demand::Demand;
 use crate::file::{Facts, Identity};
 use crate::forget::{Forget, ForgetOptions};
 use crate::mapped::Mapped;
@@ -35,6 +36,8 @@ pub struct DeviceOptions {
     pub pace: Option<String>,
     /// The fault layer that forgets whatever was not flushed. For tests.
     pub forget: Option<ForgetOptions>,
+    /// The fault layer that fails when the file `DEVICE.fault` says so. For tests.
+    pub fails_on_demand: bool,
 }
 
 impl Default for DeviceOptions {
@@ -47,6 +50,7 @@ impl Default for DeviceOptions {
             direct: true,
             pace: None,
             forget: None,
+            fails_on_demand: false,
         }
     }
 }
@@ -58,6 +62,7 @@ pub struct Device {
     pub(crate) facts: Facts,
     pub(crate) direct: bool,
     pub(crate) forget: Option<Forget>,
+    pub(crate) demand: Option<Demand>,
     pub(crate) mapped: Option<Mapped>,
     pub(crate) pacer: Option<Pacer>,
     /// The model it is paced by has a volatile write cache.
@@ -101,6 +106,7 @@ impl Device {
         facts.class = options.class.unwrap_or(facts.class);
         facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
         let forget = options.forget.as_ref().map(|forget| Forget::new(path, forget));
+        let demand = options.fails_on_demand.then(|| Demand::new(path));
         let mapped = if facts.memory_backed && forget.is_none() { map(path, &file, &facts) } else { None };
         let pacer = match &options.pace {
             Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
@@ -108,7 +114,7 @@ impl Device {
         };
         let modelled = options.pace.as_deref().and_then(weir_timing::write_cache);
         let models_cache = modelled == Some(WriteCache::Volatile) && options.volatile_cache != Some(false);
-        Ok(Self { path: path.to_owned(), file, facts, direct, forget, mapped, pacer, models_cache })
+        Ok(Self { path: path.to_owned(), file, facts, direct, forget, demand, mapped, pacer, models_cache })
     }
 
     /// The name it was opened by.

@@ -17,8 +17,6 @@ pub struct DeviceSettings {
     /// A command not answered within this time has the device given up. More than the slowest answer
     /// of a device in good order, retries in the operating system included.
     pub deadline: Nanos,
-    /// It is not there: the pool was opened without it.
-    pub absent: bool,
 }
 
 impl DeviceSettings {
@@ -28,7 +26,7 @@ impl DeviceSettings {
 
 impl Default for DeviceSettings {
     fn default() -> Self {
-        Self { volatile_cache: true, sector: 512, deadline: Self::DEADLINE, absent: false }
+        Self { volatile_cache: true, sector: 512, deadline: Self::DEADLINE }
     }
 }
 
@@ -135,11 +133,7 @@ impl Device {
             writes: Direction::default(),
             flushes: 0,
             errors: ErrorCounts::default(),
-            state: if settings.absent {
-                State::Lost { why: LostWhy::Absent, since: Nanos(0) }
-            } else {
-                State::InUse
-            },
+            state: State::InUse,
             idle: None,
             epoch: Epoch(1),
             dirty: false,

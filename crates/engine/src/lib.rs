@@ -184,6 +184,9 @@ impl Engine {
         };
         let (used, _) = engine.data_space();
         engine.space = space::SpaceState::new(now, used);
+        for device in engine.map.absent().iter() {
+            engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
+        }
         engine.start_probes();
         engine.resume_removals();
         Ok(engine)

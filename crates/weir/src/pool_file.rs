@@ -73,6 +73,8 @@ pub struct DeviceEntry {
     pub durable: bool,
     /// Whether it has a write cache that a power cut empties; `None` lets the machine say.
     pub volatile_cache: Option<bool>,
+    /// How long it may take to answer before it is given up.
+    pub deadline: Option<Nanos>,
     /// A misbehaviour put in its way, for tests.
     pub fault: Option<Fault>,
 }
@@ -82,6 +84,8 @@ pub struct DeviceEntry {
 pub enum Fault {
     /// Whatever was not flushed when the server dies never reached the device.
     ForgetUnflushed,
+    /// It fails as a file beside it says.
+    OnDemand,
 }
 
 /// The policy of a pool file that names none.
@@ -92,9 +96,13 @@ pub const WAIT_DEFAULT: Nanos = Nanos::secs(30);
 /// The longest they may wait.
 const WAIT_MAX: Nanos = Nanos::secs(3600);
 
+/// How long a device may be given to answer.
+const DEADLINE_MIN: Nanos = Nanos::millis(100);
+const DEADLINE_MAX: Nanos = Nanos::secs(3600);
+
 const POOL_KEYS: &[&str] = &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most"];
 const DEVICE_KEYS: &[&str] =
-    &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "fault"];
+    &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
 
 /// What is wrong with a pool file, where, and what would be right.
@@ -217,8 +225,17 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
         metadata,
         durable,
         volatile_cache: keys.flag("volatile_cache")?,
-        fault: keys
-            .optional("fault", |text| one_of(text, &["forget-unflushed"]).map(|_| Fault::ForgetUnflushed))?,
+        deadline: keys.optional("deadline", |text| match duration(text) {
+            Ok(deadline) if (DEADLINE_MIN..=DEADLINE_MAX).contains(&deadline) => Ok(deadline),
+            Ok(_) => Err("a time from \"100ms\" to \"1h\"".into()),
+            Err(allowed) => Err(allowed),
+        })?,
+        fault: keys.optional("fault", |text| {
+            one_of(text, &["forget-unflushed", "on-demand"]).map(|fault| match fault {
+                "on-demand" => Fault::OnDemand,
+                _ => Fault::ForgetUnflushed,
+            })
+        })?,
     })
 }
 

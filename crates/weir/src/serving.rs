@@ -50,7 +50,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
     let limits = Limits::default();
     let mut arena = Arena::new(limits.memory())?;
-    let settings = settings(&devices);
+    let settings = settings(&described, &devices);
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
     let reactor = Reactor::new(&options, devices, &arena)?;
     let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;

@@ -8,6 +8,7 @@ use weir_model::{Buffer, DeviceId, Io, IoDone, IoError, IoKind, Nanos};
 use super::Event;
 use super::backend::{Action, FileOp};
 use crate::arena::{Lent, Region};
+use crate::demand::Strike;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
@@ -23,6 +24,8 @@ pub(super) struct Disks {
 pub(super) enum Begun {
     /// It is done.
     Done(Result<(), IoError>),
+    /// It is never answered.
+    Never,
     /// The backend is to carry it out.
     Submit(FileOp),
 }
@@ -57,6 +60,11 @@ impl Disks {
         let Some(device) = self.devices.get_mut(io.device) else { return Begun::Done(Err(IoError::Lost)) };
         if let Err(error) = check(device, io) {
             return Begun::Done(Err(error));
+        }
+        match device.demand.as_ref().and_then(|demand| demand.strikes(io.kind)) {
+            Some(Strike::Fail(error)) => return Begun::Done(Err(error)),
+            Some(Strike::NeverAnswer) => return Begun::Never,
+            None => {}
         }
         if device.memory_backed() || device.forget.is_some() {
             return Begun::Done(run_now(device, io, region));
@@ -173,6 +181,7 @@ impl FileOp {
     pub(super) fn step(&mut self, answer: i32) -> Step {
         match answer {
             e if e == -libc::EAGAIN || e == -libc::EINTR => Step::Again,
+            e if e == -libc::ENODEV || e == -libc::ENXIO => Step::Over(Err(IoError::Lost)),
             e if e < 0 => Step::Over(Err(IoError::Os(-e))),
             _ if self.action == Action::Sync => Step::Over(Ok(())),
             0 => Step::Over(Err(IoError::Short)),

@@ -187,6 +187,7 @@ impl Reactor {
     pub fn start(&mut self, io: Io) {
         self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
         match self.disks.begin(&io, &self.region) {
+            Begun::Never => {}
             Begun::Submit(op) => self.backend.start(op, &self.region, &self.disks),
             Begun::Done(result) => {
                 let ended = self.disks.ended(io.device, IoDone { id: io.id, result });

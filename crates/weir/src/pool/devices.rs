@@ -200,7 +200,8 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Resul
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
-        forget: entry.fault.map(|Fault::ForgetUnflushed| ForgetOptions::default()),
+        forget: (entry.fault == Some(Fault::ForgetUnflushed)).then(ForgetOptions::default),
+        fails_on_demand: entry.fault == Some(Fault::OnDemand),
         ..DeviceOptions::default()
     };
     Ok(Device::open(path, &options)?)

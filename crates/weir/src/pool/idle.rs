@@ -39,7 +39,7 @@ impl Idle {
         tracing::debug!(?recovery, "the pool is open");
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
-        let mut engine = Engine::new(Nanos(0), map, policy, &settings(&devices), &mut memory)?;
+        let mut engine = Engine::new(Nanos(0), map, policy, &settings(described, &devices), &mut memory)?;
         engine.set_space_rules(described.file.space.clone());
         Ok(Self { engine, devices, memory, opening, began: Instant::now() })
     }
@@ -110,13 +110,14 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
 }
 
 /// What the engine has to know of the devices, by id.
-pub fn settings(devices: &Devices) -> Vec<DeviceSettings> {
-    let settings = |device: &weir_device::Device| DeviceSettings {
+pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings> {
+    let entry = |id: weir_model::DeviceId| described.file.devices.get(id.index());
+    let settings = |(id, device): (_, &weir_device::Device)| DeviceSettings {
         volatile_cache: device.needs_flush(),
         sector: device.sector().get() as u16,
-        ..DeviceSettings::default()
+        deadline: entry(id).and_then(|entry| entry.deadline).unwrap_or(DeviceSettings::DEADLINE),
     };
-    devices.iter().map(|(_, device)| settings(device)).collect()
+    devices.iter().map(settings).collect()
 }
 
 impl From<AdminError> for Failure {

@@ -6,6 +6,7 @@
 mod check;
 mod clients;
 mod dump;
+mod failing;
 mod full;
 mod harness;
 mod image;

@@ -1,0 +1,71 @@
+//! A fault layer that fails on demand, for tests of whole servers: a file beside the device says how.
+//!
+//! While `DEVICE.fault` exists, its words say which commands fail: `reads`, `writes`, `flushes` (all
+//! with EIO), `gone` (every command, as lost), `hang` (no command is ever answered).
+
+use std::path::{Path, PathBuf};
+use weir_model::{IoError, IoKind};
+
+/// The layer over one device.
+#[derive(Debug)]
+pub(crate) struct Demand {
+    file: PathBuf,
+}
+
+/// What becomes of a command that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strike {
+    Fail(IoError),
+    NeverAnswer,
+}
+
+impl Demand {
+    pub(crate) fn new(device: &Path) -> Self {
+        let mut file = device.as_os_str().to_owned();
+        file.push(".fault");
+        tracing::warn!(file = %Path::new(&file).display(), "this device fails on demand");
+        Self { file: file.into() }
+    }
+
+    /// What is to become of a command, if it is to fail.
+    pub(crate) fn strikes(&self, kind: IoKind) -> Option<Strike> {
+        let words = std::fs::read_to_string(&self.file).ok()?;
+        let asked = |word| words.split_whitespace().any(|w| w == word);
+        let this = match kind {
+            IoKind::Read => "reads",
+            IoKind::Write { .. } => "writes",
+            IoKind::Flush => "flushes",
+        };
+        if asked("hang") {
+            Some(Strike::NeverAnswer)
+        } else if asked("gone") {
+            Some(Strike::Fail(IoError::Lost))
+        } else {
+            asked(this).then_some(Strike::Fail(IoError::Os(libc::EIO)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_fail_as_the_file_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let demand = Demand::new(&folder.path().join("d.img"));
+        let say = |words: &str| std::fs::write(folder.path().join("d.img.fault"), words).expect("written");
+        assert_eq!(demand.strikes(IoKind::Read), None);
+        say("reads flushes");
+        let eio = Some(Strike::Fail(IoError::Os(libc::EIO)));
+        assert_eq!(demand.strikes(IoKind::Read), eio);
+        assert_eq!(
+            (demand.strikes(IoKind::Flush), demand.strikes(IoKind::Write { fua: false })),
+            (eio, None)
+        );
+        say("hang");
+        assert_eq!(demand.strikes(IoKind::Flush), Some(Strike::NeverAnswer));
+        say("gone");
+        assert_eq!(demand.strikes(IoKind::Read), Some(Strike::Fail(IoError::Lost)));
+    }
+}

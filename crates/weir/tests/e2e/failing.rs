@@ -1,0 +1,101 @@
+//! Devices that fail, hang or go away behind the real server: what a client is told, and what status
+//! says.
+
+use crate::harness::Pool;
+use crate::nbd::Client;
+use std::io;
+
+const EXTENT: u64 = 128 << 10;
+const BLOCK: usize = 4096;
+
+/// Two devices used in turn, the second of which carries the metadata and never fails.
+fn pool() -> Pool {
+    let device = |name: &str, more: &str| {
+        format!("[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\n{more}\n")
+    };
+    let failing = device("bad", "metadata = false\nfault = \"on-demand\"\ndeadline = \"500ms\"");
+    let text = format!(
+        "[pool]\nname = \"test\"\npolicy = \"stripe\"\n{failing}{}",
+        device("good", "metadata = true")
+    );
+    Pool::from_text(&text).create("disk", "16MiB")
+}
+
+fn fault(pool: &Pool, words: &str) {
+    std::fs::write(pool.path("bad.img.fault"), words).expect("the fault is asked for");
+}
+
+fn well_again(pool: &Pool) {
+    std::fs::remove_file(pool.path("bad.img.fault")).expect("the fault is taken back");
+}
+
+fn connect(pool: &Pool) -> Client {
+    Client::connect(&pool.socket(), "disk").expect("a client")
+}
+
+/// Writes a block of each of four extents: two of them are on each device.
+fn write_four(client: &mut Client, byte: u8) {
+    for i in 0..4 {
+        client.write(i * EXTENT, &[byte; BLOCK]).expect("a write");
+    }
+}
+
+fn read_four(client: &mut Client) -> Vec<io::Result<Vec<u8>>> {
+    (0..4).map(|i| client.read(i * EXTENT, BLOCK)).collect()
+}
+
+fn state(pool: &Pool) -> serde_json::Value {
+    pool.json(&["pool", "status"])["devices"][0].clone()
+}
+
+#[test]
+fn a_failed_flush_is_told_once_and_its_blocks_fail_until_rewritten() {
+    let pool = pool();
+    let server = pool.serve();
+    let mut client = connect(&pool);
+    write_four(&mut client, 1);
+    fault(&pool, "flushes");
+    client.flush().expect_err("the flush fails");
+    well_again(&pool);
+    client.flush().expect("told once");
+    let answers = read_four(&mut client);
+    assert_eq!(answers.iter().filter(|a| a.is_err()).count(), 2, "{answers:?}");
+    assert_eq!(
+        (state(&pool)["state"].as_str(), state(&pool)["doubtful_blocks"].as_u64()),
+        (Some("doubtful"), Some(2))
+    );
+    write_four(&mut client, 2);
+    client.flush().expect("a flush");
+    assert!(read_four(&mut client).iter().all(|a| a.as_ref().is_ok_and(|b| *b == [2; BLOCK])));
+    assert_eq!(state(&pool)["state"], "ok");
+    server.stop("TERM");
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
+    let pool = pool();
+    let server = pool.serve();
+    let mut client = connect(&pool);
+    write_four(&mut client, 1);
+    client.flush().expect("a flush");
+    fault(&pool, "hang");
+    let answers = read_four(&mut client);
+    assert_eq!(answers.iter().filter(|a| a.is_err()).count(), 2, "{answers:?}");
+    let bad = state(&pool);
+    assert_eq!(bad["state"], "lost", "{bad}");
+    assert!(bad["lost_why"].as_str().is_some_and(|why| why.contains("did not answer")), "{bad}");
+    for i in 10..20 {
+        client.write(i * EXTENT, &[3; BLOCK]).expect("new data goes to the other device");
+    }
+    client.flush().expect("a flush");
+    client.disconnect();
+    // It stays given up, even well again, until the pool is opened again.
+    well_again(&pool);
+    assert_eq!(state(&pool)["state"], "lost");
+    server.stop("TERM");
+    let server = pool.serve();
+    let mut client = connect(&pool);
+    assert!(read_four(&mut client).iter().all(|a| a.as_ref().is_ok_and(|b| *b == [1; BLOCK])));
+    assert_eq!(client.read(19 * EXTENT, BLOCK).expect("a read"), [3; BLOCK]);
+    server.stop("TERM");
+}
