@@ -300,6 +300,16 @@ impl Harness {
         (result.expect("a read"), bytes)
     }
 
+    pub(super) fn try_read(&mut self, offset: u64, len: usize) -> Result<(ReadShape, Vec<u8>), RequestError> {
+        let (result, bytes) = self.request_with(Op::Read, offset, &vec![0; len], false);
+        result.map(|shape| (shape, bytes))
+    }
+
+    /// What was to fail and did not come fails no more.
+    pub(super) fn forget_failures(&mut self) {
+        self.failing.clear();
+    }
+
     pub(super) fn flush(&mut self) -> Result<ReadShape, RequestError> {
         self.request(Op::Flush, 0, &[], false)
     }
