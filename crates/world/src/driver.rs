@@ -6,7 +6,7 @@
 
 use crate::{Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Strike, Ticket, World};
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine};
+use weir_engine::{Activity, Engine, Room};
 use weir_map::Whole;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
@@ -430,7 +430,8 @@ impl Driver {
         self.statistics.no_space += u64::from(no_space);
         self.statistics.errors += u64::from(!no_space);
         let (needed, room) = (self.extents_needed(ticket), self.room);
-        if no_space && needed < room && self.health == Health::Whole {
+        let of_data = self.engine.space_status().full == Some(Room::Data);
+        if no_space && of_data && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask, needed, room });
         }
         Ok(())
