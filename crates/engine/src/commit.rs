@@ -14,7 +14,7 @@ use crate::Engine;
 use crate::active::{ActiveId, AdminId};
 use crate::members::Part;
 use crate::piece::{NewIo, Purpose};
-use weir_map::Epoch;
+use weir_map::{Epoch, Sabotage};
 use weir_model::{DeviceId, IoError, Memory, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
@@ -150,6 +150,11 @@ impl Engine {
         self.commits.phase = Phase::Flushing(dirty.len());
         for id in dirty {
             let covered = self.devices[id.index()].begin_flush();
+            let other = !self.map.members().contains(&id);
+            if Sabotage::FlushSkipped.is_on() || (other && Sabotage::OtherDevicesNotFlushed.is_on()) {
+                self.data_flush_ended(id, covered, Ok(()));
+                continue;
+            }
             self.launch(NewIo::flush(id), Purpose::DataFlush(covered));
         }
     }
@@ -196,6 +201,9 @@ impl Engine {
         let mut bytes = std::mem::take(&mut self.commits.frame);
         match self.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
+                if Sabotage::JournalAfterAcknowledgement.is_on() {
+                    std::mem::take(&mut self.commits.now).into_iter().for_each(|w| self.answer(w, None));
+                }
                 self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
             }
             None => {

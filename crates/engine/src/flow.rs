@@ -4,7 +4,7 @@ use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
 use crate::retry::{EIO, is_full};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
-use weir_map::Chunk;
+use weir_map::{Chunk, Sabotage};
 use weir_model::{DeviceId, IoError, IoId, IoKind, Memory};
 
 impl Engine {
@@ -92,6 +92,9 @@ impl Engine {
     }
 
     pub(crate) fn rest(&mut self, chunk: Chunk) {
+        if Sabotage::ReusedWhileInUse.is_on() {
+            return self.map.reuse(chunk);
+        }
         self.devices[chunk.device().index()].rest(chunk);
         self.reuse_rested(chunk.device());
     }

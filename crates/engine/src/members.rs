@@ -7,7 +7,7 @@ use crate::Engine;
 use crate::piece::{NewIo, Purpose};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use weir_map::Superblock;
+use weir_map::{Sabotage, Superblock};
 use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory};
 
 /// A member that is written.
@@ -78,7 +78,7 @@ impl Engine {
             memory.bytes_mut(buffer).copy_from_slice(bytes);
             let volatile = self.devices[member.device.index()].settings.volatile_cache;
             let (fua, purpose) = match part {
-                Part::Frame => (volatile, Purpose::Frame),
+                Part::Frame => (volatile && !Sabotage::FrameNotDurable.is_on(), Purpose::Frame),
                 Part::Pages => (false, Purpose::CheckpointPages),
                 Part::Root => (true, Purpose::Root),
             };

@@ -203,7 +203,8 @@ impl Engine {
             self.request_commit();
         }
         if releasing || self.devices.iter().any(|d| d.has_resting() && !d.is_lost()) {
-            self.wait_for_space(id, self.may_wait_until(id));
+            // Past its time it still waits for that, but no longer for anybody else.
+            self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.now));
             return None;
         }
         self.note_full(lacking);

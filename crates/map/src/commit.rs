@@ -8,7 +8,7 @@ use crate::page::PageNumber;
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::value::{Chunk, RecordId, Value, Word};
-use crate::{MapError, PAGE, Volume};
+use crate::{MapError, PAGE, Sabotage, Volume};
 use smallvec::SmallVec;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey};
 
@@ -61,7 +61,8 @@ impl Map {
             };
             let more = ready < pending.versions.len();
             let (deltas, record) = self.deltas_for(key, value);
-            if !self.commit.builder.add(&deltas, self.blocks) {
+            let unsaid = Sabotage::TrimNotJournalled.is_on() && record.is_none();
+            if !unsaid && !self.commit.builder.add(&deltas, self.blocks) {
                 self.unreserve(key, record);
                 self.overlay.requeue(key, true);
                 self.commit.left += 1;

@@ -6,7 +6,7 @@ use crate::members::{Assembly, raise};
 use crate::page::PageNumber;
 use crate::reader::Repair;
 use crate::superblock::ROOT_AT;
-use crate::{MapError, PAGE, Superblock, create};
+use crate::{MapError, PAGE, Sabotage, Superblock, create};
 use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
 
 /// Pages copied at once, at most.
@@ -30,7 +30,8 @@ impl Map {
             self.record(store)?;
         }
         // What a killed server left in the devices' caches becomes durable before anything builds on it.
-        for device in self.present.iter().filter(|d| !assembly.stale.contains(d)) {
+        let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
+        for device in self.present.iter().filter(|d| !skipped && !assembly.stale.contains(d)) {
             let flushed = create::flush(store, device);
             self.or_leave_behind(store, device, flushed)?;
         }

@@ -37,6 +37,7 @@ mod places;
 mod reader;
 mod records;
 pub mod root;
+pub mod sabotage;
 mod settle;
 mod space;
 pub mod superblock;
@@ -56,6 +57,7 @@ pub use members::OpenOptions;
 pub use open::{Recovery, open};
 pub use overlay::{Epoch, Needs};
 pub use places::Copied;
+pub use sabotage::Sabotage;
 pub use space::Space;
 pub use superblock::{PoolId, Superblock};
 pub use value::{

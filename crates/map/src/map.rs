@@ -9,7 +9,7 @@ use crate::overlay::{Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
-use crate::{Hardening, PoolId, Space, Superblock};
+use crate::{Hardening, PoolId, Sabotage, Space, Superblock};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -193,7 +193,7 @@ impl Map {
     /// on disk at any time: two roots', and those of a checkpoint being written.
     pub fn has_metadata_room(&self) -> bool {
         let (need, room) = self.metadata_need();
-        need <= room
+        need <= room || Sabotage::ReserveIgnored.is_on()
     }
 
     /// What the metadata area must hold with one more extent, and what it can.
@@ -268,6 +268,12 @@ impl Map {
     /// Makes the extent's current value a version.
     pub(crate) fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: Released) {
         let blocks = self.blocks;
+        let released = if Sabotage::ReusedBeforeDurable.is_on() {
+            released.into_iter().for_each(|chunk| self.reuse(chunk));
+            Released::new()
+        } else {
+            released
+        };
         self.releasing += released.len();
         let Some(value) = self.overlay.get(key).map(|p| p.current.canonical(blocks)) else { return };
         self.overlay.push(key, Version { needs, value, released });
@@ -323,6 +329,13 @@ impl Map {
     ) {
         let at = at.into();
         let (record, blocks) = self.current_record(key);
+        let range = if Sabotage::BitmapBitLost.is_on() && range.count > 1 {
+            BlockRange { count: range.count - 1, ..range }
+        } else if Sabotage::PartialAllocationVisible.is_on() && matches!(at, Location::Whole(_)) {
+            BlockRange { first: 0, count: blocks }
+        } else {
+            range
+        };
         let record = match (record, &at) {
             (None, Location::Fine { .. }) => Some(self.empty_record(key)),
             (record, _) => record,

@@ -1,7 +1,7 @@
 //! Which devices hold the newest metadata, and whether the pool may be opened with those at hand.
 //! See `docs/format.md`, Members and generations.
 
-use crate::{MapError, Superblock};
+use crate::{MapError, Sabotage, Superblock};
 use smallvec::SmallVec;
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet};
 
@@ -39,7 +39,8 @@ impl Assembly {
         let ids = || (0..newest.devices).map(DeviceId);
         let present: DeviceSet = found.iter().map(|sb| sb.device).collect();
         let declared = declared_members(found, newest)?;
-        let current = declared.without(newest.missing);
+        let trusted = Sabotage::StaleMirrorOpened.is_on();
+        let current = if trusted { declared } else { declared.without(newest.missing) };
         refuse_split(found, newest, current)?;
         let at_hand = current.and(present);
         if at_hand.is_empty() {
@@ -52,7 +53,7 @@ impl Assembly {
         }
         let absent = ids().collect::<DeviceSet>().without(present);
         let rolls_back = refuse_absent(absent.without(newest.missing), current, options)?;
-        let stale = declared.and(newest.missing).and(present);
+        let stale = declared.without(current).and(present);
         let missing = absent.or(stale);
         let abandoned =
             newest.abandoned.without(present).or(if rolls_back { absent } else { DeviceSet::default() });

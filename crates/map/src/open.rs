@@ -16,7 +16,7 @@ use crate::root::{JournalPosition, Root};
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
 use crate::value::{Location, PageId, Value, Whole, Word};
-use crate::{Catalogue, MapError, PAGE, Space, Superblock};
+use crate::{Catalogue, MapError, PAGE, Sabotage, Space, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceExtent, DeviceId, DeviceOffset, DeviceSet, Store};
@@ -144,6 +144,9 @@ fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<Root>, M
     }
     roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
     roots.dedup();
+    if Sabotage::StaleRootChosen.is_on() {
+        roots.reverse();
+    }
     Ok(roots)
 }
 
@@ -224,7 +227,10 @@ fn load(
     map.load_objects(&mut reader)?;
     (loaded.read, loaded.repairs, loaded.used) = (reader.read, reader.repairs, reader.used);
 
-    let rings = read_rings(store, assembly, ring)?;
+    let mut rings = read_rings(store, assembly, ring)?;
+    if Sabotage::StaleRootChosen.is_on() {
+        rings.iter_mut().for_each(|ring| ring.fill(0));
+    }
     loaded.read += Bytes(ring.0 * rings.len() as u64);
     let (at, end) = journal::replay(&rings, journal_at, sb.pool, blocks, |frame| {
         loaded.frames += 1;

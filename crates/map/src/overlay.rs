@@ -6,6 +6,7 @@
 //! enters a commit only when the data it refers to had completed before a flush of its device
 //! that has since succeeded). Versions of one extent commit in order.
 
+use crate::Sabotage;
 use crate::value::{Chunk, RecordId, Released, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -183,9 +184,12 @@ impl Pending {
     /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
     /// known to be durable.
     pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>) -> usize {
+        let unflushed = Sabotage::CommittedBeforeItsFlush.is_on();
         self.versions
             .iter()
-            .take_while(|v| v.needs.is_none_or(|n| flushed(n.device).is_some_and(|f| f >= n.epoch)))
+            .take_while(|v| {
+                v.needs.is_none_or(|n| flushed(n.device).is_some_and(|f| f >= n.epoch)) || unflushed
+            })
             .count()
     }
 }

@@ -8,8 +8,10 @@ mod shrink;
 
 pub use shrink::{Shrunk, shrink};
 
-use crate::driver::{Crash, Failure, Setup, Step};
+use crate::driver::{Crash, Failure, Setup, Step, VolumeSpec};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
+use weir_engine::WhenFull;
+use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos};
 
 /// What histories are to be like.
@@ -160,13 +162,18 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let volumes =
         if crowd { between(rng, 3, 4) } else { between(rng, kind.volumes_min, kind.volumes_min + 2) };
     let (journal_pages, meta_pages) = (between(rng, 8, 40), between(rng, 88, 120));
+    let mirrored = devices > 1 && rng.chance(0.4);
     let device = |rng: &mut Rng, number: u64| {
         let extents = if crowd { between(rng, 1, 2) } else { between(rng, 1, 10) };
         let pace = match rng.below(8) {
             0 => Pace::Model(pick(rng, &weir_timing::NAMES).to_owned()),
             _ => Pace::Random(Nanos::micros(between(rng, 1, 2000))),
         };
-        let before = if number == 0 { (192 << 10) + (journal_pages + meta_pages) * BLOCK } else { bytes };
+        let before = if number == 0 || (number == 1 && mirrored) {
+            (192 << 10) + (journal_pages + meta_pages) * BLOCK
+        } else {
+            bytes
+        };
         let size = before.next_multiple_of(bytes) + extents * bytes + BLOCK;
         let write_cache = rng.chance(0.8);
         DeviceSpec {
@@ -177,12 +184,16 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
             faults: vec![],
         }
     };
-    let volume = |rng: &mut Rng| match (crowd, rng.below(4)) {
-        (true, _) => Bytes(bytes),
-        // Often one that ends within an extent.
-        (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
-        (false, _) => Bytes(between(rng, 1, 8) * bytes),
+    let volume = |rng: &mut Rng| {
+        let size = match (crowd, rng.below(4)) {
+            (true, _) => Bytes(bytes),
+            // Often one that ends within an extent.
+            (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
+            (false, _) => Bytes(between(rng, 1, 8) * bytes),
+        };
+        VolumeSpec { size, hardening: pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]) }
     };
+    let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
         extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
@@ -190,6 +201,8 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         devices: (0..devices).map(|number| device(rng, number)).collect(),
         journal_pages,
         meta_pages,
+        mirrored,
+        when_full: weighted(rng, &[(3, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
         memory: Bytes::mib(4),
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },

@@ -6,8 +6,8 @@
 
 use crate::{Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Strike, Ticket, World};
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine, Room};
-use weir_map::Whole;
+use weir_engine::{Activity, Engine, Room, WhenFull};
+use weir_map::{Hardening, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
     RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
@@ -41,12 +41,25 @@ pub struct Setup {
     pub journal_pages: u64,
     /// Pages for the map behind it.
     pub meta_pages: u64,
-    /// The volumes' sizes.
-    pub volumes: Vec<Bytes>,
+    /// Whether the second device carries the map as well as the first one.
+    pub mirrored: bool,
+    /// The volumes.
+    pub volumes: Vec<VolumeSpec>,
+    /// What becomes of writes when there is no space.
+    pub when_full: WhenFull,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.
     pub depth: usize,
+}
+
+/// A volume to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// Its size.
+    pub size: Bytes,
+    /// When the map's part of its writes is durable.
+    pub hardening: Hardening,
 }
 
 /// A pool in the simulated world.
@@ -89,7 +102,7 @@ enum Health {
 struct Volume {
     id: VolumeId,
     name: String,
-    size: Bytes,
+    spec: VolumeSpec,
 }
 
 struct Replacing {
@@ -112,7 +125,7 @@ impl Driver {
         let room = lifecycle::create_pool(&mut world, &setup)?;
         let engine = lifecycle::open_pool(&mut world, &setup)?;
         let mut driver = Self {
-            oracle: Oracle::new(&setup.volumes),
+            oracle: lifecycle::oracle(&setup.volumes),
             world,
             engine,
             volumes: Vec::new(),
@@ -131,8 +144,8 @@ impl Driver {
             statistics: Statistics { runs: 1, ..Statistics::default() },
             setup,
         };
-        for (number, size) in driver.setup.volumes.clone().into_iter().enumerate() {
-            let volume = driver.create_volume(format!("volume{number}"), size)?;
+        for (number, spec) in driver.setup.volumes.clone().into_iter().enumerate() {
+            let volume = driver.create_volume(format!("volume{number}"), spec)?;
             driver.volumes.push(volume);
         }
         Ok(driver)
@@ -279,7 +292,7 @@ impl Driver {
         if ask.op == Op::Flush {
             return Some(Ask { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask });
         }
-        let size = self.volumes[volume].size;
+        let size = self.volumes[volume].spec.size;
         let mut len = ask.len.0.min(size.0.saturating_sub(ask.offset.0));
         if ask.op.has_payload() {
             len = len.min(PAYLOAD_MAX.0 - BLOCK);

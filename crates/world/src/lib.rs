@@ -29,4 +29,5 @@ pub use pace::{Pace, RandomTiming, UnknownModel};
 pub use rng::{Rng, Seed};
 pub use statistics::{Moment, Statistics, Strike};
 pub use storage::Storage;
+pub use weir_map::Sabotage;
 pub use world::{DeviceSpec, World};

@@ -11,6 +11,7 @@
 //!   which was acknowledged. It brings back anything written since the last such write.
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
 //! - A write that failed may have taken effect or not.
+//! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
 //!
 //! Contents are stamps: 512 bytes that only one request can have written to one place, so that
 //! stale, misplaced or torn bytes are recognised as what they are.
@@ -123,6 +124,8 @@ pub struct Oracle {
     /// Counts submissions and answers, so that any two can be told which came first.
     moment: u64,
     volumes: Vec<Vec<Sector>>,
+    /// By volume: whether the first write to a block is durable when it is acknowledged.
+    first_writes_durable: Vec<bool>,
     changes: BTreeMap<Ticket, OpenChange>,
     reads: BTreeMap<Ticket, Place>,
     flushes: BTreeSet<(Ticket, usize)>,
@@ -137,6 +140,8 @@ struct OpenChange {
     place: Place,
     fua: bool,
     trim: bool,
+    /// Sectors that are durable when it is acknowledged: first writes of a volume that promises it.
+    first: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -213,7 +218,14 @@ impl Oracle {
     #[must_use]
     pub fn new(sizes: &[Bytes]) -> Self {
         let blank = |size: &Bytes| vec![smallvec![Candidate::BLANK]; (size.0 / SECTOR) as usize];
-        Self { volumes: sizes.iter().map(blank).collect(), ..Self::default() }
+        let first_writes_durable = vec![false; sizes.len()];
+        Self { volumes: sizes.iter().map(blank).collect(), first_writes_durable, ..Self::default() }
+    }
+
+    /// From now on a volume promises more than a disk: the first write to a block is durable when it
+    /// is acknowledged (hardening `write`).
+    pub fn first_writes_are_durable(&mut self, volume: usize) {
+        self.first_writes_durable[volume] = true;
     }
 
     fn next_moment(&mut self) -> u64 {
@@ -231,6 +243,8 @@ impl Oracle {
         let trim = change == Change::Trim;
         let place = if trim { place.whole_blocks() } else { place };
         let oldest = self.oldest();
+        let first = change == Change::Write && self.first_writes_durable[place.volume];
+        let first = if first { self.blank_sectors(place) } else { Vec::new() };
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             prune(sector, oldest);
             sector.push(Candidate {
@@ -243,8 +257,20 @@ impl Oracle {
                 buried: false,
             });
         }
-        self.changes.insert(ticket, OpenChange { place, fua, trim });
+        self.changes.insert(ticket, OpenChange { place, fua, trim, first });
         ticket
+    }
+
+    /// The sectors of a place that are in blocks nobody has written to.
+    fn blank_sectors(&self, place: Place) -> Vec<usize> {
+        const SECTORS: usize = (BLOCK / SECTOR) as usize;
+        let volume = &self.volumes[place.volume];
+        let is_blank = |sector: &usize| {
+            let first = sector / SECTORS * SECTORS;
+            let block = &volume[first..volume.len().min(first + SECTORS)];
+            block.iter().flatten().all(|candidate| candidate.ticket == Ticket(0))
+        };
+        place.sectors().filter(is_blank).collect()
     }
 
     /// The bytes a write has to carry: its stamps.
@@ -256,7 +282,7 @@ impl Oracle {
 
     /// A change is acknowledged. Unknown tickets (from before a crash) are ignored.
     pub fn changed(&mut self, ticket: Ticket) {
-        let Some(OpenChange { place, fua, trim }) = self.changes.remove(&ticket) else { return };
+        let Some(OpenChange { place, fua, trim, first }) = self.changes.remove(&ticket) else { return };
         let now = self.next_moment();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             acknowledge(sector, ticket, now);
@@ -266,6 +292,9 @@ impl Oracle {
             if fua {
                 harden(sector, ticket);
             }
+        }
+        for index in first {
+            harden(&mut self.volumes[place.volume][index], ticket);
         }
         if !fua {
             self.unflushed.push(Unflushed { ticket, acked: now, place, trim });

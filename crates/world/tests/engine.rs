@@ -3,9 +3,11 @@
 
 mod common;
 
+use weir_engine::WhenFull;
+use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_world::campaign::{self, Kind};
-use weir_world::driver::{Ask, Crash, Setup, Step};
+use weir_world::driver::{Ask, Crash, Setup, Step, VolumeSpec};
 use weir_world::{DeviceSpec, History, Pace, Seed, Statistics, Stop};
 
 /// How many shorter histories are tried when one fails.
@@ -82,7 +84,9 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
             devices: vec![device.clone(), device.clone()],
             journal_pages: 32,
             meta_pages: 96,
-            volumes: vec![Bytes::kib(128)],
+            mirrored: false,
+            volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush }],
+            when_full: WhenFull::Error,
             memory: Bytes::mib(4),
             depth: 1,
         };

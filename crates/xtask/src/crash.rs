@@ -1,6 +1,6 @@
 //! `cargo xtask crash`: long runs of the simulated world on several threads.
 
-use crate::table;
+use crate::{sabotage, table};
 use clap::builder::RangedU64ValueParser;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_world::campaign::{self, History, Kind, Outcome};
-use weir_world::{Seed, Statistics};
+use weir_world::{Sabotage, Seed, Statistics};
 
 /// For how long a history that fails is shortened.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const PROGRESS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)
 pub(crate) struct Args {
     /// Run these seeds, A..B without B [default: fresh ones, by the clock]
     #[arg(long, value_name = "A..B", value_parser = range)]
-    seeds: Option<Range<u64>>,
+    pub(crate) seeds: Option<Range<u64>>,
     /// Stop after so many minutes, even if seeds are left
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
@@ -34,9 +34,30 @@ pub(crate) struct Args {
     /// Repeat this one run, and show it step by step if it fails
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes", "crashes"])]
     seed: Option<u64>,
+    /// Switch on a deliberate fault in map or engine and look for it: a name, or "all"
+    #[arg(long, value_name = "NAME", value_parser = sabotage)]
+    pub(crate) sabotage: Option<Wanted>,
     /// Show what the seed of --seed does, without running it
     #[arg(long, requires = "seed")]
     print: bool,
+}
+
+/// Which deliberate faults.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted {
+    All,
+    One(&'static str, Sabotage),
+}
+
+fn sabotage(text: &str) -> Result<Wanted, String> {
+    if text == "all" {
+        return Ok(Wanted::All);
+    }
+    let found = Sabotage::ALL.iter().find(|(name, _)| *name == text);
+    let names = || Sabotage::ALL.map(|(name, _)| name).join(", ");
+    found
+        .map(|(name, sabotage)| Wanted::One(name, *sabotage))
+        .ok_or_else(|| format!("there are: all, {}", names()))
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -47,13 +68,23 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The history of a seed in a campaign.
-fn history(seed: Seed) -> History {
+pub(crate) fn history(seed: Seed) -> History {
     History::new(seed, &Kind::of(seed))
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     // A panic of the engine is a result like any other, reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Some(wanted) = args.sabotage {
+        return match (wanted, args.seed) {
+            (Wanted::One(_, sabotage), Some(seed)) => {
+                sabotage::switch(sabotage);
+                one(Seed(seed))
+            }
+            (Wanted::One(name, sabotage), None) => sabotage::look_for(args, &[(name, sabotage)]),
+            (Wanted::All, _) => sabotage::look_for(args, &Sabotage::ALL),
+        };
+    }
     match args.seed {
         Some(seed) if args.print => {
             println!("{}", history(Seed(seed)));

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod crash;
+mod sabotage;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -21,7 +22,11 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match Args::parse().task {
+    let args = Args::parse();
+    match args.task {
+        Task::Crash(args) if args.sabotage.is_some() && !cfg!(feature = "sabotage") => {
+            sabotage::build_and_run()
+        }
         Task::Crash(args) => crash::run(&args),
     }
 }

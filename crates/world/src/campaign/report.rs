@@ -16,13 +16,15 @@ impl fmt::Display for History {
         let kib = |bytes: u64| bytes / 1024;
         writeln!(
             f,
-            "  pool of seed {}: extents of {} KiB, policy {}, journal of {} pages, {} for the map, at most {} requests at once",
+            "  pool of seed {}: extents of {} KiB, policy {}, map {}mirrored, journal of {} pages, {} for the map, at most {} requests at once, {:?} when full",
             setup.seed,
             kib(setup.extent.bytes().0),
             setup.policy,
+            if setup.mirrored { "" } else { "not " },
             setup.journal_pages,
             setup.meta_pages,
-            setup.depth
+            setup.depth,
+            setup.when_full
         )?;
         for (number, device) in setup.devices.iter().enumerate() {
             let cache = if device.write_cache { "volatile" } else { "no" };
@@ -35,8 +37,8 @@ impl fmt::Display for History {
             )?;
             device.faults.iter().try_for_each(|fault| writeln!(f, "    {fault:?}"))?;
         }
-        for (number, size) in setup.volumes.iter().enumerate() {
-            writeln!(f, "  volume {number}: {} KiB", kib(size.0))?;
+        for (number, volume) in setup.volumes.iter().enumerate() {
+            writeln!(f, "  volume {number}: {} KiB, hardening {:?}", kib(volume.size.0), volume.hardening)?;
         }
         self.steps.iter().enumerate().try_for_each(|(number, step)| writeln!(f, "  {number:5}  {step:?}"))
     }

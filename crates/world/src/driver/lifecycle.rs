@@ -1,8 +1,8 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
-use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume};
-use crate::{Answer, DeviceSpec, Moment, Place, Stop, Strike, Ticket, World};
-use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine};
+use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume, VolumeSpec};
+use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
+use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use weir_map::{Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Nanos, Op, VolumeOffset};
 
@@ -17,7 +17,7 @@ impl Driver {
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
-            for at in (0..self.volumes[volume].size.0).step_by(CHECK.0 as usize) {
+            for at in (0..self.volumes[volume].spec.size.0).step_by(CHECK.0 as usize) {
                 let offset = VolumeOffset(at);
                 self.ask(Ask { volume, op: Op::Read, offset, len: CHECK, fua: false })?;
             }
@@ -33,7 +33,7 @@ impl Driver {
 
     /// What is called a hole reads as zeros.
     fn check_holes(&mut self, volume: usize) -> Result<(), Failure> {
-        let Volume { id, size, .. } = self.volumes[volume];
+        let Volume { id, spec: VolumeSpec { size, .. }, .. } = self.volumes[volume];
         let (mut at, mut runs) = (VolumeOffset(0), Vec::new());
         while at.0 < size.0 {
             self.engine.block_status(id, at, size - Bytes(at.0), 16, &mut runs);
@@ -157,7 +157,7 @@ impl Driver {
     /// The pool has the volumes it should have.
     fn check_volumes(&self) -> Result<(), Failure> {
         let mut found: Vec<_> = self.engine.volumes().map(|v| (v.name, v.id, v.size)).collect();
-        let mut expected: Vec<_> = self.volumes.iter().map(|v| (v.name.clone(), v.id, v.size)).collect();
+        let mut expected: Vec<_> = self.volumes.iter().map(|v| (v.name.clone(), v.id, v.spec.size)).collect();
         found.sort();
         expected.sort();
         if found == expected {
@@ -174,7 +174,7 @@ impl Driver {
         while self.under_way.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
-        let (old, size) = (self.volumes[volume].name.clone(), self.volumes[volume].size);
+        let (old, spec) = (self.volumes[volume].name.clone(), self.volumes[volume].spec);
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
         self.replacing = Some(Replacing { volume, new: new.clone(), removed: false });
@@ -182,7 +182,7 @@ impl Driver {
         if let Some(replacing) = &mut self.replacing {
             replacing.removed = true;
         }
-        let created = self.create_volume(new, size)?;
+        let created = self.create_volume(new, spec)?;
         self.replaced(volume, created);
         self.check_volumes()
     }
@@ -198,17 +198,17 @@ impl Driver {
     /// gone, or the new one is there.
     fn settle_replacement(&mut self) -> Result<(), Failure> {
         let Some(Replacing { volume, new, removed }) = self.replacing.take() else { return Ok(()) };
-        let (old, size) = (self.volumes[volume].name.clone(), self.volumes[volume].size);
+        let (old, spec) = (self.volumes[volume].name.clone(), self.volumes[volume].spec);
         let found = self.engine.volumes().find(|v| v.name == new || v.name == old);
         match found {
-            Some(v) if v.name == new => self.replaced(volume, Volume { id: v.id, name: new, size }),
+            Some(v) if v.name == new => self.replaced(volume, Volume { id: v.id, name: new, spec }),
             Some(v) if removed => {
                 return Err(Failure::Volumes { found: v.name, expected: "none, it was removed".to_owned() });
             }
             // It was not removed yet.
             Some(_) => {}
             None => {
-                let created = self.create_volume(new, size)?;
+                let created = self.create_volume(new, spec)?;
                 self.replaced(volume, created);
             }
         }
@@ -238,11 +238,12 @@ impl Driver {
         }
     }
 
-    pub(super) fn create_volume(&mut self, name: String, size: Bytes) -> Result<Volume, Failure> {
-        self.admin(Command::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush })?;
+    pub(super) fn create_volume(&mut self, name: String, spec: VolumeSpec) -> Result<Volume, Failure> {
+        let VolumeSpec { size, hardening } = spec;
+        self.admin(Command::CreateVolume { name: name.clone(), size, hardening })?;
         let created = self.engine.volumes().find(|volume| volume.name == name);
         match created {
-            Some(volume) => Ok(Volume { id: volume.id, name, size }),
+            Some(volume) => Ok(Volume { id: volume.id, name, spec }),
             None => Err(Failure::Volumes { found: "no new one".to_owned(), expected: name }),
         }
     }
@@ -277,7 +278,7 @@ impl Driver {
     pub(super) fn extents_needed(&self, since: Ticket) -> u64 {
         let extent = self.setup.extent.bytes();
         let mut needed = 0;
-        for (volume, Volume { size, .. }) in self.volumes.iter().enumerate() {
+        for (volume, size) in self.volumes.iter().map(|volume| volume.spec.size).enumerate() {
             for start in (0..size.0).step_by(extent.0 as usize) {
                 let len = Bytes(extent.0.min(size.0 - start));
                 let place = Place { volume, offset: VolumeOffset(start), len };
@@ -289,11 +290,21 @@ impl Driver {
     }
 }
 
+/// An oracle for these volumes.
+pub(super) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
+    let mut oracle = Oracle::new(&volumes.iter().map(|volume| volume.size).collect::<Vec<_>>());
+    for (number, _) in volumes.iter().enumerate().filter(|(_, v)| v.hardening == Hardening::Write) {
+        oracle.first_writes_are_durable(number);
+    }
+    oracle
+}
+
 /// Creates the pool; how many extents it has.
 pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failure> {
     let extent = setup.extent.bytes().0;
+    let members: DeviceSet = (0..if setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
     let superblock = |(number, spec): (u8, &DeviceSpec)| {
-        let member = number == 0;
+        let member = members.contains(DeviceId(number));
         let mut superblock = Superblock {
             pool: PoolId([7; 16]),
             generation: 1,
@@ -309,7 +320,7 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failu
             data_extents: 0,
             pool_name: "pool".to_owned(),
             device_name: format!("device{number}"),
-            members: DeviceSet::default(),
+            members: if setup.mirrored { members } else { DeviceSet::default() },
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),
         };
@@ -343,5 +354,7 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
         ..DeviceSettings::default()
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
-    Ok(Engine::new(world.now(), map, policy, &settings, &mut world.memory)?)
+    let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
+    engine.set_space_rules(SpaceRules { when_full: setup.when_full, ..SpaceRules::default() });
+    Ok(engine)
 }

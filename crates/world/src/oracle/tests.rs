@@ -126,6 +126,23 @@ fn what_a_kill_left_is_durable_once_settled_and_shown() {
 }
 
 #[test]
+fn a_first_write_is_durable_where_that_is_promised() {
+    for promised in [false, true] {
+        let mut oracle = oracle();
+        if promised {
+            oracle.first_writes_are_durable(0);
+        }
+        let first = write(&mut oracle);
+        oracle.crash(Stop::PowerCut);
+        assert_eq!(sees_zeros(&mut oracle), !promised);
+        // An overwrite is as it always is.
+        write(&mut oracle);
+        oracle.crash(Stop::PowerCut);
+        assert_eq!(sees(&mut oracle, first), promised);
+    }
+}
+
+#[test]
 fn a_trim_takes_effect_by_the_next_flush() {
     let mut oracle = oracle();
     let data = write(&mut oracle);
