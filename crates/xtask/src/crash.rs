@@ -31,6 +31,12 @@ pub(crate) struct Args {
     /// Run on so many threads
     #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     jobs: usize,
+    /// Go on after a failure, only naming the seeds that fail
+    #[arg(long)]
+    keep_going: bool,
+    /// Power cuts and kills only: no device fails
+    #[arg(long)]
+    no_faults: bool,
     /// Repeat this one run, and show it step by step if it fails
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes", "crashes"])]
     seed: Option<u64>,
@@ -68,8 +74,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The history of a seed in a campaign.
-pub(crate) fn history(seed: Seed) -> History {
-    History::new(seed, &Kind::of(seed))
+pub(crate) fn history(args: &Args, seed: Seed) -> History {
+    let kind = Kind::of(seed);
+    History::new(seed, &Kind { faults: kind.faults && !args.no_faults, ..kind })
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -79,7 +86,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return match (wanted, args.seed) {
             (Wanted::One(_, sabotage), Some(seed)) => {
                 sabotage::switch(sabotage);
-                one(Seed(seed))
+                one(args, Seed(seed))
             }
             (Wanted::One(name, sabotage), None) => sabotage::look_for(args, &[(name, sabotage)]),
             (Wanted::All, _) => sabotage::look_for(args, &Sabotage::ALL),
@@ -87,22 +94,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     match args.seed {
         Some(seed) if args.print => {
-            println!("{}", history(Seed(seed)));
+            println!("{}", history(args, Seed(seed)));
             ExitCode::SUCCESS
         }
-        Some(seed) => one(Seed(seed)),
+        Some(seed) => one(args, Seed(seed)),
         None => many(args),
     }
 }
 
-fn one(seed: Seed) -> ExitCode {
-    let outcome = history(seed).run();
+fn one(args: &Args, seed: Seed) -> ExitCode {
+    let outcome = history(args, seed).run();
     println!("seed {seed}: {}, digest {:016x}", outcome.statistics, outcome.digest);
-    if outcome.failure.is_some() { failed(seed, &outcome) } else { ExitCode::SUCCESS }
+    if outcome.failure.is_some() { failed(args, seed, &outcome) } else { ExitCode::SUCCESS }
 }
 
 /// What all threads share.
-struct Campaign {
+struct Campaign<'a> {
+    args: &'a Args,
     seeds: Range<u64>,
     next: AtomicU64,
     until: Option<Instant>,
@@ -121,6 +129,7 @@ fn many(args: &Args) -> ExitCode {
     });
     let start = Instant::now();
     let campaign = Campaign {
+        args,
         next: AtomicU64::new(seeds.start),
         seeds,
         until: args.minutes.map(|minutes| start + Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
@@ -137,12 +146,13 @@ fn many(args: &Args) -> ExitCode {
     let total = campaign.total.into_inner().unwrap_or_default();
     println!("{}", table::summary(&total, start.elapsed()));
     match campaign.failed.into_inner() {
-        Ok(Some((seed, outcome))) => failed(seed, &outcome),
+        Ok(Some(_)) if args.keep_going => ExitCode::FAILURE,
+        Ok(Some((seed, outcome))) => failed(args, seed, &outcome),
         _ => ExitCode::SUCCESS,
     }
 }
 
-impl Campaign {
+impl Campaign<'_> {
     fn work(&self) {
         while !self.stop.load(Ordering::Relaxed) {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -150,13 +160,16 @@ impl Campaign {
             if late || !self.seeds.contains(&seed) {
                 return;
             }
-            let outcome = history(Seed(seed)).run();
+            let outcome = history(self.args, Seed(seed)).run();
             let crashes = self.total.lock().map_or(0, |mut total| {
                 *total += &outcome.statistics;
                 total.crashes
             });
-            if outcome.failure.is_some() {
-                self.stop.store(true, Ordering::Relaxed);
+            if let Some((failure, step)) = &outcome.failure {
+                if self.args.keep_going {
+                    println!("seed {seed} FAILED at step {step}: {failure}");
+                }
+                self.stop.store(!self.args.keep_going, Ordering::Relaxed);
                 if let Ok(mut failed) = self.failed.lock() {
                     failed.get_or_insert((Seed(seed), outcome));
                 }
@@ -198,13 +211,13 @@ impl Campaign {
 }
 
 /// Says what went wrong, with a history as short as can be had in reasonable time.
-fn failed(seed: Seed, outcome: &Outcome) -> ExitCode {
+fn failed(args: &Args, seed: Seed, outcome: &Outcome) -> ExitCode {
     if let Some((failure, steps)) = &outcome.failure {
         println!("seed {seed} FAILED at step {steps}: {failure}");
     }
     println!("leaving out what does not matter, for at most {} s ...", SHRINK_TIME.as_secs());
     let start = Instant::now();
-    match campaign::shrink(&history(seed), || start.elapsed() < SHRINK_TIME) {
+    match campaign::shrink(&history(args, seed), || start.elapsed() < SHRINK_TIME) {
         Some(shrunk) => println!("{shrunk}"),
         None => println!("run again, it does not fail: something depends on more than the seed"),
     }

@@ -40,7 +40,7 @@ pub(crate) fn look_for(args: &Args, faults: &[(&str, Sabotage)]) -> ExitCode {
         switch(*sabotage);
         let (mut seeds, mut crashes, mut seen) = (0, 0, None);
         for seed in args.seeds.clone().unwrap_or(0..SEEDS) {
-            let outcome = history(Seed(seed)).run();
+            let outcome = history(args, Seed(seed)).run();
             seeds += 1;
             crashes += outcome.statistics.crashes;
             seen = outcome.failure.map(|(failure, _)| failure.to_string());
