@@ -25,6 +25,16 @@ pub enum DeviceError {
         /// The device.
         path: PathBuf,
     },
+    /// The file system cannot hold what must always find room.
+    #[error("device {}: its file system cannot set aside {len} for the pool's metadata: {source}; free some space there, or use another device", path.display())]
+    Reserve {
+        /// The device.
+        path: PathBuf,
+        /// How much.
+        len: Bytes,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Neither a regular file nor a block device.
     #[error("{} is neither a regular file nor a block device; name one of these as a device", path.display())]
     NotADevice {
@@ -157,6 +167,7 @@ impl DeviceError {
             | Self::SocketInUse { .. }
             | Self::NotASocket { .. } => ErrorKind::Refused,
             Self::Open { .. }
+            | Self::Reserve { .. }
             | Self::Io { .. }
             | Self::ListenUnix { .. }
             | Self::ListenTcp { .. }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use weir_model::{Bytes, DeviceClass};
+use weir_model::{Bytes, DeviceClass, DeviceOffset};
 use weir_timing::WriteCache;
 
 use crate::demand::Demand;
@@ -120,6 +120,22 @@ impl Device {
     /// The name it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Has the file system set aside space for a range of a file, keeping what is in it: writes there
+    /// cannot fail for lack of space. Block devices have it anyway.
+    ///
+    /// # Errors
+    /// If there is too little space.
+    pub fn reserve(&self, at: DeviceOffset, len: Bytes) -> Result<(), DeviceError> {
+        if self.facts.is_block {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), at.0, len.0) {
+            // A file system that cannot promise it.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(error) => Err(DeviceError::Reserve { path: self.path.clone(), len, source: error.into() }),
+        }
     }
 
     /// Usable bytes, a multiple of 4096.

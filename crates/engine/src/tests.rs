@@ -5,6 +5,7 @@ mod doubt_model;
 mod failing;
 mod hardening;
 mod harness;
+mod members;
 mod space;
 
 use super::*;

@@ -20,7 +20,8 @@ impl Map {
         let objects = self.pages.live() + self.records.group_count() * self.pages_per_group();
         let reached = (objects + objects / 100 + 2).min((pages - free) as usize);
         ExpectedRecovery {
-            read: Bytes((reached * PAGE) as u64 + self.journal.ring()),
+            // All members are read: what rots unseen on one would be lost with the other.
+            read: Bytes(((reached * PAGE) as u64 + self.journal.ring()) * self.members.len() as u64),
             replay: Bytes(self.journal.since_root()),
         }
     }

@@ -228,8 +228,11 @@ impl Map {
     }
 
     /// Takes a slot of a device for a fine place: [`Self::written`] or [`Self::copied`] puts it under an
-    /// extent, [`Self::reuse`] gives it back.
+    /// extent, [`Self::reuse`] gives it back. None of a device that is absent.
     pub fn allocate_slot(&mut self, device: DeviceId) -> Option<Slot> {
+        if !self.present.contains(device) {
+            return None;
+        }
         self.spaces.get_mut(device.index())?.allocate_slot(self.blocks)
     }
 

@@ -61,7 +61,7 @@ impl Assembly {
         let superblock = |device: DeviceId| {
             let mut sb = match found.iter().find(|sb| sb.device == device) {
                 Some(sb) => sb.clone(),
-                None => return stand_in(newest, device),
+                None => return Superblock { missing, abandoned, ..stand_in(newest, device) },
             };
             // It comes back; a stale member only once it is level again.
             sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));

@@ -1,4 +1,5 @@
-//! Reads the metadata of all members as one: what one does not have right is taken from the other.
+//! Reads the metadata of all members as one: what one does not have right is taken from the other, and
+//! mended.
 
 use crate::page::{self, Identity, PageNumber};
 use crate::{MapError, PAGE, PoolId, Superblock, create};
@@ -7,6 +8,7 @@ use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
 
 const WINDOW_PAGES: u64 = 256;
+/// Of each member.
 const WINDOWS_MAX: usize = 128;
 
 /// A page that a member does not have right, with the bytes it should have.
@@ -59,26 +61,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The page, from the first member that has it right.
+    /// The page, from the first member that has it right. It is looked at on all of them: what rots
+    /// unseen on one is lost with the other.
     ///
     /// # Errors
-    /// If none has: how the first failed.
+    /// If none has it right: how the first failed.
     pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
-        let (mut wrong, mut first_error) = (Vec::new(), None);
+        let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
         for &device in self.members {
             match self.from_member(device, number, expected) {
-                Ok((opened, bytes)) => {
-                    self.repairs.extend(wrong.into_iter().map(|device| (device, number, bytes.clone())));
-                    self.used.push(number);
-                    return Ok(opened);
-                }
+                Ok(found) => drop(good.get_or_insert(found)),
                 Err(error) => {
                     wrong.push(device);
                     first_error.get_or_insert(error);
                 }
             }
         }
-        Err(first_error.unwrap_or_else(|| MapError::Mismatch("no device carries metadata".into())))
+        match (good, first_error) {
+            (Some((opened, bytes)), _) => {
+                self.repairs.extend(wrong.into_iter().map(|device| (device, number, bytes.clone())));
+                self.used.push(number);
+                Ok(opened)
+            }
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(MapError::Mismatch("none of them carries metadata".into())),
+        }
     }
 
     fn from_member(
@@ -118,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 
     fn fetch(&mut self, window: (DeviceId, u64)) {
-        if self.order.len() == WINDOWS_MAX
+        if self.order.len() == WINDOWS_MAX * self.members.len()
             && let Some(oldest) = self.order.pop_front()
         {
             self.windows.remove(&oldest);

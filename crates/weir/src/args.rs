@@ -57,7 +57,11 @@ pub enum PoolCommand {
         force: bool,
     },
     /// Show the pool, its devices and their load
-    Status,
+    Status {
+        /// For a pool that is not all there.
+        #[command(flatten)]
+        accept: Accept,
+    },
     /// Verify everything the pool stores about itself; the pool must not be served
     ///
     /// Exit codes as fsck's: 0 clean, 1 repaired, 4 something is wrong, 8 it could not be checked,
@@ -118,9 +122,24 @@ pub enum VolumeCommand {
     },
 }
 
+/// What the user accepts for a pool that is not all there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Accept {
+    /// Open the pool though the device with the other copy of its metadata is absent and may know of
+    /// newer changes; what only that one knows is then lost for good
+    #[arg(long)]
+    pub accept_rollback: bool,
+    /// Open the pool without this device: what is on it gives I/O errors; may be repeated
+    #[arg(long, value_name = "DEVICE", value_parser = name)]
+    pub without: Vec<String>,
+}
+
 /// `weir serve ...`
 #[derive(Debug, Args)]
 pub struct ServeArgs {
+    /// For a pool that is not all there.
+    #[command(flatten)]
+    pub accept: Accept,
     /// Where to serve NBD: unix:PATH or HOST:PORT; may be repeated
     /// [default: unix:POOL.sock beside the pool file]
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint)]

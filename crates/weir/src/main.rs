@@ -30,7 +30,9 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Pool(PoolCommand::Create { file, force }) => {
             show_status(common, &pool::create(file.as_ref().unwrap_or(pool_file), force)?);
         }
-        Command::Pool(PoolCommand::Status) => show_status(common, &pool::status(pool_file)?),
+        Command::Pool(PoolCommand::Status { accept }) => {
+            show_status(common, &pool::status_accepting(pool_file, &accept)?);
+        }
         Command::Pool(PoolCommand::Check { repair }) => {
             let outcome = pool::check::check(pool_file, repair)?;
             output::print(common.json, &outcome.to_json(), || outcome.human());

@@ -9,6 +9,7 @@ mod idle;
 mod metadata;
 pub mod opening;
 
+use crate::args::Accept;
 use crate::failure::Failure;
 use crate::progress;
 use crate::status::{IDLE, Status, VolumePart};
@@ -47,7 +48,15 @@ pub fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
 /// # Errors
 /// If it cannot be opened.
 pub fn status(pool_file: &Path) -> Result<Status, Failure> {
-    match on(pool_file, &Request::Status)? {
+    status_accepting(pool_file, &Accept::default())
+}
+
+/// As [`status`], of a pool that may not be all there.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Failure> {
+    match on(pool_file, &Request::Status, accept)? {
         Outcome::Served(Answer::Status(status)) => serde_json::from_value(status).map_err(|error| {
             Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
         }),
@@ -86,7 +95,7 @@ pub fn remove_volume(pool_file: &Path, name: &str) -> Result<Vec<VolumePart>, Fa
 }
 
 fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePart>, Failure> {
-    match on(pool_file, request)? {
+    match on(pool_file, request, &Accept::default())? {
         Outcome::Served(Answer::Done) => Ok(status(pool_file)?.volumes),
         Outcome::Served(answer) => Err(unexpected(&answer)),
         Outcome::Idle(status) => Ok(status.volumes),
@@ -106,14 +115,14 @@ const UPGRADE: &str = "use the weir the server was started with, or restart the 
 
 /// Carries out a request by the server if there is one, else on the idle pool. Servers come and
 /// go meanwhile: as long as somebody has the devices, both are tried.
-fn on(pool_file: &Path, request: &Request) -> Result<Outcome, Failure> {
+fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
     let described = Described::read(pool_file)?;
     let control = described.beside(CONTROL);
     until_free(|pause| {
         if let Some(answer) = ask(&control, request)? {
             return Ok(Outcome::Served(answer));
         }
-        let idle = Idle::open(&described, pause)?;
+        let idle = Idle::open(&described, accept, pause)?;
         Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?)))
     })
 }
@@ -122,10 +131,10 @@ fn on(pool_file: &Path, request: &Request) -> Result<Outcome, Failure> {
 ///
 /// # Errors
 /// If the pool is being served already; those of [`Described::open_pool`].
-pub fn open_to_serve(described: &Described) -> Result<Opened, Failure> {
+pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, Failure> {
     until_free(|pause| {
         refuse_served(described)?;
-        described.open_pool(pause)
+        described.open_pool(accept, pause)
     })
 }
 

@@ -206,15 +206,11 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
         let help = "leave out metadata = true: what a power cut empties cannot hold the pool's metadata";
         return Err(keys.refuse("metadata", "metadata is true and durable is false", help));
     }
-    if metadata == Some(true)
-        && let Some(other) = before.iter().find(|other| other.metadata == Some(true))
-    {
-        let message = format!("metadata is true, and so it is for device {}", other.name);
-        return Err(keys.refuse(
-            "metadata",
-            &message,
-            "declare it for one device; the metadata lives on one",
-        ));
+    let others: Vec<_> = before.iter().filter(|other| other.metadata == Some(true)).collect();
+    if let (Some(true), [one, other, ..]) = (metadata, &others[..]) {
+        let message = format!("metadata is true, and so it is for devices {} and {}", one.name, other.name);
+        let help = "declare it for one device, or for two: the metadata then is on both";
+        return Err(keys.refuse("metadata", &message, help));
     }
     Ok(DeviceEntry {
         name,

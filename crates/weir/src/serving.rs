@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions};
 use weir_engine::{Engine, PoolStatus};
-use weir_map::OpenOptions;
 use weir_serve::{Describe, End, Limits, Server};
 
 /// How long a killed server's socket is waited for.
@@ -42,12 +41,14 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     };
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
 
-    let Opened { mut devices, superblocks } = pool::open_to_serve(&described)?;
+    let Opened { mut devices, superblocks, options: accepted } =
+        pool::open_to_serve(&described, &args.accept)?;
     let (opened, opening) = progress::during("opening the pool", || {
-        Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &OpenOptions::default()))
+        Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
     });
     let (map, recovery) = opened.map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
+    described.log_recovery(&recovery);
     let limits = Limits::default();
     let mut arena = Arena::new(limits.memory())?;
     let settings = settings(&described, &devices);

@@ -87,8 +87,14 @@ pub struct DevicePart {
     pub path: String,
     /// `nvm`, `ssd`, `hdd` or `remote`.
     pub class: String,
-    /// Whether the pool's metadata lives here.
+    /// Whether the pool's metadata lives here, and is up to date.
     pub metadata: bool,
+    /// Its copy of the pool's metadata is not the newest: the pool went on without it.
+    #[serde(default)]
+    pub left_behind: bool,
+    /// It was not there when the pool was opened.
+    #[serde(default)]
+    pub absent: bool,
     /// The modelled drive it is paced to.
     pub pace: Option<String>,
     /// Its size.
@@ -236,6 +242,8 @@ impl Status {
                 path: described.device_path(entry).display().to_string(),
                 class: device.class.name().to_owned(),
                 metadata: device.metadata,
+                left_behind: map.left_behind().contains(device.id),
+                absent: map.absent().contains(device.id),
                 pace: entry.pace.map(str::to_owned),
                 size_bytes: superblock.size.get(),
                 data_bytes: device.total.get(),
@@ -258,7 +266,7 @@ impl Status {
                     overruns_share: pace.overrun_share(),
                     figures_invalid: !pace.valid(),
                 }),
-                name: device.name,
+                name: entry.name.clone(),
             }
         });
         let volumes = engine.volumes.into_iter().map(|volume| VolumePart {
@@ -311,6 +319,13 @@ impl Status {
     /// What must be said: space running out, devices whose figures are not to be trusted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
+        warnings.extend(self.devices.iter().filter(|device| device.left_behind).map(|device| {
+            format!(
+                "the pool's metadata has one copy only: device {} was left behind; once it works, restarting \
+                 the server writes its copy anew",
+                device.name
+            )
+        }));
         let late = self.overrun();
         if !late.is_empty() {
             warnings.push(format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")));
@@ -402,7 +417,12 @@ impl DevicePart {
         let doubtful = self.doubtful_blocks;
         let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
-        let metadata = self.metadata.then(|| "metadata".to_owned());
+        let metadata = match (self.absent, self.metadata, self.left_behind) {
+            (true, ..) => Some("ABSENT".to_owned()),
+            (_, true, _) => Some("metadata".to_owned()),
+            (.., true) => Some("metadata LEFT BEHIND".to_owned()),
+            _ => None,
+        };
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
         [lost, doubtful, metadata, pace, invalid].into_iter().flatten().collect::<Vec<_>>().join(", ")

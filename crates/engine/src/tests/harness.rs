@@ -16,6 +16,8 @@ const DEVICE_SIZE: u64 = 8 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) devices: usize,
+    /// So many of the last devices carry the metadata.
+    pub(super) members: usize,
     pub(super) settings: DeviceSettings,
     /// The volume's size in bytes.
     pub(super) volume: u64,
@@ -23,7 +25,7 @@ pub(super) struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { devices: 1, settings: DeviceSettings::default(), volume: VOLUME_SIZE }
+        Self { devices: 1, members: 1, settings: DeviceSettings::default(), volume: VOLUME_SIZE }
     }
 }
 
@@ -54,7 +56,7 @@ pub(super) struct Harness {
     disks: Disks,
     settings: Vec<DeviceSettings>,
     policy: &'static str,
-    failing: VecDeque<(IoKind, IoError)>,
+    failing: VecDeque<(IoKind, Option<IoError>)>,
     /// Devices that do not answer, and what they owe.
     pub(super) hanging: Vec<DeviceId>,
     pub(super) held: Vec<Io>,
@@ -80,7 +82,7 @@ impl Harness {
     }
 
     pub(super) fn of(shape: Shape, policy: &'static str) -> Self {
-        let Shape { devices, settings, volume } = shape;
+        let Shape { devices, members, settings, volume } = shape;
         let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices]);
         let new = |i| NewDevice { name: format!("d{i}"), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
         let pool = NewPool {
@@ -88,7 +90,7 @@ impl Harness {
             name: "test".into(),
             extent: ExtentSize::DEFAULT,
             devices: (0..devices).map(new).collect(),
-            metadata: vec![DeviceId(devices as u8 - 1)],
+            metadata: (devices - members..devices).map(|n| DeviceId(n as u8)).collect(),
         };
         weir_map::create(&mut disks, &pool).expect("created");
         let map = open(&mut disks);
@@ -139,7 +141,9 @@ impl Harness {
 
     fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
         if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind) {
-            return self.failing.pop_front().map_or(Ok(()), |(_, error)| Err(error));
+            if let Some((_, Some(error))) = self.failing.pop_front() {
+                return Err(error);
+            }
         }
         match io.kind {
             IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
@@ -188,7 +192,12 @@ impl Harness {
     }
 
     pub(super) fn fail_next(&mut self, kind: IoKind, error: IoError) {
-        self.failing.push_back((kind, error));
+        self.failing.push_back((kind, Some(error)));
+    }
+
+    /// Of those that [`Self::fail_next`] is about, the next goes well.
+    pub(super) fn pass_next(&mut self, kind: IoKind) {
+        self.failing.push_back((kind, None));
     }
 
     /// Carries out one request; `bytes` gives its length.

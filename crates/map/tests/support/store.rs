@@ -17,6 +17,8 @@ struct Device {
     stale: BTreeMap<u64, Page>,
     /// Since the last flush, in order.
     unflushed: Vec<(u64, Page)>,
+    /// Every command fails.
+    broken: bool,
 }
 
 /// Sparse devices of any size. Absent pages are zeros.
@@ -35,6 +37,11 @@ impl MemStore {
     /// The power is to fail at the write after this many.
     pub fn fail_after(&mut self, writes: u64) {
         self.writes_left = Some(writes);
+    }
+
+    /// From now on every command to the device fails, or none does.
+    pub fn set_broken(&mut self, device: DeviceId, broken: bool) {
+        self.devices[device.index()].broken = broken;
     }
 
     /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
@@ -82,7 +89,10 @@ impl MemStore {
         if self.writes_left == Some(0) {
             return Err(IoError::Lost);
         }
-        Ok(&mut self.devices[device.index()])
+        match &mut self.devices[device.index()] {
+            device if device.broken => Err(IoError::Os(5)),
+            device => Ok(device),
+        }
     }
 }
 

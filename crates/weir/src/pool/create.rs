@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_device::Devices;
-use weir_map::{NewDevice, NewPool};
+use weir_map::{NewDevice, NewPool, Superblock};
+use weir_model::{Bytes, DeviceOffset};
 
 /// Makes the pool the file describes. Everything on its devices is lost; with `force`, also what
 /// weir recognises.
@@ -21,8 +22,26 @@ pub(super) fn create(described: &Described, force: bool) -> Result<(), Failure> 
         refuse_occupied(described, &mut devices)?;
     }
     let new = new_pool(described, &mut devices)?;
+    reserve(described, &new, &devices)?;
     weir_map::create(&mut devices, &new).map_err(|error| described.explain(error))?;
     made.keep();
+    Ok(())
+}
+
+/// Has the file systems set aside the space for all metadata, so that one which fills up later does not
+/// stop the pool from writing its map.
+fn reserve(described: &Described, new: &NewPool, devices: &Devices) -> Result<(), Failure> {
+    let layout = weir_map::create::layout(new).map_err(|error| described.explain(error))?;
+    for sb in &layout {
+        let Some(device) = devices.get(sb.device) else { continue };
+        let page = Bytes(weir_map::PAGE as u64);
+        let metadata = match sb.is_metadata_member() {
+            true => Bytes(sb.pages_at().0 + sb.meta_pages * page.0),
+            false => page,
+        };
+        device.reserve(DeviceOffset(0), metadata)?;
+        device.reserve(Superblock::second_at(sb.size), page)?;
+    }
     Ok(())
 }
 
@@ -39,7 +58,7 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
         name: described.file.name.clone(),
         extent: described.file.extent,
         devices: in_order,
-        metadata: vec![metadata::choose(&described.file, devices)?],
+        metadata: metadata::choose(&described.file, devices)?,
     })
 }
 

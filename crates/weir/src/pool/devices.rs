@@ -1,5 +1,6 @@
 //! From a pool file to open, locked devices that belong together.
 
+use crate::args::Accept;
 use crate::failure::Failure;
 use crate::pool_file::{self, DeviceEntry, Fault, PoolFile};
 use std::io;
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
 use weir_map::create::read_superblock;
-use weir_map::{MapError, PoolId, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId};
+use weir_map::{MapError, OpenOptions, PoolId, Recovery, Superblock};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet};
 
 /// A pool file that was read and checked, and where it is.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Opened {
     pub devices: Devices,
     /// What each carries, in the same order.
     pub superblocks: Vec<Superblock>,
+    /// How the map may be opened.
+    pub options: OpenOptions,
 }
 
 impl Described {
@@ -94,17 +97,18 @@ impl Described {
         Ok(())
     }
 
-    /// Opens the devices of a pool that was created and checks that they are it.
+    /// Opens the devices of a pool that was created, as far as they are there, and checks that they are
+    /// it. Whether it may be opened without those that are not, the map decides.
     ///
     /// # Errors
     /// If they are not: no pool yet, another pool's, damaged, of another size.
-    pub fn open_pool(&self, wait: Duration) -> Result<Opened, Failure> {
-        let mut devices = self.open_devices(wait, false)?;
-        let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
+    pub fn open_pool(&self, accept: &Accept, wait: Duration) -> Result<Opened, Failure> {
+        let without = self.ids(&accept.without)?;
+        let (mut devices, absent) = self.open_present(without, wait)?;
         let mut superblocks = Vec::new();
-        for ((entry, size), id) in self.file.devices.iter().zip(sizes).zip(0u8..) {
-            let found =
-                read_superblock(&mut devices, DeviceId(id), size).map_err(|error| self.explain(error))?;
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
+            let Some(size) = devices.get(id).map(|device| device.size()) else { continue };
+            let found = read_superblock(&mut devices, id, size).map_err(|error| self.explain(error))?;
             let path = self.device_path(entry);
             let superblock = found.ok_or_else(|| {
                 Failure::refused(
@@ -113,9 +117,93 @@ impl Described {
                 )
             })?;
             self.check(entry, &path, size, &superblock, superblocks.first())?;
+            self.check_number(entry, id, &superblock)?;
             superblocks.push(superblock);
         }
-        Ok(Opened { devices, superblocks })
+        if let (true, Some(device)) = (superblocks.is_empty(), absent.iter().next()) {
+            return Err(does_not_exist(self.named(device)));
+        }
+        let options = OpenOptions { accept_rollback: accept.accept_rollback, without };
+        Ok(Opened { devices, superblocks, options })
+    }
+
+    /// Opens and locks the devices that exist and are not to be done without; says which are absent.
+    fn open_present(&self, without: DeviceSet, wait: Duration) -> Result<(Devices, DeviceSet), Failure> {
+        self.refuse_two_names()?;
+        let (mut devices, mut absent) = (Devices::new(), DeviceSet::default());
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
+            let path = self.device_path(entry);
+            if without.contains(id) || !path.exists() {
+                absent.insert(id);
+            } else {
+                devices.insert(id, open(entry, &path, wait, false)?)?;
+            }
+        }
+        Ok((devices, absent))
+    }
+
+    /// The devices of these names.
+    fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
+        let id = |name: &String| {
+            let at = self.file.devices.iter().position(|entry| entry.name == *name);
+            at.map(|at| DeviceId(at as u8)).ok_or_else(|| {
+                let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
+                Failure::usage(
+                    format!("the pool has no device {name}"),
+                    format!("its devices are {}", names.join(", ")),
+                )
+            })
+        };
+        names.iter().map(id).collect()
+    }
+
+    /// Devices are known to the map by their number.
+    fn check_number(&self, entry: &DeviceEntry, id: DeviceId, found: &Superblock) -> Result<(), Failure> {
+        let listed = self.file.devices.len();
+        if found.device == id && usize::from(found.devices) == listed {
+            return Ok(());
+        }
+        Err(Failure::refused(
+            format!(
+                "device {} is number {} of the pool's {}, the pool file has it as number {} of {listed}",
+                entry.name,
+                found.device.0 + 1,
+                found.devices,
+                id.0 + 1
+            ),
+            "list all devices in the order in which the pool was created",
+        ))
+    }
+
+    /// Says what opening found that the user should know.
+    pub fn log_recovery(&self, recovery: &Recovery) {
+        for device in recovery.absent.iter() {
+            tracing::warn!("device {} is absent: what is on it gives I/O errors", self.named(device));
+        }
+        for device in recovery.left_behind.iter() {
+            tracing::warn!(
+                "the pool's metadata is not mirrored: the copy on device {} is not the newest",
+                self.named(device)
+            );
+        }
+        for device in recovery.levelled.iter() {
+            tracing::info!("the pool's metadata is mirrored on device {} again", self.named(device));
+        }
+        if recovery.repaired > 0 {
+            tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
+        }
+        if recovery.older_root {
+            tracing::warn!("the newest root was damaged; the one before it and its journal were used");
+        }
+    }
+
+    /// A device's name and path.
+    fn named(&self, device: DeviceId) -> String {
+        let entry = self.file.devices.get(device.index());
+        entry.map_or_else(
+            || device.to_string(),
+            |entry| format!("{} ({})", entry.name, self.device_path(entry).display()),
+        )
     }
 
     /// Checks a device's superblock against the pool file and the first device's.
@@ -176,22 +264,33 @@ impl Described {
     /// A map's error, with the device's name and path in place of its number.
     pub fn explain(&self, error: MapError) -> Failure {
         let kind = error.kind();
+        let is_absence = matches!(
+            error,
+            MapError::Absent { .. }
+                | MapError::MirrorAbsent { .. }
+                | MapError::Stale { .. }
+                | MapError::Split { .. }
+        );
         let mut message = error.to_string();
         for (entry, id) in self.file.devices.iter().zip(0u8..) {
             let name = format!("{} ({})", entry.name, self.device_path(entry).display());
             message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
             message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
         }
-        Failure::new(kind, message, "")
+        if is_absence { Failure::told(kind, &message) } else { Failure::new(kind, message, "") }
     }
+}
+
+fn does_not_exist(device: impl std::fmt::Display) -> Failure {
+    Failure::refused(
+        format!("device {device} does not exist"),
+        "if the pool was never created: weir pool create; if it was, bring the device back",
+    )
 }
 
 fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Result<Device, Failure> {
     if !create && !path.exists() {
-        return Err(Failure::refused(
-            format!("device {} ({}) does not exist", entry.name, path.display()),
-            "if the pool was never created: weir pool create; if it was, bring the device back",
-        ));
+        return Err(does_not_exist(format_args!("{} ({})", entry.name, path.display())));
     }
     let options = DeviceOptions {
         size: if create { entry.size } else { None },

@@ -3,13 +3,14 @@
 
 use super::devices::{Described, Opened};
 use super::opening::Opening;
+use crate::args::Accept;
 use crate::failure::Failure;
+use crate::pool_file::DeviceEntry;
 use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
-use weir_map::OpenOptions;
-use weir_model::{Bytes, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _};
+use weir_model::{Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _};
 use weir_policy::placement;
 
 /// Memory for metadata on its way.
@@ -30,13 +31,14 @@ impl Idle {
     ///
     /// # Errors
     /// If its devices are not all there, not its own, in use, or damaged.
-    pub(super) fn open(described: &Described, wait: Duration) -> Result<Self, Failure> {
-        let Opened { mut devices, superblocks } = described.open_pool(wait)?;
+    pub(super) fn open(described: &Described, accept: &Accept, wait: Duration) -> Result<Self, Failure> {
+        let Opened { mut devices, superblocks, options } = described.open_pool(accept, wait)?;
         let (opened, opening) = progress::during("opening the pool", || {
-            Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &OpenOptions::default()))
+            Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &options))
         });
         let (map, recovery) = opened.map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
+        described.log_recovery(&recovery);
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
         let mut engine = Engine::new(Nanos(0), map, policy, &settings(described, &devices), &mut memory)?;
@@ -109,15 +111,17 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
     placement::by_name(name).ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))
 }
 
-/// What the engine has to know of the devices, by id.
+/// What the engine has to know of a pool's devices, by id; of those that are absent, nothing.
 pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings> {
-    let entry = |id: weir_model::DeviceId| described.file.devices.get(id.index());
-    let settings = |(id, device): (_, &weir_device::Device)| DeviceSettings {
-        volatile_cache: device.needs_flush(),
-        sector: device.sector().get() as u16,
-        deadline: entry(id).and_then(|entry| entry.deadline).unwrap_or(DeviceSettings::DEADLINE),
+    let settings = |(entry, id): (&DeviceEntry, DeviceId)| match devices.get(id) {
+        Some(device) => DeviceSettings {
+            volatile_cache: device.needs_flush(),
+            sector: device.sector().get() as u16,
+            deadline: entry.deadline.unwrap_or(DeviceSettings::DEADLINE),
+        },
+        None => DeviceSettings::default(),
     };
-    devices.iter().map(settings).collect()
+    described.file.devices.iter().zip((0u8..).map(DeviceId)).map(settings).collect()
 }
 
 impl From<AdminError> for Failure {

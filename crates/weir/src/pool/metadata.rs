@@ -1,31 +1,32 @@
-//! Which device gets a new pool's metadata: the one whose flush answers first, as measured.
+//! Which devices get a new pool's metadata: the one whose flush answers first, as measured, and a second
+//! one that mirrors it.
 
 use crate::failure::Failure;
 use crate::pool_file::{DeviceEntry, PoolFile};
 use std::time::Instant;
 use weir_device::Devices;
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoId, IoKind, Nanos, Store};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, IoId, IoKind, Nanos, Store};
 
 /// Write-and-flush pairs tried on each device.
 const TRIES: u32 = 5;
 /// Responses closer than this count as equal; the device named first wins.
 const GRAIN: Nanos = Nanos::micros(50);
 
-/// Chooses the metadata device: the one declared, else the durable one with the lowest flush
-/// response. Overwrites the first page of the devices it measures.
+/// Chooses the metadata devices: those declared, one or two; else the durable one with the lowest
+/// flush response, mirrored to the next best that is not a disk if there is one, so that no flush waits
+/// for an arm. Overwrites the first page of the devices it measures.
 ///
 /// # Errors
 /// If no device may carry metadata, or one fails.
-pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<DeviceId, Failure> {
-    let mut best: Option<(u64, DeviceId)> = None;
-    for (entry, id) in pool.devices.iter().zip(0u8..) {
-        let id = DeviceId(id);
-        if entry.metadata == Some(true) {
-            return Ok(id);
-        }
-        if entry.metadata == Some(false) || !entry.durable {
-            continue;
-        }
+pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<DeviceId>, Failure> {
+    let numbered = || pool.devices.iter().zip((0u8..).map(DeviceId));
+    let declared: Vec<_> =
+        numbered().filter(|(entry, _)| entry.metadata == Some(true)).map(|(_, id)| id).collect();
+    if !declared.is_empty() {
+        return Ok(declared);
+    }
+    let mut candidates: Vec<(u64, DeviceId)> = Vec::new();
+    for (entry, id) in numbered().filter(|(entry, _)| entry.metadata != Some(false) && entry.durable) {
         let response = match entry.pace {
             Some(pace) => modelled(pace, entry, devices, id),
             None => measured(devices, id).map_err(|error| {
@@ -35,17 +36,18 @@ pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<DeviceId,
                 )
             })?,
         };
-        let steps = response.get() / GRAIN.get();
-        if best.is_none_or(|(least, _)| steps < least) {
-            best = Some((steps, id));
-        }
+        candidates.push((response.get() / GRAIN.get(), id));
     }
-    best.map(|(_, id)| id).ok_or_else(|| {
+    candidates.sort_unstable();
+    let mut in_order = candidates.into_iter().map(|(_, id)| id);
+    let first = in_order.next().ok_or_else(|| {
         Failure::usage(
             "no device may carry the pool's metadata",
             "leave out metadata = false, or declare durable = true, for at least one device",
         )
-    })
+    })?;
+    let is_disk = |id: DeviceId| devices.get(id).is_some_and(|device| device.class() == DeviceClass::Hdd);
+    Ok([first].into_iter().chain(in_order.find(|id| !is_disk(*id))).collect())
 }
 
 fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::IoError> {
@@ -82,10 +84,10 @@ mod tests {
     use crate::pool::devices::Described;
     use crate::pool_file::parse;
     use std::time::Duration;
-    use weir_model::{DeviceId, ErrorKind};
+    use weir_model::ErrorKind;
 
     /// Chooses among three devices that differ by these lines of the pool file.
-    fn choose(lines: [&str; 3]) -> Result<DeviceId, Failure> {
+    fn choose(lines: [&str; 3]) -> Result<Vec<u8>, Failure> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut text = "[pool]\nname = \"x\"\n".to_owned();
         for (index, line) in lines.iter().enumerate() {
@@ -96,17 +98,22 @@ mod tests {
         let file = parse(&text).expect("a good pool file");
         let described = Described { file, path: folder.path().join("pool.toml") };
         let mut devices = described.open_devices(Duration::ZERO, true).expect("three devices");
-        super::choose(&described.file, &mut devices)
+        let chosen = super::choose(&described.file, &mut devices)?;
+        Ok(chosen.into_iter().map(|id| id.0).collect())
     }
 
     #[test]
-    fn the_device_with_the_fastest_flush_is_chosen_unless_one_is_declared() {
+    fn the_devices_with_the_fastest_flush_that_are_no_disks_are_chosen_unless_some_are_declared() {
         let paces = ["pace = \"hdd-7200\"", "pace = \"ssd-sata\"", "pace = \"nvm\""];
-        assert_eq!(choose(paces).expect("one of them"), DeviceId(2));
-        let declared = ["pace = \"hdd-7200\"\nmetadata = true", "pace = \"ssd-sata\"", "pace = \"nvm\""];
-        assert_eq!(choose(declared).expect("the declared one"), DeviceId(0));
+        assert_eq!(choose(paces).expect("two of them"), [2, 1]);
+        let one = ["pace = \"hdd-7200\"\nmetadata = true", "pace = \"ssd-sata\"", "pace = \"nvm\""];
+        assert_eq!(choose(one).expect("the declared one"), [0]);
+        let two = ["pace = \"hdd-7200\"\nmetadata = true", "class = \"ssd\"", "metadata = true"];
+        assert_eq!(choose(two).expect("the declared ones"), [0, 2]);
         let forbidden = ["pace = \"hdd-7200\"", "durable = false", "pace = \"nvm\"\nmetadata = false"];
-        assert_eq!(choose(forbidden).expect("the only one left"), DeviceId(0));
+        assert_eq!(choose(forbidden).expect("the only one left"), [0]);
+        let disks = ["pace = \"hdd-7200\"", "pace = \"hdd-7200\"", "pace = \"ssd-sata\""];
+        assert_eq!(choose(disks).expect("no disk mirrors it"), [2]);
         let none = choose(["durable = false", "metadata = false", "durable = false"]);
         assert_eq!(none.expect_err("none is left").kind, ErrorKind::Usage);
     }

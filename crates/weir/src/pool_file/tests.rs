@@ -94,7 +94,6 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
     check("class = \"hdd\"", "class = \"disk\"", &["class is \"disk\"", "\"nvm\""]);
     check("metadata = true", "metadata = \"true\"", &["metadata is \"true\"", "without quotes"]);
     check("durable = true", "durable = false", &["metadata is true and durable is false"]);
-    check("size = \"32GiB\"", "metadata = true", &["so it is for device fast", "one device"]);
     check("name = \"slow\"", "name = \"fast\"", &["[[device]] number 2", "no other device"]);
     check("path = \"slow.img\"", "path = \"/dev/nvme0n1\"", &["no other device"]);
     check("path = \"slow.img\"", "", &["[[device]] number 2 has no path"]);
@@ -157,4 +156,13 @@ proptest! {
         let end = (at + cut).min(GOOD.len());
         let _ = parse(&format!("{}{insert}{}", &GOOD[..at], &GOOD[end..]));
     }
+}
+
+#[test]
+fn metadata_is_declared_for_two_devices_at_most() {
+    let device = |n: u8| format!("[[device]]\nname = \"d{n}\"\npath = \"d{n}.img\"\nmetadata = true\n");
+    let pool = |count: u8| format!("[pool]\nname = \"home\"\n{}", (0..count).map(device).collect::<String>());
+    assert_eq!(parse(&pool(2)).map(|file| file.devices.len()), Ok(2));
+    let said = mistake(&pool(3));
+    assert!(said.contains("so it is for devices d0 and d1") && said.contains("or for two"), "{said}");
 }

@@ -11,6 +11,7 @@ mod full;
 mod harness;
 mod image;
 mod kill;
+mod mirror;
 mod nbd;
 mod refusals;
 mod serving;

@@ -1,0 +1,347 @@
+//! Metadata on two members, in random histories: devices fail, are lost and come back, and the power
+//! goes at any write, also while the pool opens. What was acknowledged is there whenever the pool opens,
+//! unless a rollback was accepted; and it opens whenever nothing forbids it.
+
+mod support;
+
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use support::store::MemStore;
+use support::{Rng, property};
+use weir_map::create::{read_superblock, write_superblock};
+use weir_map::superblock::ROOT_AT;
+use weir_map::{
+    Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Recovery, Superblock,
+};
+use weir_model::{
+    BlockRange, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, Store, VolumeId,
+};
+
+const MEMBERS: [DeviceId; 2] = [DeviceId(0), DeviceId(1)];
+const DATA: DeviceId = DeviceId(2);
+const SIZE: Bytes = Bytes::mib(32);
+const VOLUME: VolumeId = VolumeId(0);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Commit(u8),
+    Checkpoint,
+    /// Every command to it fails from now on.
+    Break(u8),
+    /// The power goes at the write after so many, and is back; then the pool opens with these devices,
+    /// perhaps with the power failing again on the way.
+    Cut {
+        writes: u8,
+        absent: u8,
+        seed: u64,
+    },
+    /// A bit of a member's metadata rots while the pool is closed.
+    Rot {
+        member: u8,
+        seed: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (1u8..6).prop_map(Step::Commit),
+        3 => Just(Step::Checkpoint),
+        2 => (0u8..3).prop_map(Step::Break),
+        6 => (0u8..12, prop_oneof![3 => Just(0u8), 2 => 1u8..7], any::<u64>())
+            .prop_map(|(writes, absent, seed)| Step::Cut { writes, absent, seed }),
+        1 => (0u8..2, any::<u64>()).prop_map(|(member, seed)| Step::Rot { member, seed }),
+    ]
+}
+
+/// What histories have met, to know that they reach the corners.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    left_behind: u64,
+    levelled: u64,
+    recorded: u64,
+    rollbacks: u64,
+    stale: u64,
+    split: u64,
+    cut_openings: u64,
+    repaired: u64,
+}
+
+/// A pool whose state is the set of commits it holds: the n-th maps extent n.
+struct History {
+    store: MemStore,
+    map: Option<Map>,
+    /// Acknowledged, and perhaps durable.
+    must: BTreeSet<u64>,
+    may: BTreeSet<u64>,
+    next: u64,
+    /// A rollback was accepted: the members may each have a history of their own.
+    forked: bool,
+    /// The members of the present one.
+    branch: DeviceSet,
+    met: Met,
+}
+
+fn set(bits: u8) -> DeviceSet {
+    (0..3).filter(|n| bits >> n & 1 == 1).map(DeviceId).collect()
+}
+
+impl History {
+    fn new() -> Self {
+        let device = |n: u8| NewDevice { name: format!("d{n}"), size: SIZE, class: DeviceClass::Ssd };
+        let pool = NewPool {
+            id: PoolId([4; 16]),
+            name: "mirror".into(),
+            extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),
+            devices: (0..3).map(device).collect(),
+            metadata: MEMBERS.to_vec(),
+        };
+        let mut store = MemStore::new(3);
+        weir_map::create(&mut store, &pool).expect("nothing is wrong with the devices");
+        let mut history = Self {
+            store,
+            map: None,
+            must: BTreeSet::new(),
+            may: BTreeSet::new(),
+            next: 0,
+            forked: false,
+            branch: DeviceSet::default(),
+            met: Met::default(),
+        };
+        history.open(DeviceSet::default()).expect("a new pool opens");
+        let map = history.map.as_mut().expect("it is open");
+        map.create_volume("v", Bytes(1 << 40), Hardening::Flush);
+        history.make_durable().expect("nothing fails here");
+        history
+    }
+
+    fn run(&mut self, steps: &[Step]) {
+        for step in steps {
+            match *step {
+                Step::Commit(count) => (0..count).for_each(|_| self.commit()),
+                Step::Checkpoint => self.checkpoint(),
+                Step::Break(device) => self.store.set_broken(DeviceId(device), true),
+                Step::Cut { writes, absent, seed } => self.cut(writes, set(absent), seed),
+                Step::Rot { member, seed } => self.rot(MEMBERS[usize::from(member)], seed),
+            }
+        }
+        self.cut(0, DeviceSet::default(), 1);
+    }
+
+    /// One change, made durable; acknowledged if that succeeds.
+    fn commit(&mut self) {
+        let Some(map) = &mut self.map else { return };
+        let Some(place) = (0..3).find_map(|n| map.allocate(DeviceId(2 - n))) else { return };
+        let n = self.next;
+        self.next += 1;
+        let key = ExtentKey { volume: VOLUME, index: ExtentIndex(n) };
+        let blocks = map.extent().blocks();
+        map.place(key, place);
+        map.written(key, place, BlockRange { first: 0, count: blocks }, None);
+        self.may.insert(n);
+        match self.make_durable() {
+            Ok(()) => drop(self.must.insert(n)),
+            Err(_) => self.map = None,
+        }
+    }
+
+    /// What the engine does: every frame to every member; one that fails is left behind, and all devices
+    /// left know it before the frame counts.
+    fn make_durable(&mut self) -> Result<(), MapError> {
+        let Some(map) = &mut self.map else { return Ok(()) };
+        map.begin_commit();
+        let mut bytes = Vec::new();
+        loop {
+            if !map.has_journal_room() {
+                map.checkpoint_now(&mut self.store)?;
+                map.checkpoint_now(&mut self.store)?;
+            }
+            let Some(at) = map.next_frame(|_| None, &mut bytes) else { break };
+            for member in map.members().to_vec() {
+                let written = self.store.write(member, at, &bytes).and_then(|()| self.store.flush(member));
+                if let Err(error) = written {
+                    let failed = MapError::Io { device: member, what: "write", at, error };
+                    if !map.leave_behind(member) {
+                        return Err(failed);
+                    }
+                    self.met.left_behind += 1;
+                    record(&mut self.store, map)?;
+                }
+            }
+            map.commit_durable(&mut Vec::new());
+        }
+        map.commit_durable(&mut Vec::new());
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) {
+        let Some(map) = &mut self.map else { return };
+        if map.checkpoint_now(&mut self.store).is_err() {
+            self.map = None;
+        }
+    }
+
+    fn cut(&mut self, writes: u8, absent: DeviceSet, seed: u64) {
+        let mut rng = Rng(seed);
+        self.store.fail_after(1 + u64::from(writes));
+        (0..writes).for_each(|_| self.commit());
+        self.power_is_back(&mut rng);
+        for _ in 0..rng.below(3) {
+            self.store.fail_after(1 + rng.below(30));
+            if self.open(absent).is_err() {
+                self.met.cut_openings += 1;
+            }
+            self.power_is_back(&mut rng);
+        }
+        self.open_somehow(absent);
+    }
+
+    fn power_is_back(&mut self, rng: &mut Rng) {
+        self.store.power_cut(rng);
+        (0..3).for_each(|n| self.store.set_broken(DeviceId(n), false));
+        self.map = None;
+    }
+
+    /// Opens without the absent ones if that is allowed, else as a user would go on.
+    fn open_somehow(&mut self, absent: DeviceSet) {
+        let members_absent = MEMBERS.iter().filter(|m| absent.contains(**m)).count();
+        match self.open(absent) {
+            Ok(()) => {}
+            Err(MapError::MirrorAbsent { device }) => {
+                assert!(absent.contains(device));
+                // Half of the time it is brought back, else a rollback is accepted.
+                if self.next.is_multiple_of(2) || self.accept_rollback(absent).is_err() {
+                    self.open_all();
+                }
+            }
+            Err(MapError::Stale { .. } | MapError::Mismatch(_)) => {
+                assert!(members_absent > 0);
+                self.met.stale += u64::from(members_absent == 1);
+                self.open_all();
+            }
+            Err(MapError::Split { .. }) if self.forked => self.open_all(),
+            Err(error) => panic!("without {absent:?}: {error}"),
+        }
+    }
+
+    fn open_all(&mut self) {
+        match self.open(DeviceSet::default()) {
+            Ok(()) => {}
+            Err(MapError::Split { .. }) if self.forked => {
+                self.met.split += 1;
+                // The user decides which one to do without; one of the two it must be possible without.
+                let opened = MEMBERS
+                    .into_iter()
+                    .any(|member| self.accept_rollback([member].into_iter().collect()).is_ok());
+                assert!(opened, "neither member can be done without");
+            }
+            Err(error) => panic!("with all devices: {error}"),
+        }
+    }
+
+    fn try_open(&mut self, absent: DeviceSet, options: &OpenOptions) -> Result<(Map, Recovery), MapError> {
+        let mut found: Vec<Superblock> = Vec::new();
+        for device in (0..3).map(DeviceId).filter(|device| !absent.contains(*device)) {
+            found.extend(read_superblock(&mut self.store, device, SIZE)?);
+        }
+        weir_map::open(&mut self.store, &found, options)
+    }
+
+    fn open(&mut self, absent: DeviceSet) -> Result<(), MapError> {
+        let without = [DATA].into_iter().collect::<DeviceSet>().and(absent);
+        let (map, recovery) = self.try_open(absent, &OpenOptions { without, ..OpenOptions::default() })?;
+        self.met.levelled += recovery.levelled.len() as u64;
+        self.met.repaired += recovery.repaired;
+        self.met.recorded += u64::from(!absent.without(without).is_empty());
+        assert_eq!(recovery.absent, absent);
+        assert_eq!(map.missing().without(map.absent()).without(recovery.left_behind), DeviceSet::default());
+        let found = contents(&map);
+        // After a fork, a member of the other history by itself knows of no other.
+        if self.forked && self.branch.without(absent).is_empty() {
+            self.opened(map, found);
+            return Ok(());
+        }
+        assert!(found.is_superset(&self.must), "acknowledged and lost: {:?}", &self.must - &found);
+        assert!(found.is_subset(&self.may), "from nowhere: {:?}", &found - &self.may);
+        self.opened(map, found);
+        Ok(())
+    }
+
+    /// As with `--accept-rollback`: what is there then is what there is.
+    fn accept_rollback(&mut self, absent: DeviceSet) -> Result<(), MapError> {
+        let (map, _) = self.try_open(absent, &OpenOptions { accept_rollback: true, without: absent })?;
+        self.met.rollbacks += 1;
+        self.forked = true;
+        let found = contents(&map);
+        self.opened(map, found);
+        Ok(())
+    }
+
+    /// What was found is durable now.
+    fn opened(&mut self, map: Map, found: BTreeSet<u64>) {
+        self.must.clone_from(&found);
+        self.branch = map.members().iter().copied().collect();
+        self.forked &= self.branch.len() < 2;
+        // After a fork other members may still have more.
+        self.may = if self.forked { &self.may | &found } else { found };
+        self.map = Some(map);
+    }
+
+    /// Damages one member only, which must not matter while the other is current.
+    fn rot(&mut self, member: DeviceId, seed: u64) {
+        let mut rng = Rng(seed);
+        let Some(map) = self.map.take() else { return };
+        let both = map.members().len() == 2;
+        self.power_is_back(&mut rng);
+        let area = ROOT_AT[0].0 / PAGE as u64..SIZE.0 / PAGE as u64 - 1;
+        let pages: Vec<u64> = self.store.pages(member).filter(|n| area.contains(n)).collect();
+        if both {
+            let number = pages[rng.below(pages.len() as u64) as usize];
+            let mut page = self.store.page(member, number);
+            let bit = rng.below(PAGE as u64 * 8) as usize;
+            page[bit / 8] ^= 1 << (bit % 8);
+            self.store.set_page(member, number, page);
+        }
+        self.open_all();
+    }
+}
+
+fn record(store: &mut MemStore, map: &Map) -> Result<(), MapError> {
+    for sb in map.devices() {
+        let left = !map.missing().contains(sb.device) && !map.absent().contains(sb.device);
+        match left.then(|| write_superblock(store, sb)) {
+            Some(Err(error)) if map.members().contains(&sb.device) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn contents(map: &Map) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    map.for_each(VOLUME, |index, _| found.extend([index.0]));
+    found
+}
+
+#[test]
+fn what_was_acknowledged_survives_either_member() {
+    let all = Cell::new(Met::default());
+    property(120, prop::collection::vec(step(), 1..60), |steps| {
+        let mut history = History::new();
+        history.met = all.get();
+        history.run(&steps);
+        all.set(history.met);
+    });
+    let met = all.get();
+    let corners = [
+        met.left_behind,
+        met.levelled,
+        met.recorded,
+        met.rollbacks,
+        met.stale,
+        met.split,
+        met.cut_openings,
+        met.repaired,
+    ];
+    assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
+}

@@ -1,0 +1,104 @@
+//! A pool whose metadata is on two devices, with one of them lost.
+
+use crate::harness::Pool;
+use crate::nbd::Client;
+
+const REFUSED: i32 = 3;
+
+/// Metadata on `one` and `two`; `three` holds data only.
+fn mirrored() -> Pool {
+    let device = |name: &str, metadata: bool| {
+        format!(
+            "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"256MiB\"\nmetadata = {metadata}\n"
+        )
+    };
+    let devices = device("one", true) + &device("two", true) + &device("three", false);
+    Pool::from_text(&format!("[pool]\nname = \"test\"\n{devices}")).create("disk", "1GiB")
+}
+
+fn lose(pool: &Pool, name: &str) {
+    std::fs::rename(pool.path(&format!("{name}.img")), pool.path(&format!("{name}.lost")))
+        .expect("it was there");
+}
+
+fn bring_back(pool: &Pool, name: &str) {
+    std::fs::rename(pool.path(&format!("{name}.lost")), pool.path(&format!("{name}.img")))
+        .expect("it was lost");
+}
+
+/// The devices that carry an up-to-date copy of the metadata.
+fn members(pool: &Pool) -> Vec<String> {
+    let status = pool.json(&["pool", "status"]);
+    let devices = status["devices"].as_array().expect("devices").iter();
+    let named = devices.filter(|device| device["metadata"] == true).map(|device| device["name"].as_str());
+    named.map(|name| name.expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
+    let pool = mirrored();
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+    client.write(0, &[7; 1 << 20]).expect("a write");
+    client.flush().expect("a flush");
+    server.kill();
+    assert_eq!(members(&pool), ["one", "two"]);
+
+    lose(&pool, "one");
+    for arguments in [&["serve", "--nbd", "unix:nbd.sock"][..], &["volume", "list"], &["pool", "status"]] {
+        let said = pool.refused(arguments, REFUSED);
+        for part in [
+            "device one",
+            "one.img",
+            "is not there",
+            "may be newer",
+            "help: bring it back",
+            "--accept-rollback",
+        ] {
+            assert!(said.contains(part), "{part:?} should be in:\n{said}");
+        }
+    }
+    let server = pool.serve_with(&["--accept-rollback"]);
+    let status = pool.json(&["pool", "status"]);
+    assert_eq!(status["devices"][0]["absent"], true, "{status}");
+    assert_eq!(status["devices"][0]["left_behind"], true, "{status}");
+    assert_eq!(status["volumes"][0]["name"], "disk", "{status}");
+    server.stop("TERM");
+    // It is on record: from here on no flag is needed.
+    assert_eq!(members(&pool), ["two"]);
+
+    // The one left behind is not opened without the others' knowledge, whatever is accepted.
+    bring_back(&pool, "one");
+    lose(&pool, "two");
+    let said = pool.refused(&["pool", "status", "--accept-rollback"], REFUSED);
+    assert!(
+        said.contains("device three") && said.contains("device two") && said.contains("went on"),
+        "{said}"
+    );
+
+    // With both there, it is written anew, and what was written is there.
+    bring_back(&pool, "two");
+    let server = pool.serve();
+    assert!(server.log().contains("mirrored on device one"), "{}", server.log());
+    let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+    assert_eq!(client.read(0, 1 << 20).expect("a read"), [7; 1 << 20]);
+    client.disconnect();
+    server.stop("TERM");
+    assert_eq!(members(&pool), ["one", "two"]);
+}
+
+#[test]
+fn a_device_without_metadata_can_be_done_without_if_that_is_said() {
+    let pool = mirrored();
+    lose(&pool, "three");
+    let said = pool.refused(&["pool", "status"], REFUSED);
+    assert!(said.contains("device three") && said.contains("--without NAME"), "{said}");
+    let said = pool.refused(&["pool", "status", "--without", "four"], 2);
+    assert!(said.contains("no device four") && said.contains("one, two, three"), "{said}");
+    pool.run(["pool", "status", "--without", "three"]);
+    // Known from now on; and back it needs no word either.
+    pool.run(["volume", "list"]);
+    bring_back(&pool, "three");
+    let status = pool.json(&["pool", "status"]);
+    assert_eq!(status["devices"][2]["absent"], false, "{status}");
+}
