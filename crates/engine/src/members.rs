@@ -119,7 +119,7 @@ impl Engine {
     }
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
-        !self.map.missing().contains(sb.device) && !self.map.absent().contains(sb.device)
+        !self.map.missing().contains(sb.device) && !self.is_lost(sb.device)
     }
 
     /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
