@@ -233,6 +233,11 @@ impl Engine {
         let volumes: Vec<_> =
             intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
         for volume in volumes {
+            if self.map.volume(volume).is_none() {
+                // The power went between the last two steps.
+                self.map.queue(Delta::EndIntent { id: volume.0 });
+                continue;
+            }
             self.admin.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
         }
     }

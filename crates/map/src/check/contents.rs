@@ -80,7 +80,8 @@ impl Contents<'_> {
             let IntentKind::RemoveVolume = intent.kind;
             if !catalogue.volumes.contains_key(&intent.volume) {
                 let why = format!("intent {id} is to remove volume {}, which is gone", intent.volume.0);
-                self.damage("intent", why, "opening would try to go on with it");
+                let matters = "its removal was cut short before the last step";
+                self.add(Severity::Note, "intent", why, matters, Remedy::Opening);
             }
         }
     }
