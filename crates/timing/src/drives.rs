@@ -20,12 +20,25 @@ use weir_model::{Bytes, Nanos};
 const FILES: &[(&str, &str)] = &[
     ("atlas-10k", include_str!("../drives/atlas-10k.toml")),
     ("cheetah-9lp", include_str!("../drives/cheetah-9lp.toml")),
+    ("cxl-dram", include_str!("../drives/cxl-dram.toml")),
+    ("ddr5", include_str!("../drives/ddr5.toml")),
     ("hdd-15k", include_str!("../drives/hdd-15k.toml")),
     ("hdd-7200", include_str!("../drives/hdd-7200.toml")),
     ("hp-c2247a", include_str!("../drives/hp-c2247a.toml")),
+    ("intel-x25-e", include_str!("../drives/intel-x25-e.toml")),
+    ("intel-x25-m-g1", include_str!("../drives/intel-x25-m-g1.toml")),
+    ("intel-x25-m-g2", include_str!("../drives/intel-x25-m-g2.toml")),
+    ("intel-x25-v", include_str!("../drives/intel-x25-v.toml")),
+    ("mba3073", include_str!("../drives/mba3073.toml")),
     ("nvm", include_str!("../drives/nvm.toml")),
+    ("optane-p4800x", include_str!("../drives/optane-p4800x.toml")),
+    ("optane-p5800x", include_str!("../drives/optane-p5800x.toml")),
+    ("samsung-980-pro", include_str!("../drives/samsung-980-pro.toml")),
+    ("solidigm-d5-p5316", include_str!("../drives/solidigm-d5-p5316.toml")),
+    ("sp2504c", include_str!("../drives/sp2504c.toml")),
     ("ssd-nvme", include_str!("../drives/ssd-nvme.toml")),
     ("ssd-sata", include_str!("../drives/ssd-sata.toml")),
+    ("st3750528as", include_str!("../drives/st3750528as.toml")),
 ];
 
 static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {

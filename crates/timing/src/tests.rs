@@ -80,6 +80,9 @@ fn real(name: &str) -> Bytes {
         "hdd-7200" => 18_000_000_000_000,
         "hdd-15k" => 146_000_000_000,
         "nvm" => 128 << 30,
+        "mba3073" => 73_500_000_000,
+        "st3750528as" => 750_000_000_000,
+        "sp2504c" => 250_000_000_000,
         _ => 1_000_000_000_000,
     })
 }
@@ -113,6 +116,33 @@ fn random_4k_rates_are_near_the_published_ones() {
     within(writes("ssd-nvme", 32, 200_000), 190_000.0, 215_000.0); // 200,000
     within(reads("nvm", 1), 1_000_000.0, 1_200_000.0); // 305 ns and 4 KiB at 6.6 GB/s
     within(reads("nvm", 16), 1_500_000.0, 1_650_000.0); // 6.6 GB/s
+}
+
+/// The drives that are not paced by: rates at depth 1 and, for SSDs, where the controller is busy.
+#[test]
+fn further_drives_have_their_random_rates() {
+    within(reads("mba3073", 1), 170.0, 195.0); // about 180, derived
+    within(reads("st3750528as", 1), 72.0, 82.0); // 75-80, derived
+    within(reads("sp2504c", 1), 70.0, 80.0); // about 75, derived
+    within(reads("intel-x25-e", 1), 13_000.0, 13_700.0); // 75 us
+    within(reads("intel-x25-e", 32), 33_000.0, 37_000.0); // 35,000
+    within(writes("intel-x25-e", 32, 20_000), 3_100.0, 3_600.0); // 3,300
+    within(writes("intel-x25-m-g2", 32, 20_000), 6_200.0, 7_200.0); // 6,600
+    within(reads("samsung-980-pro", 1), 21_000.0, 23_000.0); // 22,000
+    within(reads("samsung-980-pro", 256), 900_000.0, 1_050_000.0); // 1,000,000
+    within(reads("solidigm-d5-p5316", 1), 8_300.0, 9_100.0); // 110-120 us
+    within(writes("solidigm-d5-p5316", 32, 40_000), 7_400.0, 9_000.0); // 7,500-8,000
+    within(reads("optane-p5800x", 1), 70_000.0, 80_000.0); // 74,875
+    within(reads("optane-p4800x", 16), 555_000.0, 615_000.0); // 584,800
+}
+
+/// Every drive completes what it is given.
+#[test]
+fn every_drive_serves() {
+    for (name, _) in drives::all() {
+        let load = Load { depth: 4, count: 300, random_writes: 50, ..Load::reads(Bytes::gib(4)) };
+        assert!(rate(name, load) > 30.0, "{name}");
+    }
 }
 
 #[test]
