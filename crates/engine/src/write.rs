@@ -241,7 +241,8 @@ impl Engine {
     ) {
         if volatile {
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else if self.devices[device.index()].has_unflushed() {
+        } else if self.devices[device.index()].has_unflushed() && !self.map.has_pending(key) {
+            // With changes pending the data is durable, but not that the map knows of it.
             let written = Span { start: target.start, len: target.end - target.start };
             self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
         }

@@ -376,9 +376,12 @@ impl Oracle {
         });
     }
 
-    /// A flush failed: it promised nothing.
+    /// A flush failed: it promised nothing. What it was to make durable may be lost, and a later flush
+    /// promises nothing about it either.
     pub fn flush_failed(&mut self, ticket: Ticket) {
-        self.flushes.retain(|(open, _)| *open != ticket);
+        for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
+            self.unflushed.retain(|change| change.place.volume != volume);
+        }
     }
 
     /// What was under way is never answered, and what was not durable may be gone or not, sector

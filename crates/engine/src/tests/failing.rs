@@ -134,6 +134,15 @@ fn a_durable_write_settles_what_an_earlier_one_left_open() {
 }
 
 #[test]
+fn a_durable_write_over_what_the_map_does_not_know_durably_is_lost_with_it() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.request(Op::Write, 4096, &[2; 4096], true), Err(RequestError::FlushFailed(DATA)));
+    assert!(in_doubt(&mut h, 4096) && in_doubt(&mut h, 0));
+}
+
+#[test]
 fn a_durable_first_write_whose_flush_fails_is_told_so() {
     let mut h = Harness::new(2, "sequential");
     h.fail_next(IoKind::Flush, EIO);
