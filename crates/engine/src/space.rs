@@ -70,7 +70,7 @@ pub enum Room {
 /// How full a pool is: for status, log and metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpaceStatus {
-    /// The sizes of all volumes together: what clients may come to use.
+    /// The sizes of all volumes together, times their copies: what clients may come to use.
     pub promised: Bytes,
     /// Space for data on the devices.
     pub total: Bytes,
@@ -160,7 +160,7 @@ impl Engine {
         let rate = self.space.rate.per_second(self.now);
         let full_in = (rate >= 1.0).then(|| Nanos::secs(((total - used).0 as f64 / rate) as u64));
         SpaceStatus {
-            promised: Bytes(self.volumes().map(|volume| volume.size.0).sum()),
+            promised: self.promised(),
             total,
             used,
             warning: self.space.data.passed(),
@@ -173,10 +173,18 @@ impl Engine {
         }
     }
 
-    /// Space for data: what is taken of it, and all of it.
+    fn promised(&self) -> Bytes {
+        let volumes = self.map.catalogue().volumes.iter();
+        let staying = volumes.filter(|(id, _)| !self.admin.is_being_removed(**id));
+        let sizes = staying.map(|(_, volume)| volume.size.0.saturating_mul(volume.copies.into()));
+        Bytes(sizes.fold(0, u64::saturating_add))
+    }
+
+    /// Space for data on the devices that are there: what is taken of it, and all of it.
     pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
         let extent = self.map.extent().bytes().0;
-        let spaces = self.map.devices().iter().map(|sb| self.map.space(sb.device));
+        let all = self.map.devices().iter().zip(&self.devices);
+        let spaces = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| self.map.space(sb.device));
         let (used, total) = spaces.fold((0, 0), |(used, total), space| {
             (used + u64::from(space.extents() - space.free()), total + u64::from(space.extents()))
         });

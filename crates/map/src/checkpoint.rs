@@ -122,6 +122,10 @@ impl Store {
         catalogue: &Catalogue,
     ) -> bool {
         assert!(self.under_way.is_none(), "one checkpoint at a time");
+        // What was taken away is not written, however often it came and went.
+        for id in &self.dropped {
+            self.dirty_pages.remove(id);
+        }
         let catalogue_bytes = catalogue.encode();
         let group_pages = |g: &usize| records.encoded_len(*g).div_ceil(PAYLOAD);
         // The table pages, if all of them are written.
@@ -142,7 +146,6 @@ impl Store {
                 self.pages.set(id.0 as usize, Pointer::NONE);
                 replaced.push(old.number);
             }
-            self.dirty_pages.remove(&id);
             pages.reuse([id]);
         }
         replaced.append(&mut self.catalogue);

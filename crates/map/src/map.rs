@@ -8,6 +8,7 @@ use crate::journal::Journal;
 use crate::overlay::{Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
+use crate::table::Table;
 use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::{Hardening, PoolId, Sabotage, Space, Superblock};
 use rustc_hash::FxHashSet;
@@ -205,7 +206,10 @@ impl Map {
         let pages = self.pages.live() + self.pages_to_come.len();
         let objects =
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
-        let need = 3 * (objects + objects / 100) + 64;
+        // Ids are used again only after a checkpoint: there may be far more of them than pages.
+        let ids = self.pages.ids() + self.pages_to_come.len();
+        let tables = Table::pages_for(ids) + Table::pages_for(groups);
+        let need = 3 * (objects + tables) + 64;
         let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
         (bytes(need as u64), bytes(self.store.room().0.into()))
     }

@@ -73,6 +73,11 @@ impl Pages {
         self.live
     }
 
+    /// Ids ever used: the length of the table of where pages are.
+    pub(crate) fn ids(&self) -> usize {
+        self.pages.len()
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: PageId) -> Option<&Page> {
         self.pages.get(id.0 as usize)?.as_ref()

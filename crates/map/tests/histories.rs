@@ -94,3 +94,11 @@ fn admitted_extents_never_fill_the_metadata_area() {
         Sparse::new(shape, distance).run(&steps);
     });
 }
+
+/// Page ids are used again only after a checkpoint, so that the tables of where pages are grow with what
+/// has come and gone between two of them: they count too.
+#[test]
+fn what_comes_and_goes_between_checkpoints_leaves_room_for_them() {
+    let shape = Shape { extent_log2: 16, journal_pages: 4096, meta_pages: 1000 };
+    Sparse::new(shape, 2).churn(90);
+}

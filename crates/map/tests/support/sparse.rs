@@ -5,7 +5,7 @@ use super::store::MemStore;
 use super::twin::{State, key};
 use weir_map::root::Root;
 use weir_map::superblock::ROOT_AT;
-use weir_map::{Found, Hardening, KeepSpace, Map, PAGE, Superblock};
+use weir_map::{Found, Hardening, KeepSpace, Location, Map, PAGE, Superblock};
 use weir_model::{BlockRange, Bytes, DeviceId, Store, VolumeId};
 
 pub struct Sparse {
@@ -57,6 +57,60 @@ impl Sparse {
             }
         }
         (0..4).for_each(|_| self.move_all());
+    }
+
+    /// Again and again as many extents as are admitted, each time others, all given back again, with
+    /// no checkpoint between; then some that stay, through checkpoints.
+    pub fn churn(&mut self, rounds: u64) {
+        for round in 0..rounds {
+            let filled = self.fill(round * 1000);
+            for n in filled {
+                let key = key(self.volume, n * self.distance % (1 << 46));
+                self.map.cleared(key, BlockRange { first: 0, count: self.blocks }, KeepSpace::No);
+                self.map.give_back(key);
+            }
+            self.commit();
+        }
+        let kept = self.fill(0);
+        for _ in 0..4 {
+            self.touch(kept.clone());
+            self.commit();
+            self.checkpoint();
+        }
+    }
+
+    /// Changes the leaves of these extents: the first block goes, or comes back.
+    fn touch(&mut self, extents: std::ops::Range<u64>) {
+        let first = BlockRange { first: 0, count: 1 };
+        for n in extents {
+            let key = key(self.volume, n * self.distance % (1 << 46));
+            let whole = match self.map.find(key) {
+                Found::Direct(_) => None,
+                Found::Record(record) => match record.places[0].at {
+                    Location::Whole(whole) => Some(whole),
+                    Location::Fine { .. } => None,
+                },
+                Found::Empty => None,
+            };
+            match whole {
+                Some(whole) => self.map.written(key, whole, first, None),
+                None => self.map.cleared(key, first, KeepSpace::AsIs),
+            }
+        }
+    }
+
+    fn fill(&mut self, first: u64) -> std::ops::Range<u64> {
+        let all = BlockRange { first: 0, count: self.blocks };
+        let mut n = first;
+        while self.map.has_metadata_room() && n - first < 1000 {
+            let Some(whole) = self.map.allocate(DeviceId((n % 2) as u8)) else { break };
+            let key = key(self.volume, n * self.distance % (1 << 46));
+            self.map.place(key, whole);
+            self.map.written(key, whole, all, None);
+            n += 1;
+        }
+        self.commit();
+        first..n
     }
 
     /// Changes every leaf, and makes that durable.
