@@ -197,7 +197,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     Setup {
         seed,
         extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
-        policy: pick(rng, weir_policy::placement::ALL).0.to_owned(),
+        policy: policy(rng),
         devices: (0..devices).map(|number| device(rng, number)).collect(),
         journal_pages,
         meta_pages,
@@ -207,6 +207,12 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         memory: Bytes::mib(4),
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
     }
+}
+
+/// Often the one that makes use of everything.
+fn policy(rng: &mut Rng) -> String {
+    let plain = pick(rng, weir_policy::placement::ALL).0;
+    pick(rng, &[plain, plain, "chaos"]).to_owned()
 }
 
 struct Maker<'a> {

@@ -443,8 +443,10 @@ impl Driver {
         self.statistics.no_space += u64::from(no_space);
         self.statistics.errors += u64::from(!no_space);
         let (needed, room) = (self.extents_needed(ticket), self.room);
+        // Second places of chaos take space that nobody needs.
+        let thrifty = self.setup.policy != "chaos";
         let of_data = self.engine.space_status().full == Some(Room::Data);
-        if no_space && of_data && needed < room && self.health == Health::Whole {
+        if no_space && of_data && thrifty && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask, needed, room });
         }
         Ok(())

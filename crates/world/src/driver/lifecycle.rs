@@ -59,7 +59,7 @@ impl Driver {
         while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
         let status = self.engine.status();
         let taken: u64 = status.devices.iter().map(|device| device.total.0 - device.free.0).sum();
-        let owned: u64 = status.volumes.iter().map(|volume| volume.allocated.0).sum();
+        let owned = self.engine.map().owned_extents() * self.setup.extent.bytes().0;
         if taken == owned || self.health != Health::Whole {
             return Ok(());
         }
@@ -346,7 +346,7 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
         superblocks.push(found.ok_or_else(missing)?);
     }
     let (map, _) = weir_map::open(world, &superblocks, &OpenOptions::default())?;
-    let policy = weir_policy::placement::by_name(&setup.policy);
+    let policy = weir_policy::placement::for_tests(&setup.policy);
     let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
     let settings = |spec: &DeviceSpec| DeviceSettings {
         volatile_cache: spec.write_cache,
@@ -356,5 +356,6 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Fail
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
     engine.set_space_rules(SpaceRules { when_full: setup.when_full, ..SpaceRules::default() });
+    engine.set_seed(setup.seed.0 ^ world.now().0);
     Ok(engine)
 }
