@@ -251,6 +251,7 @@ impl Engine {
 
     fn is_quiet(&self, volume: VolumeId) -> bool {
         !self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
+            && !self.moves_in(volume)
     }
 
     /// Begins clearing volumes whose last requests have ended.

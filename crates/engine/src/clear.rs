@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::piece::{Clear, PieceId, Work};
 use weir_map::{Found, KeepSpace};
-use weir_model::{BLOCK, Memory, RequestError, Span};
+use weir_model::{BLOCK, Memory, PlaceKind, RequestError, Span};
 
 impl Engine {
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
@@ -22,7 +22,8 @@ impl Engine {
             Found::Empty => (false, false, false),
             Found::Direct(_) => (true, !range.is_empty(), false),
             Found::Record(r) => {
-                (!r.places.is_empty(), r.places.iter().any(|p| p.valid.contains_any(range)), r.keep)
+                let whole = |p: &weir_map::Place| p.at.id().kind == PlaceKind::Whole;
+                (r.places.iter().any(whole), r.places.iter().any(|p| p.valid.contains_any(range)), r.keep)
             }
         };
         let keep = match clear {

@@ -188,6 +188,7 @@ impl Engine {
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
         self.ready.extend(self.waiting_scratch.drain(..));
+        self.retry_waiting_commit();
     }
 
     /// Writes the next frame, or ends the commit if there is none.
@@ -235,6 +236,7 @@ impl Engine {
         for chunk in released {
             self.rest(chunk);
         }
+        self.retry_waiting_commit();
     }
 
     fn end_commit(&mut self) {

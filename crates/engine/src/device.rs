@@ -115,6 +115,10 @@ pub(crate) struct Device {
     /// covers.
     unflushed: Vec<Unflushed>,
     flushing: Vec<Unflushed>,
+    /// How often completed writes were lost.
+    pub(crate) distrusts: u32,
+    /// What the flush under way covers.
+    flushing_epoch: Option<Epoch>,
     /// Commands begun in this generation or before say nothing by their success: a flush has failed
     /// since.
     distrusted: Option<u64>,
@@ -140,6 +144,8 @@ impl Device {
             flushed: None,
             unflushed: Vec::new(),
             flushing: Vec::new(),
+            distrusts: 0,
+            flushing_epoch: None,
             distrusted: None,
             watch: None,
             outstanding: Outstanding::default(),
@@ -193,12 +199,15 @@ impl Device {
         Some(Needs { device: id, epoch: self.epoch })
     }
 
-    /// What must be flushed for everything that has completed to be durable; `None` if it is.
-    #[cfg_attr(not(test), expect(dead_code))]
+    /// What must be flushed for everything that has completed and counts to be durable; `None` if it
+    /// is. (What a failed flush was to cover does not count any more.)
     pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
-        let last = if self.dirty { self.epoch } else { Epoch(self.epoch.0 - 1) };
-        let owed = last.0 > 0 && self.flushed.is_none_or(|f| f < last);
-        owed.then_some(Needs { device: id, epoch: last })
+        let epoch = match (self.dirty, self.flushing_epoch) {
+            (true, _) => self.epoch,
+            (false, Some(flushing)) => flushing,
+            (false, None) => return None,
+        };
+        Some(Needs { device: id, epoch })
     }
 
     /// Whether some completed write is not durable.
@@ -212,12 +221,14 @@ impl Device {
         self.epoch = Epoch(covered.0 + 1);
         self.dirty = false;
         self.flushing.append(&mut self.unflushed);
+        self.flushing_epoch = Some(covered);
         covered
     }
 
     /// A flush succeeded.
     pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
         self.flushed = self.flushed.max(Some(covered));
+        self.flushing_epoch = self.flushing_epoch.filter(|e| *e > covered);
         self.flushing.clear();
         self.flushing.shrink_to(UNFLUSHED_KEPT);
     }
@@ -245,6 +256,8 @@ impl Device {
     pub(crate) fn distrust(&mut self) -> Vec<Unflushed> {
         self.epoch = Epoch(self.epoch.0 + 1);
         self.dirty = false;
+        self.flushing_epoch = None;
+        self.distrusts += 1;
         self.distrusted = Some(self.outstanding.close()).filter(|g| *g != u64::MAX).or(self.distrusted);
         let mut all = std::mem::take(&mut self.flushing);
         all.append(&mut self.unflushed);

@@ -210,7 +210,7 @@ impl Engine {
     /// Writes under way to the device fail: it says nothing that they complete, and where they were to
     /// go may be given up.
     fn fail_writes(&mut self, device: DeviceId) {
-        let to_device = |p: &&mut Piece| p.target.is_some_and(|t| t.whole.device == device);
+        let to_device = |p: &&mut Piece| p.target.is_some_and(|t| t.spot.place().device == device);
         for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }

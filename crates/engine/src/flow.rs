@@ -6,6 +6,7 @@ use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Sabotage};
 use weir_model::{DeviceId, IoError, IoId, IoKind, Memory};
+use weir_policy::placement::Access;
 
 impl Engine {
     /// Starts a device command.
@@ -65,6 +66,8 @@ impl Engine {
             Purpose::Read(id) => self.read_ended(id, &flight, result),
             Purpose::Merge(id) => self.merge_ended(id, &flight, result, memory),
             Purpose::Write(id) => self.write_ended(id, &flight, result),
+            Purpose::MoveRead(id) => self.move_read_ended(id, result),
+            Purpose::MoveWrite(id) => self.move_write_ended(id, &flight, result),
             Purpose::Probe(ref probe) => {
                 let probe = *probe;
                 self.probe_ended(probe, &flight, result);
@@ -121,6 +124,10 @@ impl Engine {
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
         let changes = piece.work != Work::Read;
+        if self.watches {
+            let op = self.active[piece.request.0].request.op;
+            self.policy.accessed(&Access { key, blocks: range, op });
+        }
         self.active[piece.request.0].left += 1;
         let id = PieceId(self.pieces.insert(piece) as u32);
         if !changes || self.locks.take(key, range, id) {

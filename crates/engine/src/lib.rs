@@ -25,6 +25,7 @@ mod active;
 mod activity;
 mod admin;
 mod checkpoint;
+mod choose;
 mod clear;
 mod commit;
 mod device;
@@ -33,12 +34,14 @@ mod flow;
 mod lock;
 mod lost;
 mod members;
+mod mover;
 mod notice;
 mod piece;
 mod probe;
 mod read;
 mod request;
 mod retry;
+mod rounds;
 mod scratch;
 mod space;
 mod status;
@@ -49,6 +52,7 @@ pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::{DeviceSettings, ErrorCounts};
 pub use lost::{DeviceEvent, LostWhy};
+pub use mover::MoverStatus;
 pub use notice::Notice;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
 pub use status::{DeviceState, DeviceStatus, PoolStatus, Status, Written};
@@ -64,6 +68,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
 use weir_model::{Bytes, Io, IoDone, IoId, Memory, Nanos, Reply, Request};
+use weir_policy::Random;
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -77,6 +82,12 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(2);
 pub struct Engine {
     map: Map,
     policy: Box<dyn Placement>,
+    /// The policy wants to know of every access, and to be asked where writes go.
+    watches: bool,
+    /// What the policy may draw from.
+    random: Random,
+    rounds: rounds::Rounds,
+    mover: mover::Mover,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -95,6 +106,8 @@ pub struct Engine {
     ready: VecDeque<PieceId>,
     /// Pieces waiting for a scratch block.
     waiting_scratch: VecDeque<PieceId>,
+    /// Pieces that may write where they want to once what was decided is durable.
+    waiting_commit: Vec<PieceId>,
     space: space::SpaceState,
     notices: notice::Notices,
     written: Written,
@@ -159,6 +172,10 @@ impl Engine {
             devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
             members: members::Members::new(map.members(), &scratch),
             map,
+            watches: policy.watches(),
+            random: Random::new(0),
+            rounds: rounds::Rounds::new(now, policy.round_every()),
+            mover: mover::Mover::default(),
             policy,
             active: Slab::new(),
             pieces: Slab::new(),
@@ -173,6 +190,7 @@ impl Engine {
             ranges: VecDeque::new(),
             ready: VecDeque::new(),
             waiting_scratch: VecDeque::new(),
+            waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
             notices: notice::Notices::default(),
             written: Written::default(),
@@ -216,6 +234,8 @@ impl Engine {
         self.advance_ranges(memory);
         self.advance_removals();
         self.drive_members(memory);
+        self.hold_round();
+        self.drive_mover();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
         self.run_ready(memory);
@@ -243,11 +263,13 @@ impl Engine {
         let at_once = !self.ready.is_empty()
             || !self.ranges.is_empty()
             || self.removals_can_advance()
-            || self.abandoned.has_refused();
+            || self.abandoned.has_refused()
+            || self.mover_can_begin();
         if at_once {
             return Some(self.now);
         }
-        self.commit_due().into_iter().chain(self.space.expires()).chain(self.watch_deadline()).min()
+        let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
+        later.into_iter().flatten().min()
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
@@ -266,6 +288,7 @@ impl Engine {
     pub fn stopped(&self) -> bool {
         self.stopped_changes.is_some()
             && self.active.is_empty()
+            && self.mover_is_idle()
             && self.flights.len() == self.abandoned.len()
             && self.ios.is_empty()
             && self.replies.is_empty()

@@ -2,11 +2,15 @@
 //!
 //! TRIM, write-zeroes and read-modify-write take the same ranges as writes. Waiting pieces go in
 //! order of arrival, and nobody overtakes a piece it overlaps.
+//!
+//! The mover takes no blocks: it is told which ones somebody else took meanwhile, and leaves them
+//! out. While it is at work in an extent, no place of the extent is released.
 
 use crate::piece::PieceId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use weir_map::BlockSet;
 use weir_model::{BlockRange, ExtentKey};
 
 #[derive(Debug, Default)]
@@ -15,6 +19,14 @@ struct Lock {
     waiting: VecDeque<(PieceId, BlockRange)>,
     /// Places may be left that hold nothing: to be looked at when nobody is in the extent.
     tidy: bool,
+    /// The mover is at work here; the blocks somebody took since it last asked.
+    moving: Option<BlockSet>,
+}
+
+impl Lock {
+    fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.waiting.is_empty() && self.moving.is_none()
+    }
 }
 
 /// The block ranges taken, by extent.
@@ -29,6 +41,9 @@ impl Locks {
     #[must_use]
     pub(crate) fn take(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let lock = self.extents.entry(key).or_default();
+        if let Some(touched) = &mut lock.moving {
+            touched.insert(range);
+        }
         let free = !lock.held.iter().any(|h| h.overlaps(range))
             && !lock.waiting.iter().any(|(_, w)| w.overlaps(range));
         if free {
@@ -73,12 +88,63 @@ impl Locks {
                 i += 1;
             }
         }
-        if !lock.held.is_empty() || !lock.waiting.is_empty() {
+        self.tidy_if_idle(key)
+    }
+
+    /// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
+    fn tidy_if_idle(&mut self, key: ExtentKey) -> bool {
+        if self.extents.get(&key).is_none_or(|lock| !lock.is_idle()) {
             return false;
         }
-        let tidy = lock.tidy;
-        self.extents.remove(&key);
-        tidy
+        self.extents.remove(&key).is_some_and(|lock| lock.tidy)
+    }
+
+    /// A range taken becomes two, its first blocks and the rest.
+    pub(crate) fn split(&mut self, key: ExtentKey, range: BlockRange, first: u16) {
+        let Some(lock) = self.extents.get_mut(&key) else { return };
+        if let Some(held) = lock.held.iter_mut().find(|h| **h == range) {
+            held.count = first;
+            lock.held.push(BlockRange { first: range.first + first, count: range.count - first });
+        }
+    }
+
+    /// The mover begins work in an extent of `blocks`; `false` if it is at work there already.
+    #[must_use]
+    pub(crate) fn begin_move(&mut self, key: ExtentKey, blocks: u16) -> bool {
+        let lock = self.extents.entry(key).or_default();
+        let free = lock.moving.is_none();
+        if free {
+            lock.moving = Some(BlockSet::none(blocks));
+        }
+        free
+    }
+
+    /// Whether the mover is at work in the extent.
+    pub(crate) fn has_mover(&self, key: ExtentKey) -> bool {
+        self.extents.get(&key).is_some_and(|lock| lock.moving.is_some())
+    }
+
+    /// From now on the mover wants to know which blocks are taken; those are that are now.
+    pub(crate) fn watch(&mut self, key: ExtentKey) -> BlockSet {
+        let Some(lock) = self.extents.get_mut(&key) else { return BlockSet::none(0) };
+        let Some(touched) = &mut lock.moving else { return BlockSet::none(0) };
+        *touched = touched.none_of_these();
+        lock.held.iter().for_each(|held| touched.insert(*held));
+        lock.waiting.iter().for_each(|(_, range)| touched.insert(*range));
+        touched.clone()
+    }
+
+    /// The blocks taken since [`Self::watch`].
+    pub(crate) fn touched(&self, key: ExtentKey) -> Option<&BlockSet> {
+        self.extents.get(&key)?.moving.as_ref()
+    }
+
+    /// The mover is done with the extent. Returns whether it is to be tidied.
+    pub(crate) fn end_move(&mut self, key: ExtentKey) -> bool {
+        if let Some(lock) = self.extents.get_mut(&key) {
+            lock.moving = None;
+        }
+        self.tidy_if_idle(key)
     }
 }
 
@@ -108,6 +174,29 @@ mod tests {
         assert!(!locks.release(key, range(2, 4), &mut granted));
         assert_eq!(granted[..], [PieceId(3)]);
         assert!(locks.release(key, range(5, 1), &mut granted), "now it can be tidied");
+        assert!(locks.extents.is_empty());
+    }
+
+    #[test]
+    fn the_mover_is_told_what_others_take_and_keeps_the_extent_from_being_tidied() {
+        let mut locks = Locks::default();
+        let key = ExtentKey::default();
+        let mut granted = SmallVec::new();
+        assert!(locks.take(key, range(0, 4), PieceId(0)));
+        assert!(!locks.take(key, range(3, 2), PieceId(1)));
+        assert!(locks.begin_move(key, 32) && !locks.begin_move(key, 32));
+        assert_eq!(locks.watch(key).iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        locks.split(key, range(0, 4), 1);
+        assert!(!locks.release(key, range(0, 1), &mut granted));
+        assert!(!locks.release(key, range(1, 3), &mut granted));
+        assert_eq!(granted[..], [PieceId(1)]);
+        locks.tidy_later(key);
+        assert!(!locks.release(key, range(3, 2), &mut granted), "the mover is still there");
+        assert!(locks.watch(key).is_empty());
+        assert!(locks.take(key, range(9, 1), PieceId(2)));
+        assert!(locks.touched(key).is_some_and(|t| t.contains(9) && t.count() == 1));
+        assert!(!locks.end_move(key), "a piece is still there");
+        assert!(locks.release(key, range(9, 1), &mut granted));
         assert!(locks.extents.is_empty());
     }
 }

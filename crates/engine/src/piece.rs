@@ -1,9 +1,11 @@
 //! Pieces: the part of a request that falls into one extent; and the device commands under way.
 
 use crate::active::ActiveId;
-use weir_map::{Epoch, Whole};
+use crate::mover::MoveId;
+use weir_map::{Epoch, Location, Slot, Whole};
 use weir_model::{
-    BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, RequestError, Span,
+    BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId, PlaceKind,
+    RequestError, Span,
 };
 
 /// A piece in flight.
@@ -35,16 +37,53 @@ pub(crate) enum Clear {
     GiveUp,
 }
 
+/// Where the blocks of a piece are, or are put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spot {
+    /// In a whole place.
+    Whole(Whole),
+    /// In slots side by side.
+    Slots {
+        device: DeviceId,
+        /// That of the piece's first block.
+        first: Slot,
+        /// They are not the extent's yet.
+        fresh: bool,
+    },
+}
+
+impl Spot {
+    pub(crate) const fn place(self) -> PlaceId {
+        match self {
+            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            Self::Slots { device, .. } => PlaceId { device, kind: PlaceKind::Fine },
+        }
+    }
+
+    /// As the map names it, for a run of blocks.
+    pub(crate) fn location(self, count: u16) -> Location {
+        match self {
+            Self::Whole(whole) => Location::Whole(whole),
+            Self::Slots { device, first, .. } => {
+                let slots = (0..count).map(|i| Slot { block: first.block + i, ..first });
+                Location::Fine { device, slots: slots.collect() }
+            }
+        }
+    }
+}
+
 /// Where a write piece goes, once that is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    pub(crate) whole: Whole,
+    pub(crate) spot: Spot,
     /// Bytes written, counted from the start of the extent: wider than the span where blocks are
     /// completed.
     pub(crate) start: u32,
     pub(crate) end: u32,
     /// Some block becomes valid by this write.
     pub(crate) changes: bool,
+    /// The extent has other places, which may hold nothing afterwards.
+    pub(crate) several: bool,
     /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
     pub(crate) old: [Option<(Buffer, u16)>; 2],
 }
@@ -85,6 +124,10 @@ pub(crate) enum Purpose {
     Merge(PieceId),
     /// The bytes of a write piece.
     Write(PieceId),
+    /// What the mover copies.
+    MoveRead(MoveId),
+    /// Its copy.
+    MoveWrite(MoveId),
     /// Measures an idle device.
     Probe(Probe),
     /// Makes an epoch's data durable.

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
-use weir_map::{Found, Location, Record};
+use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
 
 /// Where a run of blocks is.
@@ -105,28 +105,14 @@ impl Engine {
     pub(crate) fn source(&self, record: &Record, block: u16) -> Option<Source> {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         let place = holding.min_by_key(|p| {
-            let device = match &p.at {
-                Location::Whole(whole) => whole.device,
-                Location::Fine { device, .. } => *device,
-            };
-            let device = &self.devices[device.index()];
+            let device = &self.devices[p.at.id().device.index()];
             (device.is_lost(), device.reads.response.get())
         })?;
-        match &place.at {
-            Location::Whole(whole) => Some(Source {
-                device: whole.device,
-                at: self.map.address(*whole, u32::from(block) * BLOCK as u32),
-            }),
-            Location::Fine { device, slots } => {
-                let nth = place.valid.iter().take_while(|b| *b < block).count();
-                let slot = slots.get(nth)?;
-                let whole = weir_map::Whole { device: *device, extent: slot.extent };
-                Some(Source {
-                    device: *device,
-                    at: self.map.address(whole, u32::from(slot.block) * BLOCK as u32),
-                })
-            }
-        }
+        let device = place.at.id().device;
+        let slot = place.slot(block)?;
+        let at =
+            self.map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
+        Some(Source { device, at })
     }
 
     pub(crate) fn read_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {

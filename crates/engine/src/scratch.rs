@@ -9,6 +9,10 @@ const LARGE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
 
 /// Zeros to write.
 const ZEROS: Bytes = Bytes::kib(64);
+/// What the mover reads and writes at once.
+const RUN: Bytes = Bytes::kib(64);
+/// So many moves can be under way.
+const RUNS: usize = 3;
 
 /// The engine's own buffers.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Scratch {
     large: Vec<[Buffer; 2]>,
     /// Zeros; only ever read.
     pub(crate) zeros: Buffer,
+    /// For the mover.
+    pub(crate) runs: Vec<Buffer>,
 }
 
 impl Scratch {
@@ -29,7 +35,7 @@ impl Scratch {
     pub(crate) fn take<M: Memory>(members: usize, memory: &mut M) -> Option<Self> {
         let mut taken = Vec::new();
         let large = (0..2 * members).map(|_| LARGE);
-        let sizes = large.chain([ZEROS]).chain((0..BLOCKS).map(|_| Bytes(BLOCK)));
+        let sizes = large.chain([ZEROS]).chain([RUN; RUNS]).chain([Bytes(BLOCK); BLOCKS]);
         for len in sizes {
             match memory.take(len) {
                 Some(buffer) => taken.push(buffer),
@@ -39,17 +45,19 @@ impl Scratch {
                 }
             }
         }
-        let blocks = taken.split_off(2 * members + 1);
+        let blocks = taken.split_off(2 * members + 1 + RUNS);
+        let runs = taken.split_off(2 * members + 1);
         let zeros = taken.pop()?;
         memory.bytes_mut(zeros).fill(0);
         let (large, _) = taken.as_chunks::<2>();
-        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros })
+        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros, runs })
     }
 
     /// Gives everything back.
     pub(crate) fn give<M: Memory>(self, memory: &mut M) {
         let large = self.large.into_iter().flatten();
-        large.chain([self.zeros]).chain(self.blocks).for_each(|b| memory.give(b));
+        let all = large.chain([self.zeros]).chain(self.runs).chain(self.blocks);
+        all.for_each(|b| memory.give(b));
     }
 
     /// The buffers for frames and for checkpoint pages of the `n`-th metadata member.

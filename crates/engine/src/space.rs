@@ -11,7 +11,7 @@ use crate::{Engine, Notice};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Whole;
-use weir_model::{Bytes, ExtentKey, Nanos, RequestError};
+use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
 use weir_policy::placement::DeviceView;
 
 mod fill_rate;
@@ -233,15 +233,29 @@ impl Engine {
         if !self.map.has_metadata_room() {
             return Err(Room::Metadata);
         }
-        let views: SmallVec<[DeviceView; 8]> = (self.map.devices().iter().zip(&self.devices))
-            .map(|(sb, device)| DeviceView {
-                id: sb.device,
-                free: if device.is_lost() { 0 } else { self.map.space(sb.device).free() },
-                idle: device.idle.unwrap_or(Nanos::MAX),
-            })
-            .collect();
+        let views = self.views();
         let chosen = self.policy.allocate(&views, key);
         chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
+    }
+
+    /// The devices as policies see them.
+    pub(crate) fn views(&self) -> SmallVec<[DeviceView; 8]> {
+        let all = self.map.devices().iter().zip(&self.devices);
+        let view = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
+            let space = self.map.space(sb.device);
+            DeviceView {
+                id: sb.device,
+                free: if device.is_lost() { 0 } else { space.free() },
+                extents: space.extents(),
+                idle: device.idle.unwrap_or(Nanos::MAX),
+            }
+        };
+        all.map(view).collect()
+    }
+
+    /// Whether the device takes data.
+    pub(crate) fn is_usable(&self, device: DeviceId) -> bool {
+        !self.devices[device.index()].is_lost()
     }
 
     /// How long the piece's request may wait for others to free some space; `None` if not at all.

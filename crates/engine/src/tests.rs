@@ -6,6 +6,7 @@ mod failing;
 mod hardening;
 mod harness;
 mod members;
+mod moves;
 mod space;
 
 use super::*;

@@ -7,12 +7,13 @@
 use crate::Engine;
 use crate::active::ActiveId;
 use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, PieceId, Purpose, Target, Work};
+use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot, Target, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
-use weir_map::{Found, Location, Record, Whole};
+use weir_map::{Found, Record, Value, Whole};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, RequestError, Span,
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
+    RequestError, Span,
 };
 
 impl Engine {
@@ -25,9 +26,12 @@ impl Engine {
         if let Some(error) = self.doubtful(id) {
             return self.piece_failed(id, error);
         }
-        let mut record = match self.map.find(key) {
+        let record = match self.map.find(key) {
             Found::Empty => None,
-            Found::Direct(whole) => return self.write_to(id, whole, None, memory),
+            Found::Direct(whole) if self.is_plain(id, whole) => {
+                return self.write_to(id, Spot::Whole(whole), None, memory);
+            }
+            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
             Found::Record(record) => Some(record.into_owned()),
         };
         if zeros
@@ -37,41 +41,42 @@ impl Engine {
             self.wait_for_pending(id);
             return self.piece_ended(id);
         }
-        let place = record.as_ref().and_then(|r| {
-            r.places.iter().find_map(|p| match p.at {
-                Location::Whole(whole) => Some(whole),
-                Location::Fine { .. } => None,
-            })
-        });
-        let whole = match place {
-            Some(whole) => whole,
-            None => match self.allocate(id, key) {
-                Some(whole) => {
-                    self.map.place(key, whole);
-                    if let Found::Record(now) = self.map.find(key) {
-                        record = Some(now.into_owned());
-                    }
-                    whole
-                }
-                None => return,
-            },
+        let Some(spot) = self.choose(id, record.as_ref()) else { return };
+        let record = match self.map.find(key) {
+            Found::Record(record) => Some(record.into_owned()),
+            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
+            Found::Empty => Some(self.map.empty_record(key)),
         };
-        self.write_to(id, whole, record.as_ref(), memory);
+        self.write_to(id, spot, record.as_ref(), memory);
+    }
+
+    /// Whether a write to a direct extent simply overwrites it: the policy does not care, and no
+    /// other place held the blocks of late.
+    #[inline]
+    fn is_plain(&self, id: PieceId, whole: Whole) -> bool {
+        let piece = &self.pieces[id.0 as usize];
+        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        !self.watches && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
     /// block is valid there.
-    fn write_to<M: Memory>(&mut self, id: PieceId, whole: Whole, record: Option<&Record>, memory: &mut M) {
+    fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (span, range, buffer) = (piece.span, piece.range, piece.buffer);
         let block = BLOCK as u32;
-        let valid_here = |b: u16| {
-            record.is_none_or(|r| {
-                r.places.iter().any(|p| p.at == Location::Whole(whole) && p.valid.contains(b))
-            })
+        let place = record.map(|r| r.place(spot.place()));
+        let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
+        let device = spot.place().device;
+        let sector = u32::from(self.devices[device.index()].settings.sector);
+        let mut target = Target {
+            spot,
+            start: span.start,
+            end: span.end(),
+            changes: false,
+            several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != spot.place())),
+            old: [None; 2],
         };
-        let sector = u32::from(self.devices[whole.device.index()].settings.sector);
-        let mut target = Target { whole, start: span.start, end: span.end(), changes: false, old: [None; 2] };
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
         let head = (!span.start.is_multiple_of(block)).then_some(range.first);
         let tail = (!span.end().is_multiple_of(block)).then_some(range.end() - 1);
@@ -84,8 +89,8 @@ impl Engine {
             let source = match record {
                 Some(record) => self.source(record, edge),
                 None => {
-                    let at = self.map.address(whole, u32::from(edge) * block);
-                    Some(Source { device: whole.device, at })
+                    let within = u32::from(edge - range.first) * block;
+                    Some(Source { device, at: self.spot_address(spot, range, within) })
                 }
             };
             match source {
@@ -102,13 +107,13 @@ impl Engine {
                 target.end = start + block;
             }
         }
-        target.changes =
-            record.is_some_and(|r| r.places.len() > 1 || (range.first..range.end()).any(|b| !valid_here(b)));
+        target.changes = (range.first..range.end()).any(|b| !valid_here(b));
         if reads.is_empty() {
             self.pieces[id.0 as usize].target = Some(target);
             return self.write_target(id);
         }
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
+            self.give_up_spot(spot, range);
             self.waiting_scratch.push_back(id);
             return;
         };
@@ -186,11 +191,13 @@ impl Engine {
     }
 
     fn write_bytes(&mut self, id: PieceId, target: Target, start: u32, buffer: Buffer) {
-        let fua = self.active[self.pieces[id.0 as usize].request.0].request.fua;
+        let piece = &self.pieces[id.0 as usize];
+        let fua = self.active[piece.request.0].request.fua;
         // What changes the map waits for a commit, which flushes the device.
         let kind = IoKind::Write { fua: fua && !target.changes };
-        let at = self.map.address(target.whole, start);
-        self.launch(NewIo { device: target.whole.device, kind, at, buffer }, Purpose::Write(id));
+        let at =
+            self.spot_address(target.spot, piece.range, start - u32::from(piece.range.first) * BLOCK as u32);
+        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
     }
 
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
@@ -218,7 +225,13 @@ impl Engine {
         self.doubt.settle(key, range);
         self.note_written(flight.device, key, &target, range, needs.is_some());
         if target.changes {
-            self.map.written(key, target.whole, range, needs);
+            if !self.still_at(key, target.spot, range) {
+                return self.piece_failed(id, RequestError::InDoubt { device: flight.device });
+            }
+            self.map.written(key, target.spot.location(range.count), range, needs);
+            if target.several {
+                self.locks.tidy_later(key);
+            }
         }
         if needs.is_some() || target.changes {
             self.note_change();
@@ -271,7 +284,11 @@ impl Engine {
 
     /// The piece has failed: a place allocated for it may hold nothing.
     fn change_failed(&mut self, id: PieceId) {
-        let key = self.pieces[id.0 as usize].key;
+        let piece = &mut self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        if let Some(target) = piece.target.take() {
+            self.give_up_spot(target.spot, range);
+        }
         self.locks.tidy_later(key);
         self.piece_ended(id);
     }

@@ -73,6 +73,12 @@ impl BlockSet {
         (before + (self.words[word] & ((1 << bit) - 1)).count_ones()) as usize
     }
 
+    /// An empty set of the same width.
+    #[must_use]
+    pub fn none_of_these(&self) -> Self {
+        Self { words: SmallVec::from_elem(0, self.words.len()) }
+    }
+
     /// The first run of blocks at or after `from`.
     pub fn next_run(&self, from: u16, end: u16) -> Option<BlockRange> {
         let first = (from..end).find(|b| self.contains(*b))?;

@@ -60,10 +60,7 @@ pub use places::Copied;
 pub use sabotage::Sabotage;
 pub use space::Space;
 pub use superblock::{PoolId, Superblock};
-pub use value::{
-    Chunk, Location, PLACES_MAX, PageId, Place, PlaceId, PlaceKind, Record, RecordId, Slot, Value, Whole,
-    Word,
-};
+pub use value::{Chunk, Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word};
 
 /// Bytes of a metadata page.
 pub const PAGE: usize = 4096;

@@ -197,6 +197,14 @@ impl Map {
         need <= room || Sabotage::ReserveIgnored.is_on()
     }
 
+    /// Whether it can take more places of extents, which nobody needs: not if new extents or volumes
+    /// may soon want the room.
+    pub fn has_room_for_places(&self) -> bool {
+        let (need, room) = self.metadata_need();
+        let spare = 3 * (4 + self.catalogue.volumes.len() as u64) * crate::PAGE as u64;
+        need.0 + spare <= room.0
+    }
+
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
@@ -364,7 +372,7 @@ impl Map {
     }
 
     /// A record without places for an extent that has none.
-    pub(crate) fn empty_record(&self, key: ExtentKey) -> Record {
+    pub fn empty_record(&self, key: ExtentKey) -> Record {
         let copies = self.volume(key.volume).map_or(1, |v| v.copies);
         Record { places: Default::default(), keep: false, copies, references: 1, intent: None }
     }

@@ -7,8 +7,9 @@
 use crate::Sabotage;
 use crate::map::{Found, Map};
 use crate::overlay::Needs;
-use crate::value::{Chunk, Location, PLACES_MAX, PlaceId, PlaceKind, Record, Released, Value};
-use weir_model::{BlockRange, DeviceId, ExtentKey};
+use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value};
+use std::collections::BTreeSet;
+use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
 
 /// Most whole places an extent gets: as many as copies can be wanted.
 const WHOLE_MAX: usize = 2;
@@ -150,6 +151,32 @@ impl Map {
         }
     }
 
+    /// Extents of devices that something names: the durable map, a change that is not durable yet, or
+    /// space given up whose release is not durable. Walks everything: for checks.
+    pub fn owned_extents(&self) -> u64 {
+        let mut owned = BTreeSet::new();
+        let mut own = |value: &Value| match value {
+            Value::Empty => {}
+            Value::Direct(whole) => drop(owned.insert((whole.device, whole.extent))),
+            Value::Record(record) => record.places.iter().for_each(|place| match &place.at {
+                Location::Whole(whole) => drop(owned.insert((whole.device, whole.extent))),
+                Location::Fine { device, slots } => owned.extend(slots.iter().map(|s| (*device, s.extent))),
+            }),
+        };
+        self.catalogue.volumes.keys().for_each(|volume| self.for_each(*volume, |_, value| own(value)));
+        let pending = || self.overlay.keys().filter_map(|key| self.overlay.get(key));
+        for pending in pending() {
+            own(&pending.current);
+            pending.versions.iter().for_each(|version| own(&version.value));
+        }
+        let released = pending().flat_map(|p| &p.versions).flat_map(|v| &v.released);
+        owned.extend(released.map(|chunk| match chunk {
+            Chunk::Whole(whole) => (whole.device, whole.extent),
+            Chunk::Slot(device, slot) => (*device, slot.extent),
+        }));
+        owned.len() as u64
+    }
+
     /// Changes an extent that has places, as a version.
     fn change(
         &mut self,
@@ -183,7 +210,7 @@ impl Map {
             match self.allocate_slot(device) {
                 Some(slot) => slots.push(slot),
                 None => {
-                    slots.into_iter().for_each(|slot| self.reuse(crate::Chunk::Slot(device, slot)));
+                    slots.into_iter().for_each(|slot| self.reuse(Chunk::Slot(device, slot)));
                     return None;
                 }
             }

@@ -3,7 +3,7 @@
 use crate::BlockSet;
 use crate::codec::{Put, Reader};
 use smallvec::SmallVec;
-use weir_model::{BlockRange, DeviceExtent, DeviceId};
+use weir_model::{BlockRange, DeviceExtent, DeviceId, PlaceId, PlaceKind};
 
 /// An extent-sized piece of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,24 +40,6 @@ impl Chunk {
             Self::Slot(device, _) => device,
         }
     }
-}
-
-/// The kinds of places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PlaceKind {
-    /// An extent of its own.
-    Whole,
-    /// Slots.
-    Fine,
-}
-
-/// Names one of an extent's places: it has at most one of each kind on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PlaceId {
-    /// The place's device.
-    pub device: DeviceId,
-    /// Its kind.
-    pub kind: PlaceKind,
 }
 
 /// Where a place's bytes are.

@@ -1,6 +1,6 @@
 //! Extents and blocks: how a volume is cut up, and how a device is.
 
-use crate::{BLOCK, Bytes, VolumeId, VolumeOffset};
+use crate::{BLOCK, Bytes, DeviceId, VolumeId, VolumeOffset};
 use std::fmt;
 
 /// The number of an extent within a volume: extent *i* covers the bytes from `i * extent size`.
@@ -74,6 +74,24 @@ impl ExtentSize {
     pub const fn start(self, index: ExtentIndex) -> VolumeOffset {
         VolumeOffset(index.0 << self.shift)
     }
+}
+
+/// The kinds of places an extent can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlaceKind {
+    /// An extent of a device for itself.
+    Whole,
+    /// Slots of one block each, in device extents shared by many.
+    Fine,
+}
+
+/// Names one of an extent's places: it has at most one of each kind on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaceId {
+    /// The place's device.
+    pub device: DeviceId,
+    /// Its kind.
+    pub kind: PlaceKind,
 }
 
 /// Bytes within one extent: from `start`, `len` of them, in bytes, sector-aligned.

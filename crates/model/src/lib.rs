@@ -20,7 +20,7 @@ pub use buffer::{Buddy, Buffer, HeapMemory, Memory};
 pub use device::{DeviceClass, DeviceId};
 pub use device_set::DeviceSet;
 pub use error::{ErrorKind, IoError, RequestError};
-pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, Span};
+pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, PlaceId, PlaceKind, Span};
 pub use io::{Io, IoDone, IoId, IoKind};
 pub use request::{Hint, Op, ReadShape, Reply, Request, RequestId, VolumeId};
 pub use store::Store;

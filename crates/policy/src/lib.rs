@@ -6,3 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod placement;
+mod random;
+
+pub use random::Random;

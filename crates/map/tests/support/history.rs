@@ -12,10 +12,10 @@ use weir_map::journal::Frame;
 use weir_map::root::Root;
 use weir_map::superblock::JOURNAL_AT;
 use weir_map::{
-    Chunk, Copied, Hardening, Intent, IntentKind, KeepSpace, Location, Map, Needs, PAGE, PlaceId, PlaceKind,
-    RecordId, Superblock, Word,
+    Chunk, Copied, Hardening, Intent, IntentKind, KeepSpace, Location, Map, Needs, PAGE, RecordId,
+    Superblock, Word,
 };
-use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentKey, Store, VolumeId};
+use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Store, VolumeId};
 
 /// Extents of the volumes there may be: trees of one, two and three levels.
 const VOLUMES: [u64; 3] = [300, 5000, 600_000];

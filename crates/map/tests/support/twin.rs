@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_map::delta::Delta;
-use weir_map::{
-    Chunk, Epoch, Found, Intent, Location, Map, Needs, PlaceId, PlaceKind, Record, Slot, Value, Whole,
-};
-use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, VolumeId};
+use weir_map::{Chunk, Epoch, Found, Intent, Location, Map, Needs, Record, Slot, Value, Whole};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, VolumeId};
 
 /// A place: where each block it holds is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::*;
 use weir_model::{ExtentIndex, VolumeId};
 
 fn device(id: u8, free: u32, idle_us: u64) -> DeviceView {
-    DeviceView { id: DeviceId(id), free, idle: Nanos::micros(idle_us) }
+    DeviceView { id: DeviceId(id), free, extents: free, idle: Nanos::micros(idle_us) }
 }
 
 /// Allocates until nothing is free; the ids chosen.
@@ -34,4 +34,29 @@ fn an_empty_or_full_pool_gives_nothing() {
         assert_eq!(fill(name, vec![device(0, 0, 1)]), [0u8; 0]);
         assert_eq!(fill(name, vec![]), [0u8; 0]);
     }
+}
+
+#[test]
+fn chaos_is_not_for_users_and_repeats_itself() {
+    assert!(by_name("chaos").is_none());
+    let run = |seed| {
+        let mut policy = for_tests("chaos").expect("for tests");
+        let mut random = Random::new(seed);
+        let devices = vec![device(0, 9, 10), device(1, 9, 10)];
+        let mut actions = Vec::new();
+        for i in 0..50 {
+            let key = ExtentKey { volume: VolumeId(1), index: ExtentIndex(i) };
+            let blocks = weir_model::BlockRange { first: 0, count: 32 };
+            let access = Access { key, blocks, op: weir_model::Op::Write };
+            policy.accessed(&access);
+            policy.write_to(&devices, &access, &mut random);
+            policy.round(&devices, &mut random, &mut actions);
+        }
+        actions
+    };
+    assert_eq!(run(7), run(7));
+    let actions = run(7);
+    let kinds: std::collections::BTreeSet<_> =
+        actions.iter().map(|a| format!("{a:?}")[..4].to_owned()).collect();
+    assert_eq!(kinds.len(), 4, "copies, moves, drops and refreshes: {kinds:?}");
 }

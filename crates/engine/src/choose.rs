@@ -1,0 +1,227 @@
+//! Where a write goes: in place where its blocks are, to fine slots if the policy says so, else to the
+//! extent's whole place, made if there is none.
+//!
+//! Blocks of one piece may lie in several places: the piece is then split, and each part goes its
+//! own way. Safety rule 3 is kept here: what several places hold is not written before a cut can no
+//! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
+
+use crate::Engine;
+use crate::piece::{Piece, PieceId, Spot};
+use weir_map::{Chunk, Found, Location, Place, Record, Slot, Whole};
+use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
+use weir_policy::placement::{Access, WriteTo};
+
+impl Engine {
+    /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
+    pub(crate) fn choose(&mut self, id: PieceId, record: Option<&Record>) -> Option<Spot> {
+        let (spot, run) = match self.redirect(id, record) {
+            Some(chosen) => chosen,
+            None => self.in_place(id, record)?,
+        };
+        self.keep_first(id, run.count);
+        Some(spot)
+    }
+
+    /// To fine slots, if the policy says so and there are some.
+    fn redirect(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
+        if !self.watches {
+            return None;
+        }
+        let piece = &self.pieces[id.0 as usize];
+        let (key, range, op) = (piece.key, piece.range, self.active[piece.request.0].request.op);
+        let views = self.views();
+        let access = Access { key, blocks: range, op };
+        let WriteTo::Fine(device) = self.policy.write_to(&views, &access, &mut self.random) else {
+            return None;
+        };
+        let place = PlaceId { device, kind: PlaceKind::Fine };
+        let usable =
+            device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for();
+        // A place known to hold the first block is written in place.
+        let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
+        if !usable
+            || held.is_some_and(|h| h.contains(range.first))
+            || !self.map.may_have(key, place)
+            || !self.map.has_room_for_places()
+        {
+            return None;
+        }
+        let free = (range.first..range.end()).take_while(|b| held.is_none_or(|h| !h.contains(*b))).count();
+        let slots = self.adjacent_slots(device, free as u16);
+        let first = *slots.first()?;
+        let run = BlockRange { first: range.first, count: slots.len() as u16 };
+        Some((Spot::Slots { device, first, fresh: true }, run))
+    }
+
+    /// Free slots side by side, at most so many.
+    pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        if !self.map.has_fine_places() {
+            return slots;
+        }
+        while slots.len() < usize::from(most) {
+            let Some(slot) = self.map.allocate_slot(device) else { break };
+            let adjacent = |last: &Slot| slot.extent == last.extent && slot.block == last.block + 1;
+            if !slots.last().is_none_or(adjacent) {
+                self.map.reuse(Chunk::Slot(device, slot));
+                break;
+            }
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// Where the first block is, or to the whole place; and how many of the next ones go the same way.
+    fn in_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        let run = |goes: &dyn Fn(u16) -> bool| BlockRange {
+            first: range.first,
+            count: (range.first..range.end()).take_while(|b| goes(*b)).count() as u16,
+        };
+        if let Some(place) = record.and_then(|r| self.holder(r, range.first)) {
+            let (spot, run) = match place.at {
+                Location::Whole(whole) => (Spot::Whole(whole), run(&|b| place.valid.contains(b))),
+                Location::Fine { device, .. } => {
+                    let first = place.slot(range.first)?;
+                    let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+                    let run = run(&|b| place.slot(b) == Some(next(b)));
+                    (Spot::Slots { device, first, fresh: false }, run)
+                }
+            };
+            let id_of_place = place.at.id();
+            let shared =
+                record.is_some_and(|r| r.shared(id_of_place, self.map.extent().blocks()).contains_any(run));
+            return self.may_overwrite(id, id_of_place, run, shared).then_some((spot, run));
+        }
+        let run = run(&|b| record.is_none_or(|r| !r.holds(b)));
+        let whole = match record.and_then(|r| self.whole_place(r)) {
+            Some(whole) => whole,
+            None => {
+                let whole = self.allocate(id, key)?;
+                self.map.place(key, whole);
+                whole
+            }
+        };
+        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        if !self.may_overwrite(id, place, run, false) || self.waits_for_mover(id, place, run) {
+            return None;
+        }
+        Some((Spot::Whole(whole), run))
+    }
+
+    /// Of the places that hold the block, the one to be written: on the device that answers writes
+    /// soonest.
+    fn holder<'a>(&self, record: &'a Record, block: u16) -> Option<&'a Place> {
+        let holding = record.places.iter().filter(|p| p.valid.contains(block));
+        holding.min_by_key(|p| {
+            let device = p.at.id().device;
+            (!self.is_usable(device), self.devices[device.index()].writes.response.get(), device)
+        })
+    }
+
+    /// The extent's whole place.
+    fn whole_place(&self, record: &Record) -> Option<Whole> {
+        let wholes = record.places.iter().filter_map(|p| match p.at {
+            Location::Whole(whole) => Some(whole),
+            Location::Fine { .. } => None,
+        });
+        wholes.min_by_key(|w| !self.is_usable(w.device))
+    }
+
+    /// Safety rule 3: whether these blocks of a place may be written. If other places hold them too
+    /// (`shared`), these no longer do from now on; the piece waits until that is durable. The other
+    /// blocks of the extent go the same way at once: who overwrites one block overwrites the next.
+    fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
+        let key = self.pieces[id.0 as usize].key;
+        if self.map.may_overwrite(key, place, run) {
+            return true;
+        }
+        if shared {
+            let all = BlockRange { first: 0, count: self.map.extent().blocks() };
+            // What a mover does is not undone beyond what must be.
+            let range = if self.locks.has_mover(key) { run } else { all };
+            self.map.narrowed(key, place, range);
+            self.locks.tidy_later(key);
+            self.note_change();
+            if self.map.may_overwrite(key, place, run) {
+                return true;
+            }
+        }
+        self.wait_to_overwrite(id);
+        false
+    }
+
+    /// The piece tries again after the next commit.
+    fn wait_to_overwrite(&mut self, id: PieceId) {
+        self.waiting_commit.push(id);
+        self.request_commit();
+    }
+
+    /// Something has become durable, or never will: who waited for it tries again.
+    pub(crate) fn retry_waiting_commit(&mut self) {
+        self.ready.extend(self.waiting_commit.drain(..));
+        self.retry_waiting_moves();
+    }
+
+    /// The piece keeps its first blocks; the others become a piece of their own.
+    fn keep_first(&mut self, id: PieceId, count: u16) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if count == piece.range.count {
+            return;
+        }
+        let (key, range, span, buffer) = (piece.key, piece.range, piece.span, piece.buffer);
+        let border = u32::from(range.first + count) * BLOCK as u32;
+        let bytes = u32::from(count) * BLOCK as u32;
+        let part = |from: u32, len: u32| if buffer.len == 0 { Buffer::EMPTY } else { buffer.part(from, len) };
+        let rest = Piece {
+            request: piece.request,
+            key,
+            span: Span { start: border, len: span.end() - border },
+            work: piece.work,
+            range: BlockRange { first: range.first + count, count: range.count - count },
+            buffer: part(bytes, buffer.len.saturating_sub(bytes)),
+            left: 0,
+            error: None,
+            found: (false, false),
+            target: None,
+        };
+        piece.span.len = border - span.start;
+        piece.range.count = count;
+        piece.buffer = part(0, bytes);
+        let request = piece.request;
+        self.locks.split(key, range, count);
+        self.active[request.0].left += 1;
+        let rest = PieceId(self.pieces.insert(rest) as u32);
+        self.ready.push_back(rest);
+    }
+
+    /// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
+    pub(crate) fn spot_address(&self, spot: Spot, range: BlockRange, within: u32) -> DeviceOffset {
+        match spot {
+            Spot::Whole(whole) => self.map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
+            Spot::Slots { device, first, .. } => {
+                let whole = Whole { device, extent: first.extent };
+                self.map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
+            }
+        }
+    }
+
+    /// Slots taken for a piece that has failed rest until no command can touch them.
+    pub(crate) fn give_up_spot(&mut self, spot: Spot, range: BlockRange) {
+        if let Spot::Slots { device, first, fresh: true } = spot {
+            for i in 0..range.count {
+                self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+            }
+        }
+    }
+
+    /// Whether an extent's blocks still are at a spot written in place.
+    pub(crate) fn still_at(&self, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
+        let Spot::Slots { device, first, fresh: false } = spot else { return true };
+        let Found::Record(record) = self.map.find(key) else { return false };
+        let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
+        let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+        place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
+    }
+}

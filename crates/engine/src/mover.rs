@@ -1,0 +1,473 @@
+//! The mover: copies made, refreshed, moved and dropped, as policies ask.
+//!
+//! A move goes in runs of at most one scratch buffer: read from wherever the blocks are, write to
+//! the new place, tell the map. It takes no blocks: what somebody else takes between the read and
+//! the end of the write is left out, its truth stays where it was written, and the rest counts. So
+//! no request waits for a move, with one exception: a write that would use the very location a
+//! mover's write has been submitted to waits for that one write.
+//!
+//! What is on its way while the power fails is lost, and nothing else: the map names a copy only
+//! when it is durable and so is what it was copied from, and drops follow copies in the order of the
+//! extent's versions.
+
+use crate::Engine;
+use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
+use slab::Slab;
+use std::collections::VecDeque;
+use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot, Value};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, PlaceId, PlaceKind, VolumeId,
+};
+use weir_policy::placement::Action;
+
+/// Actions that wait for a buffer; more are not taken.
+const QUEUE_MAX: usize = 64;
+/// Of a device's extents, one in so many is not taken for copies.
+const RESERVE: u32 = 16;
+/// Commits a move waits for, until it may write where it wants to, before it gives up.
+const COMMITS_MAX: u8 = 8;
+
+/// A move under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MoveId(usize);
+
+/// Work under way, and what has been done.
+#[derive(Debug, Default)]
+pub(crate) struct Mover {
+    moves: Slab<Move>,
+    queue: VecDeque<Action>,
+    counts: MoverStatus,
+}
+
+/// What the mover has done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoverStatus {
+    /// Moves, copies and refreshes under way.
+    pub under_way: usize,
+    /// Blocks copied.
+    pub copied: u64,
+    /// Blocks dropped from a place.
+    pub dropped: u64,
+    /// Blocks left out because somebody wrote them meanwhile.
+    pub left_out: u64,
+}
+
+/// Where the run under way is put.
+#[derive(Clone, Copy, Debug)]
+struct Destination {
+    spot: Spot,
+    /// What it names is not the extent's.
+    fresh: bool,
+}
+
+#[derive(Debug)]
+struct Move {
+    key: ExtentKey,
+    to: PlaceId,
+    /// What was asked for.
+    blocks: BlockRange,
+    /// Afterwards the blocks are to be nowhere else.
+    alone: bool,
+    /// Blocks still to be looked at.
+    left: BlockSet,
+    buffer: Buffer,
+    /// The run under way, where it goes, and the flush its source needs.
+    run: BlockRange,
+    destination: Option<Destination>,
+    source: Option<Needs>,
+    /// Its blocks submitted for writing, the writes that have not ended, what those that have need.
+    submitted: BlockSet,
+    writing: u32,
+    /// How often the device had lost writes when they were submitted.
+    distrusts: u32,
+    needs: Option<Needs>,
+    failed: bool,
+    /// Waits for a commit; how many it has waited for.
+    waits: bool,
+    commits: u8,
+    /// Pieces that wait for the writes under way.
+    waiting: Vec<PieceId>,
+}
+
+impl Engine {
+    /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
+    /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
+    pub fn request_action(&mut self, action: Action) {
+        if self.mover.queue.len() < QUEUE_MAX {
+            self.mover.queue.push_back(action);
+        }
+    }
+
+    /// What the mover has done.
+    pub fn mover_status(&self) -> MoverStatus {
+        MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
+    }
+
+    /// Nothing is being moved.
+    pub(crate) fn mover_is_idle(&self) -> bool {
+        self.mover.moves.is_empty()
+    }
+
+    /// Something is queued that could begin now.
+    pub(crate) fn mover_can_begin(&self) -> bool {
+        !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
+    }
+
+    /// Something is being moved in the volume.
+    pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
+        self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
+    }
+
+    /// Begins what is asked for, as far as there are buffers.
+    pub(crate) fn drive_mover(&mut self) {
+        while self.mover_can_begin() {
+            let Some(action) = self.mover.queue.pop_front() else { return };
+            let volume = action.key().volume;
+            let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
+            if gone || self.stopped_changes.is_some() {
+                continue;
+            }
+            match action {
+                Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false),
+                Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true),
+                Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
+                Action::Refresh { key } => self.refresh(key),
+            }
+        }
+    }
+
+    /// The blocks of a range that the extent has, and the device exists.
+    fn sound(&self, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
+        let end = blocks.end().min(self.map.extent().blocks());
+        let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
+        (place.device.index() < self.devices.len()).then_some(BlockRange { first: blocks.first, count })
+    }
+
+    fn begin_move(&mut self, key: ExtentKey, blocks: BlockRange, to: PlaceId, alone: bool) {
+        let Some(blocks) = self.sound(blocks, to) else { return };
+        let all = self.map.extent().blocks();
+        if matches!(self.map.find(key), Found::Empty) || !self.locks.begin_move(key, all) {
+            return;
+        }
+        let Some(buffer) = self.scratch.runs.pop() else {
+            return self.leave_extent(key);
+        };
+        let mut left = BlockSet::none(all);
+        left.insert(blocks);
+        let id = MoveId(self.mover.moves.insert(Move {
+            key,
+            to,
+            blocks,
+            alone,
+            left,
+            buffer,
+            run: BlockRange { first: 0, count: 0 },
+            destination: None,
+            source: None,
+            submitted: BlockSet::none(all),
+            writing: 0,
+            distrusts: 0,
+            needs: None,
+            failed: false,
+            waits: false,
+            commits: 0,
+            waiting: Vec::new(),
+        }));
+        self.next_run(id);
+    }
+
+    /// Whole places get what they lack.
+    fn refresh(&mut self, key: ExtentKey) {
+        let Found::Record(record) = self.map.find(key) else { return };
+        let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);
+        let places: Vec<_> = ids.collect();
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        for to in places {
+            self.request_action(Action::Copy { key, blocks, to });
+        }
+    }
+
+    fn record(&self, key: ExtentKey) -> Option<Record> {
+        match self.map.find(key) {
+            Found::Empty => None,
+            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
+            Found::Record(record) => Some(record.into_owned()),
+        }
+    }
+
+    /// Begins the next run, or ends the move if there is none.
+    fn next_run(&mut self, id: MoveId) {
+        let task = &self.mover.moves[id.0];
+        let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
+        let stopped = self.stopped_changes.is_some() || task.failed || !self.is_usable(to.device);
+        let Some(record) = self.record(key).filter(|_| !stopped) else { return self.end_move(id) };
+        let taken = self.locks.watch(key);
+        let mut todo = taken.none_of_these();
+        record.places.iter().for_each(|p| todo.union(&p.valid));
+        todo.intersect(&task.left);
+        todo.subtract(&taken);
+        if let Some(there) = record.place(to) {
+            todo.subtract(&there.valid);
+        }
+        let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
+        let run = BlockRange { count: run.count.min(most), ..run };
+        let (run, Some(source)) = self.run(&record, run) else { return self.end_move(id) };
+        if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.map.has_room_for_places() {
+            return self.end_move(id);
+        }
+        if to.kind == PlaceKind::Whole && !self.map.may_overwrite(key, to, run) {
+            return self.wait_to_move(id);
+        }
+        let Some((destination, count)) = self.destination(id, &record, run.count) else {
+            return self.end_move(id);
+        };
+        let run = BlockRange { count, ..run };
+        let owed = self.devices[source.device.index()].owes(source.device);
+        let task = &mut self.mover.moves[id.0];
+        task.destination = Some(destination);
+        task.run = run;
+        task.source = owed;
+        let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
+        let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
+        self.launch(io, Purpose::MoveRead(id));
+    }
+
+    /// The move goes on after the next commit, if that makes a difference.
+    fn wait_to_move(&mut self, id: MoveId) {
+        let task = &mut self.mover.moves[id.0];
+        task.commits += 1;
+        if task.commits > COMMITS_MAX {
+            return self.end_move(id);
+        }
+        task.waits = true;
+        self.request_commit();
+    }
+
+    /// Something has become durable, or never will: moves that waited for it go on.
+    pub(crate) fn retry_waiting_moves(&mut self) {
+        if self.mover.moves.is_empty() {
+            return;
+        }
+        let waiting: Vec<_> = self.mover.moves.iter().filter(|(_, m)| m.waits).map(|(id, _)| id).collect();
+        for id in waiting {
+            self.mover.moves[id].waits = false;
+            self.next_run(MoveId(id));
+        }
+    }
+
+    /// Where the next run goes, and for how many of its blocks there is room there.
+    fn destination(&mut self, id: MoveId, record: &Record, count: u16) -> Option<(Destination, u16)> {
+        let task = &self.mover.moves[id.0];
+        let device = task.to.device;
+        if task.to.kind == PlaceKind::Fine {
+            let slots = self.has_reserve(device).then(|| self.adjacent_slots(device, count))?;
+            let first = *slots.first()?;
+            let spot = Spot::Slots { device, first, fresh: true };
+            return Some((Destination { spot, fresh: true }, slots.len() as u16));
+        }
+        if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
+            return Some((Destination { spot: Spot::Whole(*whole), fresh: false }, count));
+        }
+        let whole = self.has_reserve(device).then(|| self.map.allocate(device))??;
+        self.note_used();
+        Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
+    }
+
+    /// Whether copies may take space there: not what requests wait for, nor the last of it.
+    fn has_reserve(&self, device: DeviceId) -> bool {
+        let space = self.map.space(device);
+        !self.space.is_waited_for() && space.free() > space.extents() / RESERVE
+    }
+
+    /// What the mover wanted to copy has been read.
+    pub(crate) fn move_read_ended(&mut self, id: MoveId, result: Result<(), IoError>) {
+        let task = &mut self.mover.moves[id.0];
+        let (key, run) = (task.key, task.run);
+        task.failed |= result.is_err();
+        let Some(destination) = task.destination else { return self.end_move(id) };
+        let to = task.to;
+        task.submitted = task.submitted.none_of_these();
+        task.submitted.insert(run);
+        if let Some(touched) = self.locks.touched(key) {
+            task.submitted.subtract(touched);
+        }
+        let allowed = destination.fresh || self.map.may_overwrite(key, to, run);
+        if task.failed || task.submitted.is_empty() || !allowed {
+            return self.end_run(id, &BlockSet::none(self.map.extent().blocks()));
+        }
+        let (submitted, buffer) = (task.submitted.clone(), task.buffer);
+        task.needs = None;
+        task.distrusts = self.devices[to.device.index()].distrusts;
+        let mut at = run.first;
+        while let Some(part) = submitted.next_run(at, run.end()) {
+            at = part.end();
+            let within = u32::from(part.first - run.first) * BLOCK as u32;
+            let io = NewIo {
+                device: to.device,
+                kind: IoKind::Write { fua: false },
+                at: self.spot_address(destination.spot, run, within),
+                buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
+            };
+            self.mover.moves[id.0].writing += 1;
+            self.launch(io, Purpose::MoveWrite(id));
+        }
+    }
+
+    /// A part of the copy has been written.
+    pub(crate) fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
+        let device = &mut self.devices[flight.device.index()];
+        let task = &mut self.mover.moves[id.0];
+        match result {
+            // The last one's epoch is that of them all, or later.
+            Ok(()) => task.needs = device.wrote(flight.device, false),
+            Err(_) => task.failed = true,
+        }
+        task.writing -= 1;
+        if task.writing > 0 {
+            return;
+        }
+        // What was read may be in doubt by now, or what was written lost by a failed flush.
+        task.failed |= device.distrusts != task.distrusts || self.doubt.has(task.key);
+        let mut good = task.submitted.clone();
+        if task.failed {
+            good = good.none_of_these();
+        } else if let Some(touched) = self.locks.touched(task.key) {
+            good.subtract(touched);
+        }
+        self.end_run(id, &good);
+    }
+
+    /// The blocks of the run that are `good` are in the new place from now on; then the next run.
+    fn end_run(&mut self, id: MoveId, good: &BlockSet) {
+        let task = &mut self.mover.moves[id.0];
+        let (key, run, needs) = (task.key, task.run, task.needs.take());
+        let mut source = task.source.take();
+        task.left.remove(run);
+        self.ready.extend(task.waiting.drain(..));
+        let Some(Destination { spot, mut fresh }) = task.destination.take() else { return self.end_move(id) };
+        let mut at = run.first;
+        let mut kept = BlockSet::none(self.map.extent().blocks());
+        while let Some(part) = good.next_run(at, run.end()) {
+            at = part.end();
+            let location = part_of(spot, run, part);
+            match self.map.copied(key, location, part, source.take(), needs) {
+                Copied::Yes => kept.insert(part),
+                Copied::Refused => break,
+            }
+        }
+        self.mover.counts.copied += u64::from(kept.count());
+        self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
+        if !kept.is_empty() {
+            fresh &= matches!(spot, Spot::Slots { .. });
+            self.note_change();
+        }
+        if fresh {
+            self.give_up_rest(spot, run, &kept);
+        }
+        self.next_run(id);
+    }
+
+    /// What was taken for a run and is not the extent's rests until no command can touch it.
+    fn give_up_rest(&mut self, spot: Spot, run: BlockRange, kept: &BlockSet) {
+        match spot {
+            Spot::Whole(whole) => self.rest(Chunk::Whole(whole)),
+            Spot::Slots { device, first, .. } => {
+                for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
+                    let slot = Slot { block: first.block + (block - run.first), ..first };
+                    self.rest(Chunk::Slot(device, slot));
+                }
+            }
+        }
+    }
+
+    fn end_move(&mut self, id: MoveId) {
+        let task = self.mover.moves.remove(id.0);
+        self.ready.extend(task.waiting);
+        if self.abandoned.uses(task.buffer) {
+            self.abandoned.keep(task.buffer);
+        } else {
+            self.scratch.runs.push(task.buffer);
+        }
+        if task.alone && !task.failed && !self.changes_have_stopped() {
+            self.drop_elsewhere(task.key, task.to, task.blocks);
+        }
+        self.leave_extent(task.key);
+    }
+
+    /// The mover is done with the extent: places that hold nothing go when nobody else is there.
+    fn leave_extent(&mut self, key: ExtentKey) {
+        self.locks.tidy_later(key);
+        if self.locks.end_move(key) {
+            self.map.give_back(key);
+            self.note_change();
+        }
+    }
+
+    /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
+    fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
+        let Some(record) = self.record(key) else { return };
+        let Some(there) = record.place(to).map(|p| p.valid.clone()) else { return };
+        let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
+        for from in others {
+            self.drop_blocks(key, blocks, from, &there);
+        }
+    }
+
+    /// The blocks are not in the place any more as far as another one holds them, but for those
+    /// somebody is writing.
+    fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
+        let Some(blocks) = self.sound(blocks, from) else { return };
+        let all = self.map.extent().blocks();
+        let Some(record) = self.record(key) else { return };
+        if self.locks.begin_move(key, all) {
+            let shared = record.shared(from, all);
+            self.drop_blocks(key, blocks, from, &shared);
+            self.leave_extent(key);
+        }
+    }
+
+    fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
+        let all = self.map.extent().blocks();
+        // Two copies are kept where two are wanted.
+        let Some(record) = self.record(key).filter(|r| r.copies == 1) else { return };
+        let mut going = record.shared(from, all);
+        going.intersect(which);
+        going.subtract(&self.locks.watch(key));
+        let mut at = blocks.first;
+        while let Some(run) = going.next_run(at, blocks.end()) {
+            at = run.end();
+            if self.map.dropped(key, from, run) {
+                self.mover.counts.dropped += u64::from(run.count);
+                self.note_change();
+            }
+        }
+    }
+
+    /// Whether the piece has to wait: a mover's write is on its way to the very blocks of a whole
+    /// place it would write.
+    pub(crate) fn waits_for_mover(&mut self, piece: PieceId, place: PlaceId, run: BlockRange) -> bool {
+        let key = self.pieces[piece.0 as usize].key;
+        let busy = self
+            .mover
+            .moves
+            .iter_mut()
+            .map(|(_, m)| m)
+            .find(|m| m.key == key && m.to == place && m.writing > 0 && m.submitted.contains_any(run));
+        let waits = busy.is_some();
+        if let Some(busy) = busy {
+            busy.waiting.push(piece);
+        }
+        waits
+    }
+}
+
+/// Where a part of a run goes.
+fn part_of(spot: Spot, run: BlockRange, part: BlockRange) -> Location {
+    match spot {
+        Spot::Whole(whole) => Location::Whole(whole),
+        Spot::Slots { device, first, fresh } => {
+            let first = Slot { block: first.block + (part.first - run.first), ..first };
+            Spot::Slots { device, first, fresh }.location(part.count)
+        }
+    }
+}

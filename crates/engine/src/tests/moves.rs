@@ -1,0 +1,217 @@
+//! Several places per extent: copies, moves, drops, fine slots, and overwrites of what is shared.
+
+use super::harness::Harness;
+use weir_map::Found;
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, IoKind, Op, PlaceId, PlaceKind, ReadShape};
+use weir_policy::placement::Action;
+
+const EXTENT: usize = 128 << 10;
+const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+
+fn place(device: u8, kind: PlaceKind) -> PlaceId {
+    PlaceId { device: DeviceId(device), kind }
+}
+
+impl Harness {
+    fn key(&self, index: u64) -> ExtentKey {
+        ExtentKey { volume: self.volume, index: ExtentIndex(index) }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.engine.request_action(action);
+        self.run();
+    }
+
+    /// The extent's places and how many blocks each holds.
+    fn places(&self, index: u64) -> Vec<(PlaceId, u32)> {
+        match self.engine.map().find(self.key(index)) {
+            Found::Empty => vec![],
+            Found::Direct(whole) => vec![(place(whole.device.0, PlaceKind::Whole), 32)],
+            Found::Record(r) => r.places.iter().map(|p| (p.at.id(), p.valid.count())).collect(),
+        }
+    }
+
+    fn copied(&mut self, to: PlaceId) -> ExtentKey {
+        let key = self.key(0);
+        self.write(0, &[1; EXTENT]);
+        self.flush().expect("a flush");
+        self.act(Action::Copy { key, blocks: ALL, to });
+        key
+    }
+}
+
+#[test]
+fn a_copy_is_a_second_place_and_a_drop_gives_it_up() {
+    for kind in [PlaceKind::Whole, PlaceKind::Fine] {
+        let mut h = Harness::new(2, "sequential");
+        let free = h.free();
+        let to = place(1, kind);
+        let key = h.copied(to);
+        assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 32), (to, 32)]);
+        h.flush().expect("a flush");
+        h.reopen();
+        assert_eq!(h.places(0).len(), 2, "the copy is durable");
+        assert_eq!(free - h.free(), 2);
+        h.act(Action::Drop { key, blocks: ALL, from: place(0, PlaceKind::Whole) });
+        assert_eq!(h.places(0), [(to, 32)]);
+        h.flush().expect("a flush");
+        assert_eq!(free - h.free(), 1, "the first place is free again");
+        h.act(Action::Drop { key, blocks: ALL, from: to });
+        assert_eq!(h.places(0), [(to, 32)], "the last place is never dropped");
+        assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+        h.request(Op::Trim, 0, &[0; EXTENT], true).expect("a trim");
+        assert_eq!((h.free(), h.read(0, EXTENT).0), (free, ReadShape::Zeros));
+    }
+}
+
+#[test]
+fn what_is_shared_is_overwritten_only_when_the_other_copy_is_durably_gone() {
+    let mut h = Harness::new(2, "sequential");
+    h.copied(place(1, PlaceKind::Whole));
+    h.flush().expect("a flush");
+    h.log.clear();
+    h.write(4096, &[2; 4096]);
+    let metadata = h.engine.map().members()[0];
+    let frame = h.log.iter().position(|io| io.device == metadata && io.kind == IoKind::Write { fua: true });
+    let data = h.log.iter().position(|io| io.kind == IoKind::Write { fua: false });
+    assert!(frame.expect("a frame") < data.expect("the data"), "{:?}", h.log);
+    assert_eq!(h.places(0).len(), 1, "the other copies went with it");
+    h.log.clear();
+    h.write(8192, &[3; 4096]);
+    assert_eq!(h.log.len(), 1, "one commit for the extent: {:?}", h.log);
+    let mut expected = [1; EXTENT];
+    expected[4096..8192].fill(2);
+    expected[8192..12288].fill(3);
+    assert_eq!(h.read(0, EXTENT).1, expected);
+    h.flush().expect("a flush");
+    h.reopen();
+    assert_eq!(h.read(0, EXTENT).1, expected);
+}
+
+#[test]
+fn an_uncommitted_copy_is_overwritten_without_waiting() {
+    let mut h = Harness::new(2, "sequential");
+    h.copied(place(1, PlaceKind::Whole));
+    h.log.clear();
+    h.write(0, &[2; 4096]);
+    assert_eq!(h.log.len(), 1, "the copy never became durable: {:?}", h.log);
+}
+
+#[test]
+fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
+    let mut h = Harness::new(3, "sequential");
+    let free = h.free();
+    let key = h.key(0);
+    h.write(0, &[1; EXTENT]);
+    let fine = place(1, PlaceKind::Fine);
+    h.act(Action::Move { key, blocks: BlockRange { first: 3, count: 4 }, to: fine });
+    assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 28), (fine, 4)]);
+    h.flush().expect("a flush");
+    // Across the border of both, with part-blocks in each.
+    h.write(2 * 4096 + 512, &[2; 5 * 4096]);
+    let mut expected = [1; EXTENT];
+    expected[2 * 4096 + 512..7 * 4096 + 512].fill(2);
+    assert_eq!(h.read(0, EXTENT).1, expected);
+    h.request(Op::Trim, 4 * 4096, &[0; 4096], false).expect("a trim");
+    expected[4 * 4096..5 * 4096].fill(0);
+    h.flush().expect("a flush");
+    h.reopen();
+    assert_eq!(h.read(0, EXTENT).1, expected);
+    assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 28), (fine, 3)]);
+    h.remove_volume().expect("removed");
+    assert_eq!(h.free(), free);
+}
+
+#[test]
+fn a_refresh_fills_what_a_second_place_lacks() {
+    let mut h = Harness::new(2, "sequential");
+    let key = h.copied(place(1, PlaceKind::Whole));
+    h.act(Action::Drop { key, blocks: BlockRange { first: 8, count: 8 }, from: place(1, PlaceKind::Whole) });
+    assert_eq!(h.places(0)[1].1, 24);
+    h.act(Action::Refresh { key });
+    assert_eq!(h.places(0)[1].1, 32);
+    h.flush().expect("a flush");
+    h.act(Action::Drop { key, blocks: ALL, from: place(0, PlaceKind::Whole) });
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+mod random {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(u64, usize, u8, bool),
+        Zero(u64, usize),
+        Trim(u64, usize),
+        Act(u8, u64, BlockRange, PlaceId),
+        Flush,
+        Reopen,
+    }
+
+    const SIZE: usize = 3 * EXTENT;
+
+    fn step() -> impl Strategy<Value = Step> {
+        let span = (0u64..SIZE as u64 / 512, 1usize..80)
+            .prop_map(|(at, len)| (at * 512, (len * 512).min(SIZE - at as usize * 512)));
+        let blocks =
+            (0u16..32, 1u16..33).prop_map(|(first, n)| BlockRange { first, count: n.min(32 - first) });
+        let to = (0u8..3, any::<bool>())
+            .prop_map(|(device, fine)| place(device, if fine { PlaceKind::Fine } else { PlaceKind::Whole }));
+        prop_oneof![
+            8 => (span.clone(), any::<u8>(), any::<bool>()).prop_map(|((at, len), b, fua)| Step::Write(at, len, b, fua)),
+            1 => span.clone().prop_map(|(at, len)| Step::Zero(at, len)),
+            1 => span.prop_map(|(at, len)| Step::Trim(at, len)),
+            10 => (0u8..4, 0u64..3, blocks, to).prop_map(|(what, n, blocks, to)| Step::Act(what, n, blocks, to)),
+            2 => Just(Step::Flush),
+            1 => Just(Step::Reopen),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Beside a naive twin, a vector of bytes: whatever moves, what is read is what was written.
+        #[test]
+        fn data_stays_the_same_whatever_moves(steps in prop::collection::vec(step(), 1..80)) {
+            let mut h = Harness::new(3, "stripe");
+            let free = h.free();
+            let mut twin = vec![0u8; SIZE];
+            for step in steps {
+                match step {
+                    Step::Write(at, len, byte, fua) => {
+                        h.request(Op::Write, at, &vec![byte; len], fua).expect("a write");
+                        twin[at as usize..][..len].fill(byte);
+                    }
+                    Step::Zero(at, len) => {
+                        h.request(Op::WriteZeroes { no_hole: false }, at, &vec![0; len], false).expect("zeroes");
+                        twin[at as usize..][..len].fill(0);
+                    }
+                    Step::Trim(at, len) => {
+                        h.request(Op::Trim, at, &vec![0; len], false).expect("a trim");
+                        let (first, end) = ((at as usize).next_multiple_of(4096), (at as usize + len) / 4096 * 4096);
+                        if first < end { twin[first..end].fill(0); }
+                    }
+                    Step::Act(what, n, blocks, to) => {
+                        let key = h.key(n);
+                        h.act(match what {
+                            0 => Action::Copy { key, blocks, to },
+                            1 => Action::Move { key, blocks, to },
+                            2 => Action::Drop { key, blocks, from: to },
+                            _ => Action::Refresh { key },
+                        });
+                    }
+                    Step::Flush => drop(h.flush().expect("a flush")),
+                    Step::Reopen => {
+                        h.flush().expect("a flush");
+                        h.reopen();
+                    }
+                }
+                let (_, bytes) = h.read(0, SIZE);
+                prop_assert!(bytes == twin, "first difference at {:?}", bytes.iter().zip(&twin).position(|(a, b)| a != b));
+            }
+            h.request(Op::Trim, 0, &vec![0; SIZE], true).expect("a trim");
+            prop_assert_eq!(h.free(), free);
+        }
+    }
+}

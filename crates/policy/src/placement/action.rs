@@ -1,0 +1,74 @@
+//! What a placement policy may ask for besides a device for new data.
+
+use weir_model::{BlockRange, DeviceId, ExtentKey, Op, PlaceId};
+
+/// Something to be done with blocks of an extent. A wish: what cannot be done (blocks being
+/// written, no space, nothing there) is left out, and nothing is lost by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They are to be in this place too.
+    Copy {
+        /// The extent.
+        key: ExtentKey,
+        /// The blocks.
+        blocks: BlockRange,
+        /// Where.
+        to: PlaceId,
+    },
+    /// They are to be in this place alone.
+    Move {
+        /// The extent.
+        key: ExtentKey,
+        /// The blocks.
+        blocks: BlockRange,
+        /// Where.
+        to: PlaceId,
+    },
+    /// They are not to be in this place, as far as another one holds them.
+    Drop {
+        /// The extent.
+        key: ExtentKey,
+        /// The blocks.
+        blocks: BlockRange,
+        /// Where not.
+        from: PlaceId,
+    },
+    /// Each whole place the extent has is to hold every block that some place holds.
+    Refresh {
+        /// The extent.
+        key: ExtentKey,
+    },
+}
+
+impl Action {
+    /// The extent it is about.
+    pub const fn key(&self) -> ExtentKey {
+        match self {
+            Self::Copy { key, .. }
+            | Self::Move { key, .. }
+            | Self::Drop { key, .. }
+            | Self::Refresh { key } => *key,
+        }
+    }
+}
+
+/// An access to blocks of one extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The extent.
+    pub key: ExtentKey,
+    /// The blocks touched.
+    pub blocks: BlockRange,
+    /// What is done to them.
+    pub op: Op,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteTo {
+    /// Where its blocks are, or to the extent's whole place.
+    #[default]
+    InPlace,
+    /// To slots of this device, for exactly the blocks it carries.
+    Fine(DeviceId),
+}

@@ -1,0 +1,106 @@
+//! `chaos`: for tests. Asks at random for everything the engine can do with places.
+//!
+//! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
+//! extents and of parts, to whole places and to fine slots, of extents accessed lately; sends one
+//! write in four to fine slots. All of it is legal, so every answer must be as with any other
+//! policy. That is what the crash campaign checks with it.
+//!
+//! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
+
+use super::{Access, Action, DeviceView, Placement, WriteTo};
+use crate::Random;
+use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, PlaceId, PlaceKind};
+
+/// Extents remembered.
+const EXTENTS: usize = 32;
+/// Actions asked for in a round, at most.
+const ACTIONS: u64 = 4;
+/// Of the extents of a device, one in so many stays free of what nobody needs.
+const RESERVE: u32 = 4;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Chaos {
+    recent: Vec<ExtentKey>,
+    /// Accesses so far: which of the remembered extents the next one replaces.
+    accesses: usize,
+    /// Blocks of an extent, as far as seen.
+    blocks: u16,
+}
+
+impl Placement for Chaos {
+    fn name(&self) -> &'static str {
+        "chaos"
+    }
+
+    fn allocate(&mut self, devices: &[DeviceView], key: ExtentKey) -> Option<DeviceId> {
+        let free: Vec<_> = devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
+        let turn = Random::new(key.index.0 ^ self.accesses as u64).word() as usize;
+        free.get(turn % free.len().max(1)).copied()
+    }
+
+    fn watches(&self) -> bool {
+        true
+    }
+
+    fn accessed(&mut self, access: &Access) {
+        self.blocks = self.blocks.max(access.blocks.end());
+        self.accesses += 1;
+        if self.recent.contains(&access.key) {
+            return;
+        }
+        if self.recent.len() < EXTENTS {
+            self.recent.push(access.key);
+        } else {
+            self.recent[self.accesses % EXTENTS] = access.key;
+        }
+    }
+
+    fn write_to(&mut self, devices: &[DeviceView], _: &Access, random: &mut Random) -> WriteTo {
+        let device = &devices[random.below(devices.len() as u64) as usize];
+        match random.below(4) {
+            0 if has_reserve(device) => WriteTo::Fine(device.id),
+            _ => WriteTo::InPlace,
+        }
+    }
+
+    fn round_every(&self) -> Option<Nanos> {
+        Some(Nanos::millis(1))
+    }
+
+    fn round(&mut self, devices: &[DeviceView], random: &mut Random, actions: &mut Vec<Action>) {
+        for _ in 0..random.below(ACTIONS + 1) {
+            let Some(key) = random.pick(&self.recent) else { return };
+            let device = &devices[random.below(devices.len() as u64) as usize];
+            let kind = if random.below(2) == 0 { PlaceKind::Whole } else { PlaceKind::Fine };
+            let place = PlaceId { device: device.id, kind };
+            let blocks = self.some_blocks(random);
+            let what = random.below(8);
+            if what < 5 && !has_reserve(device) {
+                continue;
+            }
+            actions.push(match what {
+                0..=1 => Action::Copy { key, blocks, to: place },
+                2..=3 => Action::Move { key, blocks, to: place },
+                4 => Action::Refresh { key },
+                _ => Action::Drop { key, blocks, from: place },
+            });
+        }
+    }
+}
+
+impl Chaos {
+    /// Half of the time all.
+    fn some_blocks(&self, random: &mut Random) -> BlockRange {
+        let all = self.blocks.max(1);
+        if random.below(2) == 0 {
+            return BlockRange { first: 0, count: all };
+        }
+        let first = random.below(all.into()) as u16;
+        BlockRange { first, count: 1 + random.below((all - first).into()) as u16 }
+    }
+}
+
+fn has_reserve(device: &DeviceView) -> bool {
+    device.free > device.extents / RESERVE
+}
