@@ -3,13 +3,14 @@
 use super::report::{Finding, Remedy, Report, Severity};
 use crate::members::Assembly;
 use crate::superblock::{Reading, Superblock};
-use crate::{OpenOptions, PAGE, PoolId};
+use crate::{MapError, OpenOptions, PAGE, PoolId};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
 const OTHER_DEVICE: &str = "put the pool's own device back, or correct the pool file";
 const TOGETHER: &str =
     "bring all devices of the pool, in the pool file's order; docs/guide.md says how to go on without one";
+const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
@@ -30,7 +31,7 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
     if let Some(pool) = most_frequent(&superblocks) {
         drop_strangers(&mut superblocks, pool, report);
     }
-    let members = together(&superblocks, report);
+    let members = together(&superblocks, sizes, report);
     Devices { superblocks, members }
 }
 
@@ -68,7 +69,11 @@ fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
 }
 
 /// Whether the devices belong together, and who of them holds the newest metadata.
-fn together(superblocks: &[Option<Superblock>], report: &mut Report) -> Vec<DeviceId> {
+fn together(
+    superblocks: &[Option<Superblock>],
+    sizes: &[Option<Bytes>],
+    report: &mut Report,
+) -> Vec<DeviceId> {
     let found: Vec<Superblock> = superblocks.iter().flatten().cloned().collect();
     let Some(first) = found.first() else { return Vec::new() };
     let mut add = |severity, device, why: String, matters: &str, remedy| {
@@ -78,8 +83,17 @@ fn together(superblocks: &[Option<Superblock>], report: &mut Report) -> Vec<Devi
     let assembly = match Assembly::new(&found, &OpenOptions::default()) {
         Ok(assembly) => assembly,
         Err(error) => {
-            let matters = "the pool does not open as it is";
-            add(Severity::Damage, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
+            // A device whose superblocks are damaged is not absent, and is listed already.
+            let listed = match error {
+                MapError::Absent { device } | MapError::MirrorAbsent { device } => {
+                    sizes.get(device.index()).is_some_and(Option::is_some)
+                }
+                _ => false,
+            };
+            if !listed {
+                let matters = "the pool does not open as it is";
+                add(Severity::Damage, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
+            }
             let without = (0..first.devices).map(DeviceId).collect();
             match Assembly::new(&found, &OpenOptions { accept_rollback: true, without }) {
                 Ok(assembly) => assembly,
@@ -92,6 +106,15 @@ fn together(superblocks: &[Option<Superblock>], report: &mut Report) -> Vec<Devi
         let why = format!("its superblock is of generation {}, the newest of {newest}", sb.generation);
         let matters = "a change of the pool was interrupted, or the device was away meanwhile";
         add(Severity::Note, sb.device, why, matters, Remedy::Opening);
+    }
+    let given = u8::try_from(superblocks.len()).unwrap_or(u8::MAX);
+    for device in (0..first.devices.min(given)).map(DeviceId) {
+        // One whose superblock is listed already is not absent.
+        if superblocks[device.index()].is_none() && sizes[device.index()].is_none() {
+            let why = "the device is absent".into();
+            let matters = "what is only on it gives I/O errors";
+            add(Severity::Note, device, why, matters, Remedy::ByHand(BACK));
+        }
     }
     for device in &assembly.stale {
         let why = "its metadata was left behind; it was not checked".into();

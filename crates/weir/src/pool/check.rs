@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_device::Devices;
 use weir_map::check::{Finding, Repaired, Report};
-use weir_model::{Bytes, DeviceId, ErrorKind};
+use weir_model::{Bytes, DeviceId, DeviceSet, ErrorKind};
 
 /// Exit codes of `weir pool check`, as fsck's.
 pub mod exit {
@@ -56,29 +56,38 @@ pub fn check(pool_file: &Path, repair: bool) -> Result<Outcome, Failure> {
 fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     let may_cancel = cancel_on_signals()?;
     let mut devices = open(&described)?;
-    let found = report(&mut devices, "checking the pool");
+    let found = report(&described, &mut devices, "checking the pool");
     let mut repaired = None;
     if repair && found.is_repairable() {
         // Ending in the middle would harm nothing, but leave unsaid what was done.
         may_cancel.store(false, Ordering::SeqCst);
         let done = progress::during("repairing the pool", || weir_map::check::repair(&mut devices, &found))
             .map_err(|error| described.explain(error))?;
-        repaired = Some((done, report(&mut devices, "checking what was repaired")));
+        repaired = Some((done, report(&described, &mut devices, "checking what was repaired")));
     }
     Ok(Outcome { described, found, repaired })
 }
 
-/// Opens and locks the devices of a pool that is not being served.
+/// Opens and locks the devices of a pool that is not being served, as far as they are there.
 pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
     until_free(|_| {
         refuse_served(described)?;
-        described.open_devices(PAUSE, false)
+        let (devices, _) = described.open_present(DeviceSet::default(), PAUSE)?;
+        let is_any = devices.iter().next().is_some();
+        // Opening all says which one is missing, and what to do.
+        if is_any { Ok(devices) } else { described.open_devices(PAUSE, false) }
     })
 }
 
+/// The devices' sizes, by id; none where a device is absent.
+pub(super) fn sizes(described: &Described, devices: &Devices) -> Vec<Option<Bytes>> {
+    let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
+    ids.map(|id| devices.get(id).map(|device| device.size())).collect()
+}
+
 /// Checks the pool on these devices.
-pub(super) fn report(devices: &mut Devices, what: &str) -> Report {
-    let sizes: Vec<Option<Bytes>> = devices.iter().map(|(_, device)| Some(device.size())).collect();
+pub(super) fn report(described: &Described, devices: &mut Devices, what: &str) -> Report {
+    let sizes = sizes(described, devices);
     progress::during(what, || weir_map::check(devices, &sizes))
 }
 

@@ -128,7 +128,11 @@ impl Described {
     }
 
     /// Opens and locks the devices that exist and are not to be done without; says which are absent.
-    fn open_present(&self, without: DeviceSet, wait: Duration) -> Result<(Devices, DeviceSet), Failure> {
+    pub(super) fn open_present(
+        &self,
+        without: DeviceSet,
+        wait: Duration,
+    ) -> Result<(Devices, DeviceSet), Failure> {
         self.refuse_two_names()?;
         let (mut devices, mut absent) = (Devices::new(), DeviceSet::default());
         for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {

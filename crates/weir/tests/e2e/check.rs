@@ -158,6 +158,40 @@ fn a_damaged_root_is_written_anew() {
     assert_eq!(bytes, 40, "nothing was lost");
 }
 
+#[test]
+fn what_one_metadata_member_lacks_is_taken_from_the_other() {
+    let pool = Pool::described("fast", "256MiB", "slow", "1GiB", "metadata = true").create("disk", "1GiB");
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    for n in 0..20u64 {
+        client.write(n << 20, &[n as u8 + 1; 8192]).expect("it is written");
+    }
+    client.flush().expect("it is flushed");
+    server.kill();
+    assert_eq!(check(&pool, &[]).0, CLEAN, "after a kill");
+    // Roots, journal and the first metadata pages of one member.
+    for device in ["fast.img", "slow.img"] {
+        let file = std::fs::File::options().write(true).open(pool.path(device)).expect("the device");
+        (16..200u64).for_each(|page| file.write_all_at(&[0x5a; PAGE], page * 4096).expect("it is damaged"));
+        let (code, document) = check(&pool, &[]);
+        assert_eq!(code, LEFT, "{document:#}");
+        assert!(severities(&document).iter().all(|severity| *severity == "spare"), "{document:#}");
+        let (code, document) = check(&pool, &["--repair"]);
+        assert_eq!(code, REPAIRED, "{document:#}");
+    }
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    for n in 0..20u64 {
+        assert_eq!(client.read(n << 20, 8192).expect("it is read"), [n as u8 + 1; 8192], "{n}");
+    }
+    server.stop("TERM");
+    // Without one of them the check says so, and does not take the other for all there is.
+    std::fs::rename(pool.path("slow.img"), pool.path("away.img")).expect("it is taken away");
+    let (code, document) = check(&pool, &[]);
+    assert_eq!(code, LEFT, "{document:#}");
+    assert!(severities(&document).contains(&"damage"), "{document:#}");
+}
+
 /// Every metadata page in turn: its damage is seen, or it is one that nothing needs.
 #[test]
 fn no_damage_to_a_metadata_page_goes_unseen() {

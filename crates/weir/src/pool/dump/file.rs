@@ -40,7 +40,7 @@ pub struct Saved {
     pub pool: PoolId,
     /// How far it had come.
     pub position: Position,
-    /// Its devices' sizes, by id.
+    /// Its devices' sizes, by id; zero for one that was absent.
     pub sizes: Vec<Bytes>,
 }
 

@@ -79,7 +79,7 @@ fn position(report: &Report) -> Position {
 pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     let described = Described::read(pool_file)?;
     let mut devices = check::open(&described)?;
-    let report = check::report(&mut devices, "checking the pool");
+    let report = check::report(&described, &mut devices, "checking the pool");
     let Some(first) = report.superblocks.iter().flatten().next() else {
         return Err(Failure::new(
             ErrorKind::Corrupt,
@@ -87,7 +87,7 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
             "copy the devices as a whole; weir pool check says more",
         ));
     };
-    let sizes = devices.iter().map(|(_, device)| device.size()).collect();
+    let sizes = check::sizes(&described, &devices).into_iter().map(Option::unwrap_or_default).collect();
     let saved = Saved { pool: first.pool, position: position(&report), sizes };
     let file = File::options().write(true).create_new(true).open(to).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::refused(

@@ -32,7 +32,7 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     let described = Described::read(pool_file)?;
     let dump = progress::during("reading the dump", || verify(from))?;
     let mut devices = check::open(&described)?;
-    let report = check::report(&mut devices, "checking the pool");
+    let report = check::report(&described, &mut devices, "checking the pool");
     fits(&described, &dump, &devices, from)?;
     let other = report.superblocks.iter().flatten().find(|sb| sb.pool != dump.saved.pool);
     if let Some(other) = other {
@@ -59,7 +59,7 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     }
     let pages = progress::during("restoring the metadata", || write(&mut devices, &dump, from))
         .map_err(|stopped| stopped.explain(&described, from))?;
-    let clean = check::report(&mut devices, "checking the pool").is_clean();
+    let clean = check::report(&described, &mut devices, "checking the pool").is_clean();
     Ok(Done { what: "restored from", file: from.to_owned(), pool: described.file.name, pages, clean })
 }
 
@@ -120,8 +120,11 @@ fn verify(from: &Path) -> Result<Verified, Failure> {
 
 /// The devices are those the dump is of, as far as their number and sizes tell.
 fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) -> Result<(), Failure> {
-    let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
-    if sizes == dump.saved.sizes {
+    let sizes: Vec<Bytes> =
+        check::sizes(described, devices).into_iter().map(Option::unwrap_or_default).collect();
+    // Of a device that was absent nothing was saved.
+    let fits = |(saved, size): (&Bytes, &Bytes)| saved.0 == 0 || saved == size;
+    if sizes.len() == dump.saved.sizes.len() && dump.saved.sizes.iter().zip(&sizes).all(fits) {
         return Ok(());
     }
     let list = |sizes: &[Bytes]| sizes.iter().map(Bytes::to_string).collect::<Vec<_>>().join(", ");
