@@ -1,7 +1,8 @@
 //! A pool's metadata as version 1 wrote it: it opens for as long as version 1 is read, and what a
 //! newer version may have written is refused.
 //!
-//! `golden/v1.image.txt` has the pages (rows of 32 bytes that are not all zeros), and
+//! `golden/v1.image.txt` has the pages (rows of 32 bytes that are not all zeros; that of a mirrored pool is in
+//! `golden_mirror.rs`), and
 //! `golden/v1.contents.txt` what they say once recovery has settled the write intents. When the
 //! version rises they stay, and new ones join them: `cargo test -p weir-map --test golden -- --ignored` writes them.
 
@@ -10,6 +11,7 @@
 mod support;
 
 use std::fmt::Write;
+use support::image::{image_of, store_of};
 use support::pool::{META, POOL, Shape, create, open, superblocks};
 use support::store::MemStore;
 use support::twin::{key, whole};
@@ -113,40 +115,6 @@ fn commit(map: &mut Map, store: &mut MemStore) {
         store.flush(META).expect("nothing fails here");
     }
     map.commit_durable(&mut Vec::new());
-}
-
-fn image_of(store: &MemStore) -> String {
-    let mut text = String::new();
-    for device in [DeviceId(0), DeviceId(1)] {
-        for number in store.pages(device) {
-            writeln!(text, "page {number} of device {}", device.0).unwrap();
-            for (i, row) in
-                store.page(device, number).chunks(32).enumerate().filter(|(_, r)| r.iter().any(|b| *b != 0))
-            {
-                let hex: String = row.iter().map(|b| format!("{b:02x}")).collect();
-                writeln!(text, "{:03x} {hex}", i * 32).unwrap();
-            }
-        }
-    }
-    text
-}
-
-fn store_of(image: &str) -> MemStore {
-    let mut store = MemStore::new(2);
-    for page in image.split("page ").skip(1) {
-        let (title, rows) = page.split_once('\n').expect("a title");
-        let (number, device) = title.split_once(" of device ").expect("page and device");
-        let mut bytes = [0; PAGE];
-        for row in rows.lines() {
-            let (at, hex) = row.split_once(' ').expect("offset and bytes");
-            let at = usize::from_str_radix(at, 16).expect("an offset");
-            for (i, to) in bytes[at..at + 32].iter_mut().enumerate() {
-                *to = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("two digits");
-            }
-        }
-        store.set_page(DeviceId(device.parse().expect("a device")), number.parse().expect("a page"), bytes);
-    }
-    store
 }
 
 fn runs(set: &BlockSet) -> String {

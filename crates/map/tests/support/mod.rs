@@ -8,6 +8,7 @@
 #![allow(dead_code, reason = "not every test binary uses all of it")]
 
 pub mod history;
+pub mod image;
 pub mod pool;
 pub mod sparse;
 pub mod store;
