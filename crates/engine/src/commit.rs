@@ -203,7 +203,10 @@ impl Engine {
         match self.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
                 if Sabotage::JournalAfterAcknowledgement.is_on() {
-                    std::mem::take(&mut self.commits.now).into_iter().for_each(|w| self.answer(w, None));
+                    let waiters = std::mem::take(&mut self.commits.now);
+                    let (early, rest) = waiters.into_iter().partition(|w| matches!(w, Waiter::Request(_)));
+                    self.commits.now = rest;
+                    <Vec<_>>::into_iter(early).for_each(|waiter| self.answer(waiter, None));
                 }
                 self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
             }

@@ -44,9 +44,8 @@ impl Kind {
     pub fn of(seed: Seed) -> Self {
         let mut rng = Rng::new(seed).fork();
         let crowded = rng.chance(0.15);
-        let faults = rng.chance(0.15);
-        let crashes = if faults { 4 } else { 50 };
-        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(crashes, 260) }
+        let faults = rng.chance(0.4);
+        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 380) }
     }
 
     /// So many crashes with so many requests before each.
@@ -202,6 +201,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         journal_pages,
         meta_pages,
         mirrored,
+        deadline: Nanos::millis(pick(rng, &[3_000, 10_000, 30_000])),
         when_full: weighted(rng, &[(3, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
         memory: Bytes::mib(4),
@@ -233,13 +233,14 @@ impl Maker<'_> {
 
     /// What happens between requests.
     fn interlude(&self, rng: &mut Rng) -> Step {
-        let faults = if self.kind.faults { 8 } else { 0 };
-        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5)]) {
+        let faults = if self.kind.faults { 2 } else { 0 };
+        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5), (1, 6)]) {
             0 => Step::Wait(between(rng, 1, 8) as usize),
             1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
             2 => Step::Check,
             3 => Step::Replace(rng.below(self.volumes) as usize),
             4 => Step::Restart,
+            6 => Step::Jump(Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))),
             _ => Step::Break(rng.below(4) as usize, fault(rng)),
         }
     }
@@ -255,15 +256,23 @@ impl Maker<'_> {
 
 /// Something that goes wrong with a device: a few errors, a pause, or its end.
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.below(11) {
-        0 => Fault::Slow { factor: 100, during: Nanos(0)..Nanos::MAX },
-        1 => Fault::Hang { during: Nanos(0)..Nanos::millis(between(rng, 1, 500)) },
-        2 => Fault::Vanish { at: Nanos::millis(rng.below(500)) },
-        _ => Fault::Errors {
-            kinds: Kinds { reads: rng.chance(0.5), writes: rng.chance(0.5), flushes: rng.chance(0.5) },
-            range: DeviceOffset(0)..DeviceOffset(u64::MAX),
-            chance: pick(rng, &[0.1, 1.0]),
-            times: between(rng, 1, 3),
-        },
+    let soon = Nanos::micros(rng.below(20_000));
+    let until = Nanos(soon.0 + Nanos::millis(between(rng, 1, 500)).0);
+    match rng.below(14) {
+        0 => Fault::Slow { factor: 100, during: soon..until },
+        1 => Fault::Hang { during: soon..until },
+        2 => Fault::Hang { during: soon..Nanos::MAX },
+        3 => Fault::Vanish { at: soon },
+        4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
+        _ => {
+            let kinds = rng.below(8);
+            let kinds = Kinds { reads: kinds < 3, writes: (2..6).contains(&kinds), flushes: kinds >= 5 };
+            Fault::Errors {
+                kinds,
+                range: DeviceOffset(0)..DeviceOffset(u64::MAX),
+                chance: pick(rng, &[0.1, 1.0]),
+                times: pick(rng, &[1, 1, 2, 3, u64::MAX]),
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A simulated device: the port the engine's commands go through, and a disk that implements it.
 
-use crate::{Rng, Storage, storage::Mark};
+use crate::{Rng, Storage, Strike, storage::Mark};
 use std::collections::BTreeMap;
 use weir_model::{
     BLOCK, Buffer, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
@@ -24,6 +24,14 @@ pub trait Device {
 
     /// The bytes beneath, for looking and for faults.
     fn storage(&mut self) -> &mut Storage;
+
+    /// Appends what faults have done since the last call.
+    fn struck(&mut self, all: &mut Vec<Strike>) {
+        let _nothing = all;
+    }
+
+    /// The device without its faults. Only while nothing is under way.
+    fn mended(self: Box<Self>) -> Box<dyn Device>;
 }
 
 /// Why commands under way are never answered.
@@ -167,5 +175,9 @@ impl Device for Disk {
 
     fn storage(&mut self) -> &mut Storage {
         &mut self.storage
+    }
+
+    fn mended(self: Box<Self>) -> Box<dyn Device> {
+        self
     }
 }

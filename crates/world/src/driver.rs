@@ -4,7 +4,9 @@
 //! clients that ask, the reactor that carries commands to devices and answers back, the operator
 //! who stops and opens the pool. Each answer goes past the oracle.
 
-use crate::{Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Strike, Ticket, World};
+use crate::{
+    Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, World,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, Engine, Room, WhenFull};
 use weir_map::{Hardening, Whole};
@@ -45,6 +47,8 @@ pub struct Setup {
     pub mirrored: bool,
     /// The volumes.
     pub volumes: Vec<VolumeSpec>,
+    /// When a device that does not answer is given up.
+    pub deadline: Nanos,
     /// What becomes of writes when there is no space.
     pub when_full: WhenFull,
     /// Buffer memory.
@@ -123,7 +127,7 @@ impl Driver {
     pub fn new(setup: Setup) -> Result<Self, Failure> {
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
         let room = lifecycle::create_pool(&mut world, &setup)?;
-        let engine = lifecycle::open_pool(&mut world, &setup)?;
+        let engine = lifecycle::open_pool(&mut world, &setup, false)?;
         let mut driver = Self {
             oracle: lifecycle::oracle(&setup.volumes),
             world,
@@ -181,7 +185,8 @@ impl Driver {
 
     /// Carries out one step; does nothing once the pool does not open because of broken devices.
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        if self.health == Health::Dead {
+        let revives = matches!(step, Step::Crash(crash) if crash.how == Stop::PowerCut);
+        if self.health == Health::Dead && !revives {
             return Ok(());
         }
         match (self.begin(step), self.armed.take()) {
@@ -198,6 +203,11 @@ impl Driver {
             Step::Ask(ask) => self.ask(*ask),
             Step::Wait(answers) => self.wait(*answers),
             Step::Pass(time) => self.pass(*time),
+            Step::Jump(time) => {
+                self.struck(Strike::TimeJump);
+                self.world.jump(*time);
+                Ok(())
+            }
             Step::Replace(volume) => self.replace(volume % self.volumes.len()),
             Step::Break(device, fault) => {
                 let device = DeviceId((device % self.world.devices()) as u8);
@@ -222,6 +232,12 @@ impl Driver {
         let Some((left, _)) = &mut self.armed else { return Ok(()) };
         *left = left.saturating_sub(1);
         if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
+    }
+
+    fn note_strikes(&mut self) {
+        if self.health != Health::Whole {
+            self.world.struck().into_iter().for_each(|strike| self.struck(strike));
+        }
     }
 
     /// Something happened to the pool, at this moment.
@@ -341,6 +357,7 @@ impl Driver {
         }
         self.done = done;
         self.pump()?;
+        self.note_strikes();
         self.burn()?;
         Ok(true)
     }

@@ -4,7 +4,7 @@
 //! itself, hold back answers, or change them. One that never strikes is not noticed: it passes
 //! the same conformance tests as the bare device.
 
-use crate::{Device, Rng, Stop, Storage};
+use crate::{Device, Rng, Stop, Storage, Strike};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -90,9 +90,27 @@ pub struct Faulty<D> {
     held: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
     /// Pages written, while there is room to count.
     pages: FxHashSet<u64>,
+    /// What it did, until somebody asks.
+    struck: Vec<Strike>,
 }
 
-impl<D: Device> Faulty<D> {
+impl Fault {
+    /// The same fault, its times counted from `start` on.
+    #[must_use]
+    pub fn from(self, start: Nanos) -> Self {
+        let shift = |during: Range<Nanos>| {
+            Nanos(start.0.saturating_add(during.start.0))..Nanos(start.0.saturating_add(during.end.0))
+        };
+        match self {
+            Self::Slow { factor, during } => Self::Slow { factor, during: shift(during) },
+            Self::Hang { during } => Self::Hang { during: shift(during) },
+            Self::Vanish { at } => Self::Vanish { at: Nanos(start.0.saturating_add(at.0)) },
+            other => other,
+        }
+    }
+}
+
+impl<D: Device + 'static> Faulty<D> {
     /// The device, and what is wrong with it. `rng` decides where the fault has a chance.
     pub fn new(device: D, fault: Fault, rng: Rng) -> Self {
         Self {
@@ -102,6 +120,23 @@ impl<D: Device> Faulty<D> {
             started: BTreeMap::new(),
             held: BTreeMap::new(),
             pages: FxHashSet::default(),
+            struck: Vec::new(),
+        }
+    }
+
+    /// What it is when the fault strikes a command of this kind.
+    fn strike(&self, kind: IoKind) -> Strike {
+        match (&self.fault, kind) {
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Read) => Strike::ReadErrors,
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Write { .. }) => Strike::WriteErrors,
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Flush) => Strike::FlushErrors,
+            (Fault::Errors { .. }, IoKind::Read) => Strike::ReadError,
+            (Fault::Errors { .. }, IoKind::Write { .. }) => Strike::WriteError,
+            (Fault::Errors { .. }, IoKind::Flush) => Strike::FlushError,
+            (Fault::Full { .. }, _) => Strike::Full,
+            (Fault::Slow { .. }, _) => Strike::Slow,
+            (Fault::Hang { .. }, _) => Strike::Hang,
+            (Fault::Vanish { .. }, _) => Strike::Vanish,
         }
     }
 
@@ -148,13 +183,15 @@ impl<D: Device> Faulty<D> {
     }
 }
 
-impl<D: Device> Device for Faulty<D> {
+impl<D: Device + 'static> Device for Faulty<D> {
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+        let strike = self.strike(io.kind);
         let Some(error) = self.refuse(now, &io) else {
             self.started.insert(io.id, now);
             return self.device.submit(now, io, memory);
         };
-        if io.kind == IoKind::Flush {
+        self.struck.push(strike);
+        if io.kind == IoKind::Flush && error != IoError::Lost {
             self.device.storage().forsake();
         }
         self.held.insert((now + PROMPT, io.id), Err(error));
@@ -169,6 +206,9 @@ impl<D: Device> Device for Faulty<D> {
         while let Some(due) = self.device.next().filter(|due| *due <= now) {
             let Some(done) = self.device.pop(due, memory) else { break };
             let (release, result) = self.delay(due, done);
+            if release > due || result != done.result {
+                self.struck.push(self.strike(IoKind::Read));
+            }
             self.started.remove(&done.id);
             self.held.insert((release, done.id), result);
         }
@@ -186,9 +226,18 @@ impl<D: Device> Device for Faulty<D> {
     fn storage(&mut self) -> &mut Storage {
         self.device.storage()
     }
+
+    fn struck(&mut self, all: &mut Vec<Strike>) {
+        all.append(&mut self.struck);
+        self.device.struck(all);
+    }
+
+    fn mended(self: Box<Self>) -> Box<dyn Device> {
+        Box::new(self.device).mended()
+    }
 }
 
-impl<D: Device + ?Sized> Device for Box<D> {
+impl Device for Box<dyn Device> {
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
         (**self).submit(now, io, memory);
     }
@@ -203,5 +252,11 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn storage(&mut self) -> &mut Storage {
         (**self).storage()
+    }
+    fn struck(&mut self, all: &mut Vec<Strike>) {
+        (**self).struck(all);
+    }
+    fn mended(self: Box<Self>) -> Box<dyn Device> {
+        (*self).mended()
     }
 }

@@ -10,6 +10,7 @@
 //! - A crash may undo a write unless it was acknowledged with FUA, or before a flush was submitted
 //!   which was acknowledged. It brings back anything written since the last such write.
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
+//! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
 //! - A write that failed may have taken effect or not.
 //! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
 //!

@@ -14,6 +14,28 @@ pub enum Strike {
     PowerCut,
     /// The server was killed.
     Kill,
+    /// The clock jumped ahead.
+    TimeJump,
+    /// A read failed, one of a few.
+    ReadError,
+    /// A write failed, one of a few.
+    WriteError,
+    /// A flush failed, one of a few.
+    FlushError,
+    /// A read failed, as all do from then on.
+    ReadErrors,
+    /// A write failed, as all do from then on.
+    WriteErrors,
+    /// A flush failed, as all do from then on.
+    FlushErrors,
+    /// An answer came late, from a slow device.
+    Slow,
+    /// An answer was held back, perhaps for ever.
+    Hang,
+    /// A command to a device that was gone.
+    Vanish,
+    /// A write to a full device.
+    Full,
 }
 
 /// At which moment.
@@ -106,7 +128,21 @@ impl fmt::Display for Statistics {
 
 impl Strike {
     /// All there are.
-    pub const ALL: &[Self] = &[Self::PowerCut, Self::Kill];
+    pub const ALL: &[Self] = &[
+        Self::PowerCut,
+        Self::Kill,
+        Self::TimeJump,
+        Self::ReadError,
+        Self::WriteError,
+        Self::FlushError,
+        Self::ReadErrors,
+        Self::WriteErrors,
+        Self::FlushErrors,
+        Self::Slow,
+        Self::Hang,
+        Self::Vanish,
+        Self::Full,
+    ];
 }
 
 impl Moment {
@@ -121,6 +157,17 @@ impl fmt::Display for Strike {
         f.pad(match self {
             Self::PowerCut => "power cut",
             Self::Kill => "kill",
+            Self::TimeJump => "time jumps",
+            Self::ReadError => "read error",
+            Self::WriteError => "write error",
+            Self::FlushError => "flush error",
+            Self::ReadErrors => "reads fail",
+            Self::WriteErrors => "writes fail",
+            Self::FlushErrors => "flushes fail",
+            Self::Slow => "slow",
+            Self::Hang => "hangs",
+            Self::Vanish => "gone",
+            Self::Full => "full",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
 
 use crate::rng::mix;
-use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, UnknownModel};
+use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, Strike, UnknownModel};
 use weir_model::{
     Buffer, Bytes, DeviceId, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos,
     Store,
@@ -119,8 +119,25 @@ impl World {
         let rng = self.rng.fork();
         if device.index() < self.devices.len() {
             let whole = self.devices.remove(device.index());
-            self.devices.insert(device.index(), Box::new(Faulty::new(whole, fault, rng)));
+            self.devices.insert(device.index(), Box::new(Faulty::new(whole, fault.from(self.now), rng)));
         }
+    }
+
+    /// Nothing is wrong with any device any more. Only while nothing is under way.
+    pub fn mend_devices(&mut self) {
+        self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::mended).collect();
+    }
+
+    /// What faults have done since the last call.
+    pub fn struck(&mut self) -> Vec<Strike> {
+        let mut all = Vec::new();
+        self.devices.iter_mut().for_each(|device| device.struck(&mut all));
+        all
+    }
+
+    /// The clock jumps ahead, as that of a machine that was asleep: what was due meanwhile comes late.
+    pub fn jump(&mut self, time: Nanos) {
+        self.now = self.now + time;
     }
 
     /// Begins a device command. A command to a device that does not exist is never answered.

@@ -85,6 +85,7 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
             journal_pages: 32,
             meta_pages: 96,
             mirrored: false,
+            deadline: Nanos::secs(30),
             volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush }],
             when_full: WhenFull::Error,
             memory: Bytes::mib(4),

@@ -55,6 +55,9 @@ pub enum Failure {
     /// A reply to nothing, a second one, or one with another buffer than the request's.
     #[error("reply {0:?} answers no request under way, or has another buffer")]
     StrayReply(RequestId),
+    /// The offline check finds damage after a mere crash.
+    #[error("the check finds: {0:?}")]
+    Check(Box<weir_map::check::Report>),
     /// The pool did not open.
     #[error("opening the pool: {0}")]
     Open(#[from] MapError),

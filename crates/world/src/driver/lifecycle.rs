@@ -95,9 +95,15 @@ impl Driver {
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
         self.stop(crash.how);
+        if crash.how == Stop::PowerCut {
+            // Whoever comes to see why it is dark replaces cables, too.
+            self.world.mend_devices();
+            self.health = Health::Whole;
+        }
+        self.check_metadata()?;
         for write in &crash.again {
             self.world.cut_at_store_write(Some(*write));
-            let opened = open_pool(&mut self.world, &self.setup);
+            let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
             self.world.cut_at_store_write(None);
             match opened {
                 Err(failure) if !self.world.is_dark() && self.health == Health::Whole => return Err(failure),
@@ -110,6 +116,16 @@ impl Driver {
             self.stop(Stop::PowerCut);
         }
         self.open()
+    }
+
+    /// What the crash left of the metadata is as a crash may leave it.
+    fn check_metadata(&mut self) -> Result<(), Failure> {
+        if self.health != Health::Whole {
+            return Ok(());
+        }
+        let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
+        let report = weir_map::check(&mut self.world, &sizes);
+        if report.is_clean() { Ok(()) } else { Err(Failure::Check(Box::new(report))) }
     }
 
     fn stop(&mut self, how: Stop) {
@@ -134,7 +150,7 @@ impl Driver {
     /// Opens the pool. Broken devices may need several attempts, or make it impossible.
     fn reopen(&mut self) -> Result<(), Failure> {
         for _ in 0..OPEN_ATTEMPTS {
-            match open_pool(&mut self.world, &self.setup) {
+            match open_pool(&mut self.world, &self.setup, self.health == Health::Broken) {
                 Ok(engine) => {
                     self.engine = engine;
                     // A device that gave up what a failed flush should have kept cannot be asked again.
@@ -143,7 +159,7 @@ impl Driver {
                     }
                     return Ok(());
                 }
-                Err(Failure::Open(MapError::Io { .. })) if self.health == Health::Broken => {
+                Err(Failure::Open(error)) if self.health == Health::Broken && is_of_devices(&error) => {
                     self.world.stop(Stop::PowerCut);
                     self.oracle.crash(Stop::PowerCut);
                 }
@@ -290,6 +306,12 @@ impl Driver {
     }
 }
 
+/// Whether a pool may fail to open this way because of devices that fail.
+fn is_of_devices(error: &MapError) -> bool {
+    use MapError::{Absent, Io, MirrorAbsent, Mismatch, Stale};
+    matches!(error, Io { .. } | Absent { .. } | MirrorAbsent { .. } | Stale { .. } | Mismatch(_))
+}
+
 /// An oracle for these volumes.
 pub(super) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
     let mut oracle = Oracle::new(&volumes.iter().map(|volume| volume.size).collect::<Vec<_>>());
@@ -337,21 +359,28 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failu
     Ok(superblocks.iter().map(|superblock| u64::from(superblock.data_extents)).sum())
 }
 
-/// Finds the devices' superblocks, opens the map and starts an engine.
-pub(super) fn open_pool(world: &mut World, setup: &Setup) -> Result<Engine, Failure> {
+/// Finds the devices' superblocks, opens the map and starts an engine; without the devices that do not
+/// answer, if that is `lenient`.
+pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Result<Engine, Failure> {
     let mut superblocks = Vec::new();
+    let mut options = OpenOptions::default();
     for (device, spec) in (0..).map(DeviceId).zip(&setup.devices) {
-        let found = weir_map::create::read_superblock(world, device, spec.size)?;
-        let missing = || MapError::Mismatch(format!("device {device} has no superblock"));
-        superblocks.push(found.ok_or_else(missing)?);
+        match weir_map::create::read_superblock(world, device, spec.size) {
+            Ok(Some(found)) => superblocks.push(found),
+            Ok(None) => {
+                return Err(MapError::Mismatch(format!("device {device} has no superblock")).into());
+            }
+            Err(MapError::Io { .. }) if lenient => drop(options.without.insert(device)),
+            Err(error) => return Err(error.into()),
+        }
     }
-    let (map, _) = weir_map::open(world, &superblocks, &OpenOptions::default())?;
+    let (map, _) = weir_map::open(world, &superblocks, &options)?;
     let policy = weir_policy::placement::for_tests(&setup.policy);
     let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
     let settings = |spec: &DeviceSpec| DeviceSettings {
         volatile_cache: spec.write_cache,
         sector: spec.sector,
-        ..DeviceSettings::default()
+        deadline: setup.deadline,
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;

@@ -13,13 +13,16 @@ pub enum Step {
     Wait(usize),
     /// Let this much time pass, wherever that leaves the requests under way.
     Pass(Nanos),
+    /// The clock jumps ahead by this much, before anything is noticed of it.
+    Jump(Nanos),
     /// Wait for what a volume's clients asked, remove it and create another one in its place.
     Replace(usize),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
     Crash(Crash),
-    /// From now on something is wrong with a device (taken modulo the number of devices). What
-    /// fails because of it is in order, what is answered must still be right.
+    /// From now on something is wrong with a device (taken modulo the number of devices), until the
+    /// next power cut: times count from now. What fails because of it is in order, what is answered
+    /// must still be right.
     Break(usize, Fault),
     /// Stop the engine in good order, and open the pool again.
     Restart,
@@ -59,6 +62,7 @@ impl fmt::Debug for Step {
             Self::Ask(ask) => ask.fmt(f),
             Self::Wait(answers) => write!(f, "wait for {answers}"),
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
+            Self::Jump(time) => write!(f, "the clock jumps by {} ns", time.0),
             Self::Replace(volume) => write!(f, "replace volume {volume}"),
             Self::Crash(Crash { after, how, again }) => {
                 f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
