@@ -29,11 +29,19 @@ pub enum Activity {
     SpaceResting,
     /// A write waits for space.
     WaitingForSpace,
+    /// The mover copies blocks to another place.
+    Moving,
+    /// A write intent is durable or on its way: copies may differ.
+    IntentOpen,
+    /// The map is on one of its two members only.
+    Degraded,
+    /// Blocks read as EIO because a flush failed or a device was lost.
+    InDoubt,
 }
 
 impl Activity {
     /// All there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Reading,
         Self::Writing,
         Self::Flushing,
@@ -45,6 +53,10 @@ impl Activity {
         Self::Removal,
         Self::SpaceResting,
         Self::WaitingForSpace,
+        Self::Moving,
+        Self::IntentOpen,
+        Self::Degraded,
+        Self::InDoubt,
     ];
 }
 
@@ -62,6 +74,10 @@ impl fmt::Display for Activity {
             Self::Removal => "removal",
             Self::SpaceResting => "space resting",
             Self::WaitingForSpace => "waiting for space",
+            Self::Moving => "mover copying",
+            Self::IntentOpen => "intent open",
+            Self::Degraded => "one mirror only",
+            Self::InDoubt => "blocks in doubt",
         })
     }
 }
@@ -82,6 +98,10 @@ impl Engine {
             Activity::Removal => self.is_removing(),
             Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
             Activity::WaitingForSpace => self.space.is_waited_for(),
+            Activity::Moving => in_flight(|p| matches!(p, Purpose::MoveRead(_) | Purpose::MoveWrite(_))),
+            Activity::IntentOpen => self.map.has_open_intents(),
+            Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
+            Activity::InDoubt => !self.doubt.is_empty(),
         }
     }
 }
