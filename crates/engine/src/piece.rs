@@ -120,6 +120,8 @@ pub(crate) struct Probe {
 pub(crate) enum Purpose {
     /// Bytes of a read piece.
     Read(PieceId),
+    /// … that their first place could not deliver.
+    ReadElsewhere(PieceId),
     /// An old block, for the part of it a write does not carry.
     Merge(PieceId),
     /// The bytes of a write piece.

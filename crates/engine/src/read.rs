@@ -115,9 +115,39 @@ impl Engine {
         Some(Source { device, at })
     }
 
+    /// Reads what a device could not deliver from other places, if they hold all of it. `false` if not,
+    /// or if the device may still change the buffer.
+    fn read_elsewhere(&mut self, id: PieceId, flight: &Flight) -> bool {
+        let piece = &self.pieces[id.0 as usize];
+        let before = flight.buffer.at - piece.buffer.at;
+        let first = piece.range.first + (before / BLOCK) as u16;
+        let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
+        let Found::Record(record) = self.map.find(piece.key) else { return false };
+        let mut record = record.into_owned();
+        record.places.retain(|p| p.at.id().device != flight.device && self.is_usable(p.at.id().device));
+        let held = (range.first..range.end()).all(|b| record.holds(b));
+        if !held || self.abandoned.uses(flight.buffer) || self.doubtful(id).is_some() {
+            return false;
+        }
+        let mut at = range.first;
+        while at < range.end() {
+            let (run, source) = self.run(&record, BlockRange { first: at, count: range.end() - at });
+            let offset = u32::from(run.first - range.first) * BLOCK as u32;
+            let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
+            if let Some(Source { device, at }) = source {
+                self.pieces[id.0 as usize].left += 1;
+                self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadElsewhere(id));
+            }
+            at = run.end();
+        }
+        true
+    }
+
     pub(crate) fn read_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
+        let first_try = matches!(flight.purpose, Purpose::Read(_));
+        let saved = result.is_err() && first_try && self.read_elsewhere(id, flight);
         let piece = &mut self.pieces[id.0 as usize];
-        if let Err(error) = result {
+        if let (Err(error), false) = (result, saved) {
             piece.error.get_or_insert(flight.error(error));
         }
         piece.left -= 1;

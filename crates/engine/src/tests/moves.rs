@@ -135,6 +135,15 @@ fn a_refresh_fills_what_a_second_place_lacks() {
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
 }
 
+#[test]
+fn what_one_place_cannot_deliver_is_read_from_another() {
+    let mut h = Harness::new(2, "sequential");
+    h.copied(place(1, PlaceKind::Whole));
+    // As often as a read is tried at one place.
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, weir_model::IoError::Os(5)));
+    assert_eq!(h.read(4096, 8192).1, [1; 8192]);
+}
+
 mod random {
     use super::*;
     use proptest::prelude::*;
