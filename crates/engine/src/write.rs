@@ -222,6 +222,15 @@ impl Engine {
         if failed {
             return self.change_failed(id);
         }
+        if matches!(target.spot, Spot::Slots { fresh: true, .. })
+            && !self.map.may_have(key, target.spot.place())
+        {
+            // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
+            self.give_up_spot(target.spot, range);
+            self.pieces[id.0 as usize].target = None;
+            self.ready.push_back(id);
+            return;
+        }
         self.doubt.settle(key, range);
         self.note_written(flight.device, key, &target, range, needs.is_some());
         if target.changes {

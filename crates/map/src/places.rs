@@ -42,7 +42,12 @@ impl Map {
             Found::Record(record) => record,
         };
         let of_kind = record.places.iter().filter(|p| p.at.id().kind == id.kind).count();
-        let room = record.places.len() < PLACES_MAX && (id.kind == PlaceKind::Fine || of_kind < WHOLE_MAX);
+        // One is left for a whole place, which a write may need.
+        let room = match id.kind {
+            PlaceKind::Whole => of_kind < WHOLE_MAX && record.places.len() < PLACES_MAX,
+            PlaceKind::Fine if of_kind == record.places.len() => of_kind + 1 < PLACES_MAX,
+            PlaceKind::Fine => record.places.len() < PLACES_MAX,
+        };
         record.place(id).is_some() || room
     }
 

@@ -173,6 +173,7 @@ impl Record {
                 Location::Fine { device, .. } => Location::Fine { device: *device, slots: Vec::new() },
             };
             self.places.push(Place { at, valid: BlockSet::none(blocks) });
+            debug_assert!(self.places.len() <= PLACES_MAX, "too many places");
         }
         if let Some(place) = self.place_mut(at.id()) {
             place.fill(range, at, released);

@@ -379,7 +379,8 @@ impl History {
     fn may_have(&mut self, key: ExtentKey, id: PlaceId) -> bool {
         let mut held = self.current(key);
         let wholes = held.places.iter().filter(|p| p.whole.is_some()).count();
-        let room = held.places.len() < 4 && (id.kind == PlaceKind::Fine || wholes < 2);
+        let most = if id.kind == PlaceKind::Fine && wholes == 0 { 3 } else { 4 };
+        let room = held.places.len() < most && (id.kind == PlaceKind::Fine || wholes < 2);
         let may = held.place(id).is_some() || room;
         assert_eq!(self.map.may_have(key, id), may, "{key} may have {id:?}");
         may
