@@ -1,0 +1,206 @@
+//! What the benchmarks of the map share: an allocator that counts, a device in memory, and a pool
+//! whose map is filled through it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use weir_map::{Hardening, Map, NewDevice, NewPool, PAGE, PoolId, Superblock};
+use weir_model::{
+    BlockRange, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, IoError,
+    Store,
+};
+
+pub(crate) const TERABYTE: u64 = 1_000_000_000_000;
+/// What a terabyte is as a test.
+pub(crate) const SMOKE: u64 = TERABYTE / 128;
+/// A dense terabyte may take this much memory.
+pub(crate) const DENSE_MAX: u64 = 72_000_000;
+/// Changes between two commits, as many as the engine lets come together.
+pub(crate) const PENDING: u64 = 16_384;
+pub(crate) const EXTENT: ExtentSize = ExtentSize::DEFAULT;
+pub(crate) const ALL: BlockRange = BlockRange { first: 0, count: EXTENT.blocks() };
+
+/// Whether this is a measurement; otherwise a test, which is to be over at once.
+pub(crate) fn in_earnest() -> bool {
+    let asked = |name: &str| std::env::args().any(|a| a == name);
+    asked("--bench") && !asked("--test")
+}
+
+struct Counting;
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of
+// the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(TAKEN.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        TAKEN.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `at` came from `alloc` above, so from the system's, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes handed out and not given back.
+pub(crate) fn taken() -> u64 {
+    TAKEN.load(Relaxed) as u64
+}
+
+/// The most there were since [`forget_peak`].
+pub(crate) fn peak() -> u64 {
+    PEAK.load(Relaxed) as u64
+}
+
+pub(crate) fn forget_peak() {
+    PEAK.store(TAKEN.load(Relaxed), Relaxed);
+}
+
+/// Devices in memory; pages never written are zeros.
+#[derive(Default)]
+pub(crate) struct Ram {
+    pages: BTreeMap<(u8, u64), Box<[u8; PAGE]>>,
+    /// Commands so far.
+    pub(crate) reads: u64,
+}
+
+impl Ram {
+    /// Bytes of what was written.
+    pub(crate) fn written(&self) -> u64 {
+        (self.pages.len() * PAGE) as u64
+    }
+}
+
+impl Store for Ram {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.reads += 1;
+        for (i, to) in bytes.chunks_mut(PAGE).enumerate() {
+            match self.pages.get(&(device.0, at.0 / PAGE as u64 + i as u64)) {
+                Some(page) => to.copy_from_slice(&page[..]),
+                None => to.fill(0),
+            }
+        }
+        Ok(())
+    }
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        let (pages, _) = bytes.as_chunks::<PAGE>();
+        for (i, page) in pages.iter().enumerate() {
+            let slot = self.pages.entry((device.0, at.0 / PAGE as u64 + i as u64));
+            **slot.or_insert_with(|| Box::new([0; PAGE])) = *page;
+        }
+        Ok(())
+    }
+    fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// What was written of each extent.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// All of it.
+    Dense,
+    /// One block; the extents in random order.
+    Scattered,
+    /// All of it, and a tenth of the extents has a second place.
+    Mixed,
+}
+
+/// A pool, its map filled as the engine would.
+pub(crate) struct Pool {
+    pub(crate) store: Ram,
+    pub(crate) superblocks: Vec<Superblock>,
+    pub(crate) map: Map,
+    pub(crate) extents: u64,
+    /// Bytes per extent with a change that is not durable.
+    pub(crate) pending: u64,
+}
+
+impl Pool {
+    /// Empty, with room on two devices for this many places of `mapped` bytes, and for the map.
+    pub(crate) fn new(mapped: u64, places: u64) -> Self {
+        let mut store = Ram::default();
+        let size = Bytes((mapped * places / 2 * 11 / 10 + (1 << 30)).next_multiple_of(PAGE as u64));
+        let device = |name: &str| NewDevice { name: name.into(), size, class: DeviceClass::Ssd };
+        let pool = NewPool {
+            id: PoolId([1; 16]),
+            name: "bench".into(),
+            extent: EXTENT,
+            devices: vec![device("one"), device("two")],
+            metadata: DeviceId(0),
+        };
+        let superblocks = weir_map::create(&mut store, &pool).expect("a store in memory does not fail");
+        let (map, _) = weir_map::open(&mut store, superblocks.clone()).expect("a new pool opens");
+        Self { store, superblocks, map, extents: mapped / EXTENT.bytes().0, pending: 0 }
+    }
+
+    /// Writes every extent of one volume, and a checkpoint.
+    pub(crate) fn fill(&mut self, kind: Kind) {
+        let volume = self.map.create_volume("all", Bytes(self.extents << 17), Hardening::Flush);
+        self.commit();
+        let idle = taken();
+        for n in 0..self.extents {
+            if n == PENDING - 1 {
+                self.pending = (taken() - idle) / PENDING;
+            }
+            // A step that shares no factor with the number of extents visits each once.
+            let index = if kind == Kind::Scattered { n * 4_999_999 % self.extents } else { n };
+            self.write(ExtentKey { volume, index: ExtentIndex(index) }, n, kind);
+            if n % PENDING == PENDING - 1 {
+                self.commit();
+            }
+        }
+        self.commit();
+        self.checkpoint();
+    }
+
+    fn write(&mut self, key: ExtentKey, n: u64, kind: Kind) {
+        let mut place = |device: u8, range: BlockRange| {
+            let whole = self.map.allocate(DeviceId(device)).expect("there is space");
+            self.map.place(key, whole);
+            self.map.written(key, whole, range, None);
+        };
+        let block = BlockRange { first: (n % 32) as u16, count: 1 };
+        place((n % 2) as u8, if kind == Kind::Scattered { block } else { ALL });
+        if kind == Kind::Mixed && n.is_multiple_of(10) {
+            place(1 - (n % 2) as u8, block);
+        }
+    }
+
+    /// One commit, as far as the journal has room for it.
+    pub(crate) fn commit_while_there_is_room(&mut self) {
+        let mut bytes = Vec::new();
+        self.map.begin_commit();
+        while self.map.has_journal_room() {
+            let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
+            self.store.write(to.device, to.at, &bytes).expect("a store in memory does not fail");
+        }
+        self.durable();
+    }
+
+    fn durable(&mut self) {
+        let mut released = Vec::new();
+        self.map.commit_durable(&mut released);
+        released.into_iter().for_each(|whole| self.map.reuse(whole));
+    }
+
+    /// Makes every change durable.
+    pub(crate) fn commit(&mut self) {
+        self.commit_while_there_is_room();
+        while !self.map.has_journal_room() {
+            self.checkpoint();
+            self.commit_while_there_is_room();
+        }
+    }
+
+    pub(crate) fn checkpoint(&mut self) {
+        self.map.checkpoint_now(&mut self.store).expect("there is room");
+    }
+}
