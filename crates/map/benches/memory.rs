@@ -14,6 +14,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 use support::{DENSE_MAX, EXTENT, Kind, Pool, SMOKE, TERABYTE, forget_peak, in_earnest, peak, taken};
+use weir_map::OpenOptions;
 use weir_model::{Bytes, VolumeId};
 
 /// A record of one or two places may take this much.
@@ -49,7 +50,8 @@ fn cost(kind: Kind, mapped: u64) -> Cost {
     let before = taken();
     forget_peak();
     let start = Instant::now();
-    let (map, recovery) = weir_map::open(&mut store, superblocks).expect("what was written opens");
+    let (map, recovery) =
+        weir_map::open(&mut store, &superblocks, &OpenOptions::default()).expect("what was written opens");
     let open = start.elapsed();
     let opened = taken() - before;
     assert_eq!(map.mapped_extents(VolumeId(0)), extents);

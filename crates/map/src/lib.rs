@@ -31,6 +31,7 @@ mod map;
 mod members;
 pub mod open;
 pub mod overlay;
+mod owners;
 pub mod page;
 mod pages;
 mod places;

@@ -15,11 +15,11 @@ use crate::records::Records;
 use crate::root::{JournalPosition, Root};
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
-use crate::value::{Location, PageId, Value, Whole, Word};
-use crate::{Catalogue, MapError, PAGE, Sabotage, Space, Superblock};
+use crate::value::{PageId, Word};
+use crate::{Catalogue, MapError, PAGE, Sabotage, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceExtent, DeviceId, DeviceOffset, DeviceSet, Store};
+use weir_model::{Bytes, DeviceOffset, DeviceSet, Store};
 
 /// What opening found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,7 +255,7 @@ fn load(
 }
 
 impl Map {
-    fn damaged(&self, what: &'static str, number: PageNumber, why: String) -> MapError {
+    pub(crate) fn damaged(&self, what: &'static str, number: PageNumber, why: String) -> MapError {
         let at = self.page_address(PageNumber(number.0.min(self.layout().meta_pages)));
         MapError::Damaged { device: self.members[0], what, at, why }
     }
@@ -264,7 +264,7 @@ impl Map {
     fn load_objects(&mut self, reader: &mut Reader<'_>) -> Result<(), MapError> {
         for kind in [PageKind::Map, PageKind::Records] {
             for level in (0..self.store.table(kind).levels().saturating_sub(1)).rev() {
-                for index in 0..self.store.table(kind).level(level + 1).len() {
+                for index in reader.plan(self.store.table(kind).level(level + 1)) {
                     let pointer = self.store.table(kind).page_pointer(level, index);
                     let identity = table_identity(kind, level, index, pointer.sequence);
                     let (payload, _) = self.object(reader, pointer, identity, "table page")?;
@@ -274,7 +274,7 @@ impl Map {
                 }
             }
         }
-        for id in 0..self.store.table(PageKind::Map).len() {
+        for id in reader.plan(self.store.table(PageKind::Map).objects()) {
             let pointer = self.store.table(PageKind::Map).get(id);
             if !pointer.is_none() {
                 self.load_map_page(reader, PageId(id as u32), pointer)?;
@@ -282,7 +282,7 @@ impl Map {
         }
         let ids = self.store.table(PageKind::Map).len();
         self.pages.finish_loading(ids);
-        for group in 0..self.store.table(PageKind::Records).len() {
+        for group in reader.plan(self.store.table(PageKind::Records).objects()) {
             let pointer = self.store.table(PageKind::Records).get(group);
             if !pointer.is_none() {
                 let object = group as u64;
@@ -380,74 +380,4 @@ impl Map {
         self.pages.load(id, page);
         Ok(())
     }
-
-    /// A device that is absent has the extents that the map names there.
-    fn size_stand_ins(&mut self) {
-        if self.absent().is_empty() {
-            return;
-        }
-        let mut extents = vec![0; self.devices.len()];
-        let mut count = |device: DeviceId, extent: DeviceExtent| {
-            if let Some(most) = extents.get_mut(device.index()) {
-                *most = extent.0.saturating_add(1).max(*most);
-            }
-        };
-        for volume in self.catalogue.volumes.keys() {
-            self.for_each(*volume, |_, value| match value {
-                Value::Empty => {}
-                Value::Direct(whole) => count(whole.device, whole.extent),
-                Value::Record(record) => record.places.iter().for_each(|place| match &place.at {
-                    Location::Whole(whole) => count(whole.device, whole.extent),
-                    Location::Fine { device, slots } => {
-                        slots.iter().for_each(|slot| count(*device, slot.extent));
-                    }
-                }),
-            });
-        }
-        for device in self.absent().iter() {
-            self.devices[device.index()].data_extents = extents[device.index()];
-        }
-    }
-
-    /// Free space is what no page, record or slot names.
-    fn rebuild_space(&mut self) -> Result<(), MapError> {
-        self.size_stand_ins();
-        let mut spaces: Vec<Space> = self.devices.iter().map(|sb| Space::new(sb.data_extents)).collect();
-        let mut trouble = None;
-        let mut take = |location: &Location, owner: &dyn Fn() -> String| {
-            let taken = match location {
-                Location::Whole(whole) => take_whole(&mut spaces, *whole),
-                Location::Fine { device, slots } => slots.iter().all(|slot| {
-                    spaces.get_mut(device.index()).is_some_and(|s| s.take_slot(*slot, self.blocks))
-                }),
-            };
-            if !taken && trouble.is_none() {
-                trouble =
-                    Some(format!("{location:?}, named by {}, has another owner or does not exist", owner()));
-            }
-        };
-        let mut lost = None;
-        for (id, volume) in &self.catalogue.volumes {
-            self.pages.for_each(volume.tree, &mut |index, word| {
-                let owner = || format!("volume {} extent {}", id.0, index.0);
-                match Word::decode(word) {
-                    Some(Word::Direct(whole)) => take(&Location::Whole(whole), &owner),
-                    Some(Word::Record(record)) => match self.records.get(record) {
-                        Some(record) => record.places.iter().for_each(|p| take(&p.at, &owner)),
-                        None => lost = Some(format!("there is no record {}, named by {}", record.0, owner())),
-                    },
-                    _ => {}
-                }
-            });
-        }
-        if let Some(why) = trouble.or(lost) {
-            return Err(self.damaged("map", PageNumber(0), why));
-        }
-        self.spaces = spaces;
-        Ok(())
-    }
-}
-
-fn take_whole(spaces: &mut [Space], whole: Whole) -> bool {
-    spaces.get_mut(whole.device.index()).is_some_and(|s| s.take(whole.extent))
 }

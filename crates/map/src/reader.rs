@@ -2,32 +2,43 @@
 //! mended.
 
 use crate::page::{self, Identity, PageNumber};
+use crate::table::Pointer;
 use crate::{MapError, PAGE, PoolId, Superblock, create};
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
 
-const WINDOW_PAGES: u64 = 256;
-/// Of each member.
-const WINDOWS_MAX: usize = 128;
+/// Most pages read at once.
+const RUN_PAGES: u64 = 256;
+/// Pages nobody asks for are read along if there are no more of them than this between two that are:
+/// 64 KiB take an SSD about as long as another command would.
+const GAP_PAGES: u64 = 16;
 
 /// A page that a member does not have right, with the bytes it should have.
 pub(crate) type Repair = (DeviceId, PageNumber, Box<[u8; PAGE]>);
 
-/// Reads metadata pages through windows of 1 MiB: a checkpoint's pages lie side by side.
+/// Reads metadata pages, many at a time where those that are [planned](Self::plan) lie side by side.
 pub(crate) struct Reader<'a> {
     store: &'a mut dyn Store,
     pool: PoolId,
     members: &'a [DeviceId],
     pages_at: DeviceOffset,
     meta_pages: u64,
-    /// Empty where the device failed: its pages are then read one by one.
-    windows: FxHashMap<(DeviceId, u64), Vec<u8>>,
-    order: VecDeque<(DeviceId, u64)>,
+    /// The pages that will be asked for, ascending.
+    planned: Vec<u64>,
+    /// Per member, what was read last.
+    runs: Vec<Run>,
     pub(crate) read: Bytes,
     pub(crate) repairs: Vec<Repair>,
     /// The pages read, in no order.
     pub(crate) used: Vec<PageNumber>,
+}
+
+/// Pages side by side.
+#[derive(Default)]
+struct Run {
+    first: u64,
+    pages: u64,
+    /// Empty where the device failed: its pages are then read one by one.
+    bytes: Vec<u8>,
 }
 
 /// A page that is what its pointer says.
@@ -53,12 +64,23 @@ impl<'a> Reader<'a> {
             members,
             pages_at: layout.pages_at(),
             meta_pages: layout.meta_pages,
-            windows: FxHashMap::default(),
-            order: VecDeque::new(),
+            planned: Vec::new(),
+            runs: members.iter().map(|_| Run::default()).collect(),
             read: Bytes(0),
             repairs: Vec::new(),
             used: Vec::new(),
         }
+    }
+
+    /// What these point to will be read next. Gives their indices in the order in which they lie on the
+    /// disk: read in that order, every part of the disk is read once, however much a long life has
+    /// mixed them up. Those that point to nothing come last.
+    pub(crate) fn plan(&mut self, pointers: &[Pointer]) -> Vec<usize> {
+        let mut order: Vec<_> = (0..pointers.len()).collect();
+        order.sort_unstable_by_key(|i| pointers[*i].number);
+        let numbers = order.iter().map(|i| pointers[*i].number.0);
+        self.planned = numbers.take_while(|n| *n < self.meta_pages).collect();
+        order
     }
 
     /// The page, from the first member that has it right. It is looked at on all of them: what rots
@@ -68,8 +90,8 @@ impl<'a> Reader<'a> {
     /// If none has it right: how the first failed.
     pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
         let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
-        for &device in self.members {
-            match self.from_member(device, number, expected) {
+        for (member, &device) in self.members.iter().enumerate() {
+            match self.from_member(member, number, expected) {
                 Ok(found) => drop(good.get_or_insert(found)),
                 Err(error) => {
                     wrong.push(device);
@@ -90,13 +112,13 @@ impl<'a> Reader<'a> {
 
     fn from_member(
         &mut self,
-        device: DeviceId,
+        member: usize,
         number: PageNumber,
         expected: Expected,
     ) -> Result<(Opened, Box<[u8; PAGE]>), MapError> {
-        let at = self.address(number);
+        let (device, at) = (self.members[member], self.address(number));
         let io = |error| MapError::Io { device, what: "read", at, error };
-        let bytes = self.bytes(device, number).map_err(io)?;
+        let bytes = self.bytes(member, number).map_err(io)?;
         let mut identity = expected.identity;
         if expected.any_level {
             identity.level = bytes[5];
@@ -110,35 +132,48 @@ impl<'a> Reader<'a> {
         DeviceOffset(self.pages_at.0 + number.0.min(self.meta_pages) * PAGE as u64)
     }
 
-    fn bytes(&mut self, device: DeviceId, number: PageNumber) -> Result<Box<[u8; PAGE]>, IoError> {
-        let window = (device, number.0 / WINDOW_PAGES);
-        if !self.windows.contains_key(&window) {
-            self.fetch(window);
+    fn bytes(&mut self, member: usize, number: PageNumber) -> Result<Box<[u8; PAGE]>, IoError> {
+        if !self.runs[member].holds(number) && self.planned.binary_search(&number.0).is_ok() {
+            self.fetch(member, number);
         }
-        let start = (number.0 % WINDOW_PAGES) as usize * PAGE;
         let mut bytes = Box::new([0; PAGE]);
-        match self.windows.get(&window).and_then(|w| w.get(start..start + PAGE)) {
+        match self.runs[member].page(number) {
             Some(page) => bytes.copy_from_slice(page),
-            None => self.store.read(device, self.address(number), &mut bytes[..])?,
+            None => {
+                self.store.read(self.members[member], self.address(number), &mut bytes[..])?;
+                self.read += Bytes(PAGE as u64);
+            }
         }
         Ok(bytes)
     }
 
-    fn fetch(&mut self, window: (DeviceId, u64)) {
-        if self.order.len() == WINDOWS_MAX * self.members.len()
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.windows.remove(&oldest);
+    /// Reads a planned page, and those planned after it that lie near.
+    fn fetch(&mut self, member: usize, number: PageNumber) {
+        let mut last = number.0;
+        for next in &self.planned[self.planned.partition_point(|n| *n < last)..] {
+            if next - last > GAP_PAGES || next - number.0 >= RUN_PAGES {
+                break;
+            }
+            last = *next;
         }
-        let first = window.1 * WINDOW_PAGES;
-        let pages = WINDOW_PAGES.min(self.meta_pages.saturating_sub(first));
+        let pages = last + 1 - number.0;
         let mut bytes = vec![0; pages as usize * PAGE];
-        let at = self.address(PageNumber(first));
-        if create::read(self.store, window.0, at, &mut bytes).is_err() {
+        let at = self.address(number);
+        if create::read(self.store, self.members[member], at, &mut bytes).is_err() {
             bytes.clear();
         }
         self.read += Bytes(bytes.len() as u64);
-        self.windows.insert(window, bytes);
-        self.order.push_back(window);
+        self.runs[member] = Run { first: number.0, pages, bytes };
+    }
+}
+
+impl Run {
+    fn holds(&self, number: PageNumber) -> bool {
+        (self.first..self.first + self.pages).contains(&number.0)
+    }
+
+    fn page(&self, number: PageNumber) -> Option<&[u8]> {
+        let start = number.0.checked_sub(self.first)? as usize * PAGE;
+        self.bytes.get(start..start + PAGE)
     }
 }

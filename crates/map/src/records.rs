@@ -216,8 +216,7 @@ impl Records {
             .collect();
     }
 
-    /// Calls `f` with every record.
-    #[cfg(test)]
+    /// Calls `f` with every record, in order of ids, as they lie in memory.
     pub(crate) fn for_each(&self, mut f: impl FnMut(RecordId, Record)) {
         for (number, group) in self.groups.iter().enumerate() {
             for (i, packed) in group.iter().flat_map(|g| g.iter()).enumerate() {

@@ -191,6 +191,11 @@ impl Table {
         self.levels.len()
     }
 
+    /// The pointers of all objects.
+    pub(crate) fn objects(&self) -> &[Pointer] {
+        self.levels.first().map_or(&[], Vec::as_slice)
+    }
+
     /// Pointers of a level.
     pub(crate) fn level(&self, level: usize) -> &[Pointer] {
         &self.levels[level]

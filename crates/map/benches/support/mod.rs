@@ -1,10 +1,13 @@
 //! What the benchmarks of the map share: an allocator that counts, a device in memory, and a pool
 //! whose map is filled through it.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads its arguments and its clock")]
+#![allow(dead_code, reason = "not every benchmark uses all of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use weir_map::{Hardening, Map, NewDevice, NewPool, PAGE, PoolId, Superblock};
+use std::time::Duration;
+use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Superblock};
 use weir_model::{
     BlockRange, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, IoError,
     Store,
@@ -24,6 +27,19 @@ pub(crate) const ALL: BlockRange = BlockRange { first: 0, count: EXTENT.blocks()
 pub(crate) fn in_earnest() -> bool {
     let asked = |name: &str| std::env::args().any(|a| a == name);
     asked("--bench") && !asked("--test")
+}
+
+/// Whether this row is wanted: those named on the command line, else all.
+pub(crate) fn is_wanted(row: &str) -> bool {
+    let mut names = std::env::args().skip(1).filter(|a| !a.starts_with("--")).peekable();
+    names.peek().is_none() || names.any(|name| row.contains(&name))
+}
+
+/// Processor time this thread has had: what counts where other programs run as well.
+pub(crate) fn processor_time() -> Duration {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = statistics.split(' ').next().and_then(|n| n.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 struct Counting;
@@ -134,10 +150,11 @@ impl Pool {
             name: "bench".into(),
             extent: EXTENT,
             devices: vec![device("one"), device("two")],
-            metadata: DeviceId(0),
+            metadata: vec![DeviceId(0)],
         };
         let superblocks = weir_map::create(&mut store, &pool).expect("a store in memory does not fail");
-        let (map, _) = weir_map::open(&mut store, superblocks.clone()).expect("a new pool opens");
+        let (map, _) =
+            weir_map::open(&mut store, &superblocks, &OpenOptions::default()).expect("a new pool opens");
         Self { store, superblocks, map, extents: mapped / EXTENT.bytes().0, pending: 0 }
     }
 
@@ -180,7 +197,7 @@ impl Pool {
         self.map.begin_commit();
         while self.map.has_journal_room() {
             let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
-            self.store.write(to.device, to.at, &bytes).expect("a store in memory does not fail");
+            self.store.write(self.map.members()[0], to, &bytes).expect("a store in memory does not fail");
         }
         self.durable();
     }
