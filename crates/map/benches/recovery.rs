@@ -9,11 +9,17 @@
 //! read the bytes shown, in as many reads. `cargo bench -p weir-map --bench recovery [-- ROW...]`; as a
 //! test it opens the same pools, 1/128 as large. Limits on memory and on what is read are asserted, time
 //! is not.
+//!
+//! `WEIR_IMAGE=FOLDER cargo bench -p weir-map --bench recovery -- ROW` writes the first such pool into the
+//! folder, as sparse files with their `pool.toml`, instead of opening it: for `weir pool status` and
+//! `weir serve` to be timed.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark looks at its environment")]
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 use support::{
     ALL, DENSE_MAX, Kind, PENDING, Pool, SMOKE, TERABYTE, forget_peak, in_earnest, is_wanted, peak,
@@ -139,6 +145,11 @@ fn measure(name: &str, terabytes: u64, kind: Kind, life: Life) {
     }
     if life == Life::FullJournal {
         fill_journal(&mut pool);
+    }
+    if let Ok(folder) = std::env::var("WEIR_IMAGE") {
+        pool.store.save(Path::new(&folder), pool.superblocks[0].size).expect("the folder takes the files");
+        println!("{name}, {terabytes} TB: written to {folder}");
+        return;
     }
     // The first opening writes a checkpoint; a full journal is there only once.
     let tries = if life == Life::FullJournal { 1 } else { TRIES };

@@ -1,10 +1,14 @@
 //! What the benchmarks of the map share: an allocator that counts, a device in memory, and a pool
 //! whose map is filled through it.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads its arguments and its clock")]
+#![allow(clippy::disallowed_types, reason = "a benchmark may save its devices")]
 #![allow(dead_code, reason = "not every benchmark uses all of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Superblock};
@@ -20,6 +24,8 @@ pub(crate) const SMOKE: u64 = TERABYTE / 128;
 pub(crate) const DENSE_MAX: u64 = 72_000_000;
 /// Changes between two commits, as many as the engine lets come together.
 pub(crate) const PENDING: u64 = 16_384;
+/// Names of the devices.
+const DEVICES: [&str; 2] = ["one", "two"];
 pub(crate) const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 pub(crate) const ALL: BlockRange = BlockRange { first: 0, count: EXTENT.blocks() };
 
@@ -92,6 +98,20 @@ impl Ram {
     pub(crate) fn written(&self) -> u64 {
         (self.pages.len() * PAGE) as u64
     }
+
+    /// Writes the devices into a folder, each of this size, with the pool file they belong to.
+    pub(crate) fn save(&self, folder: &Path, size: Bytes) -> std::io::Result<()> {
+        let mut text = "[pool]\nname = \"bench\"\n".to_owned();
+        for (number, name) in (0u8..).zip(DEVICES) {
+            let file = File::create(folder.join(name))?;
+            file.set_len(size.0)?;
+            for ((_, page), bytes) in self.pages.range((number, 0)..=(number, u64::MAX)) {
+                file.write_all_at(&bytes[..], page * PAGE as u64)?;
+            }
+            text += &format!("[[device]]\nname = \"{name}\"\npath = \"{name}\"\n");
+        }
+        std::fs::write(folder.join("pool.toml"), text)
+    }
 }
 
 impl Store for Ram {
@@ -149,7 +169,7 @@ impl Pool {
             id: PoolId([1; 16]),
             name: "bench".into(),
             extent: EXTENT,
-            devices: vec![device("one"), device("two")],
+            devices: DEVICES.map(device).to_vec(),
             metadata: vec![DeviceId(0)],
         };
         let superblocks = weir_map::create(&mut store, &pool).expect("a store in memory does not fail");
