@@ -124,6 +124,9 @@ impl Volumes for Identity {
     fn next_admin_reply(&mut self) -> Option<AdminReply> {
         self.refused.pop_front()
     }
+    fn device_name(&self, _: DeviceId) -> String {
+        "the device".into()
+    }
     fn next_notice(&mut self) -> Option<Notice> {
         None
     }
