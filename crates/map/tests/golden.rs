@@ -11,6 +11,7 @@
 mod support;
 
 use std::fmt::Write;
+use support::Rng;
 use support::image::{image_of, store_of};
 use support::pool::{META, POOL, Shape, create, open, superblocks};
 use support::store::MemStore;
@@ -245,6 +246,51 @@ fn what_a_newer_version_wrote_is_refused() {
     // Compatible features may be ignored.
     let (map, _) = open(&mut with_field(32, u64::MAX, 8, true), &superblocks).expect("they are compatible");
     assert_eq!(describe(&map), CONTENTS);
+}
+
+/// Any bit of any page of the image flipped: the check speaks of it, or nothing that counts is in it; and
+/// opening finds the same contents, or refuses what the check calls damage. Only the last frame of a
+/// journal without a mirror may be taken for a torn one.
+#[test]
+fn no_flipped_bit_goes_unseen() {
+    let superblocks = superblocks(SHAPE);
+    let sizes: Vec<_> = superblocks.iter().map(|sb| Some(sb.size)).collect();
+    let whole = store_of(IMAGE);
+    assert_eq!(weir_map::check(&mut whole.clone(), &sizes).findings, []);
+    let (first, last) = (48, 48 + SHAPE.journal_pages);
+    let (mut rng, mut silent) = (Rng(1), 0);
+    for device in [DeviceId(0), DeviceId(1)] {
+        for number in whole.pages(device).flat_map(|number| [number; 24]).collect::<Vec<_>>() {
+            let bit = rng.below(PAGE as u64 * 8) as usize;
+            let mut store = whole.clone();
+            let mut page = store.page(device, number);
+            page[bit / 8] ^= 1 << (bit % 8);
+            store.set_page(device, number, page);
+            let report = weir_map::check(&mut store, &sizes);
+            let is_damage = report.worst() == Some(weir_map::check::Severity::Damage);
+            let at = format!("bit {bit} of page {number} of device {}", device.0);
+            let in_journal = (first..last).contains(&number);
+            match open(&mut store, &superblocks) {
+                Err(error) => assert!(is_damage, "{at}: {error}, but {:#?}", report.findings),
+                Ok((map, _)) => {
+                    assert!(!is_damage, "{at}: {:#?}", report.findings);
+                    let torn = in_journal && report.findings.iter().any(|f| f.what == "journal");
+                    assert!(torn || describe(&map) == CONTENTS, "{at}: it opens with other contents");
+                }
+            }
+            silent += u32::from(report.findings.is_empty());
+            assert!(!report.findings.is_empty() || in_journal || !is_reached(&whole, number), "{at}");
+        }
+    }
+    assert!(silent < 200, "{silent} flips were in nothing that counts");
+}
+
+/// Whether a page of the image is a superblock, a root, or in its map.
+fn is_reached(whole: &MemStore, number: u64) -> bool {
+    let mut without = whole.clone();
+    without.set_page(DeviceId(0), number, [0; PAGE]);
+    let sizes: Vec<_> = superblocks(SHAPE).iter().map(|sb| Some(sb.size)).collect();
+    !weir_map::check(&mut without, &sizes).findings.is_empty()
 }
 
 #[test]
