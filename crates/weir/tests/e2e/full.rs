@@ -85,6 +85,7 @@ fn restarted(pool: &Pool, server: Server, round: u64) -> Server {
     } else {
         server.stop("TERM")
     }
+    pool.run(["pool", "check"]);
     let used = &pool.json(&["pool", "status"])["pool"]["used_bytes"];
     let kept = (KEPT + FIO).div_ceil(128 << 10) * (128 << 10);
     assert_eq!(used.as_u64(), Some(kept), "what was trimmed was given back");
