@@ -160,7 +160,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
     let volumes =
         if crowd { between(rng, 3, 4) } else { between(rng, kind.volumes_min, kind.volumes_min + 2) };
-    let (journal_pages, meta_pages) = (between(rng, 8, 40), between(rng, 88, 120));
+    let (journal_pages, meta_pages) = (between(rng, 8, 40), between(rng, 108, 140));
     let mirrored = devices > 1 && rng.chance(0.4);
     let device = |rng: &mut Rng, number: u64| {
         let extents = if crowd { between(rng, 1, 2) } else { between(rng, 1, 10) };
