@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
         let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
         for (member, &device) in self.members.iter().enumerate() {
-            match self.from_member(member, number, expected) {
+            match self.on_member(member, number, expected) {
                 Ok(found) => drop(good.get_or_insert(found)),
                 Err(error) => {
                     wrong.push(device);
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn from_member(
+    fn on_member(
         &mut self,
         member: usize,
         number: PageNumber,

@@ -229,7 +229,7 @@ impl Superblock {
             && sb.data_at.0.checked_add(data_len)? <= Self::second_at(Bytes(sb.size.0.max(page))).0
             && sb.device.0 < sb.devices
             && (raw.flags.get() & FLAG_METADATA != 0) == sb.is_metadata_member()
-            && (raw.incompatible.get() & MIRRORED != 0) == !sb.members.is_empty()
+            && (raw.incompatible.get() & MIRRORED != 0) != sb.members.is_empty()
             && (sb.members.is_empty() || sb.members.contains(sb.device) == sb.is_metadata_member());
         fits.then_some(sb)
     }

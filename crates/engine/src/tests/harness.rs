@@ -140,10 +140,10 @@ impl Harness {
     }
 
     fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
-        if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind) {
-            if let Some((_, Some(error))) = self.failing.pop_front() {
-                return Err(error);
-            }
+        if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind)
+            && let Some((_, Some(error))) = self.failing.pop_front()
+        {
+            return Err(error);
         }
         match io.kind {
             IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
