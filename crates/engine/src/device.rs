@@ -231,6 +231,10 @@ impl Device {
         self.flushing_epoch = self.flushing_epoch.filter(|e| *e > covered);
         self.flushing.clear();
         self.flushing.shrink_to(UNFLUSHED_KEPT);
+        if !self.dirty {
+            // Durable writes alone: they settle what is no longer in question.
+            self.unflushed.clear();
+        }
     }
 
     /// A completed write that is not durable, or one that settles an earlier one. How many there are.
@@ -382,8 +386,9 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doubt::Wrote;
     use weir_map::Whole;
-    use weir_model::DeviceExtent;
+    use weir_model::{BlockRange, DeviceExtent, ExtentKey};
 
     #[test]
     fn space_rests_until_the_commands_begun_before_have_ended() {
@@ -405,6 +410,20 @@ mod tests {
             (device.rested(), device.rested(), device.rested()),
             (Some(whole(1)), Some(whole(2)), None)
         );
+    }
+
+    #[test]
+    fn durable_writes_during_a_flush_are_forgotten_with_what_they_settle() {
+        let mut device = Device::new(DeviceSettings::default());
+        let note =
+            |wrote| Unflushed { key: ExtentKey::default(), range: BlockRange { first: 0, count: 1 }, wrote };
+        device.wrote(DeviceId(0), false);
+        device.note_unflushed(note(Wrote::Data));
+        let covered = device.begin_flush();
+        device.note_unflushed(note(Wrote::Durable));
+        assert!(device.has_unflushed(), "the flush may fail");
+        device.flush_succeeded(covered);
+        assert!(!device.has_unflushed(), "no later flush would have anything to do");
     }
 
     #[test]

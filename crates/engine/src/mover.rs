@@ -78,7 +78,7 @@ struct Move {
     /// Its blocks submitted for writing, the writes that have not ended, what those that have need.
     submitted: BlockSet,
     writing: u32,
-    /// How often the device had lost writes when they were submitted.
+    /// How often devices had lost writes when the run began to be read.
     distrusts: u32,
     needs: Option<Needs>,
     failed: bool,
@@ -223,9 +223,11 @@ impl Engine {
         };
         let run = BlockRange { count, ..run };
         let owed = self.devices[source.device.index()].owes(source.device);
+        let distrusts = self.distrusts();
         let task = &mut self.mover.moves[id.0];
         task.destination = Some(destination);
         task.run = run;
+        task.distrusts = distrusts;
         task.source = owed;
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
@@ -297,7 +299,6 @@ impl Engine {
         }
         let (submitted, buffer) = (task.submitted.clone(), task.buffer);
         task.needs = None;
-        task.distrusts = self.devices[to.device.index()].distrusts;
         let mut at = run.first;
         while let Some(part) = submitted.next_run(at, run.end()) {
             at = part.end();
@@ -315,6 +316,7 @@ impl Engine {
 
     /// A part of the copy has been written.
     pub(crate) fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
+        let distrusts = self.distrusts();
         let device = &mut self.devices[flight.device.index()];
         let task = &mut self.mover.moves[id.0];
         match result {
@@ -326,8 +328,9 @@ impl Engine {
         if task.writing > 0 {
             return;
         }
-        // What was read may be in doubt by now, or what was written lost by a failed flush.
-        task.failed |= device.distrusts != task.distrusts || self.doubt.has(task.key);
+        // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
+        // flushed for never will be. What was read may be in doubt.
+        task.failed |= distrusts != task.distrusts || self.doubt.has(task.key);
         let mut good = task.submitted.clone();
         if task.failed {
             good = good.none_of_these();
@@ -335,6 +338,11 @@ impl Engine {
             good.subtract(touched);
         }
         self.end_run(id, &good);
+    }
+
+    /// How often devices have lost writes.
+    fn distrusts(&self) -> u32 {
+        self.devices.iter().map(|device| device.distrusts).sum()
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.

@@ -123,6 +123,30 @@ fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
 }
 
 #[test]
+fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
+    let mut h = Harness::new(3, "sequential");
+    let key = h.key(0);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(EXTENT as u64, &[2; EXTENT]);
+    h.hanging.push(DeviceId(1));
+    h.act(Action::Copy { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
+    assert_eq!(h.held.len(), 1, "the copy is being written");
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert!(h.answer().expect("a reply").1.is_err(), "other blocks of the source are in doubt");
+    h.wake(DeviceId(1));
+    h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
+    h.write(8192, &[3; 4096]);
+    h.flush().expect("a flush");
+    h.reopen();
+    assert_eq!(h.read(4096, 4096).0, ReadShape::Zeros, "acknowledged before the flush");
+    assert_eq!(h.read(8192, 4096).1, [3; 4096]);
+    assert_eq!(h.places(0).len(), 1);
+}
+
+#[test]
 fn a_refresh_fills_what_a_second_place_lacks() {
     let mut h = Harness::new(2, "sequential");
     let key = h.copied(place(1, PlaceKind::Whole));
