@@ -216,11 +216,12 @@ impl Driver {
                 Ok(())
             }
             Step::Crash(crash) => {
-                if self.armed.is_some() {
+                let dead = self.health == Health::Dead;
+                if self.armed.is_some() && !dead {
                     return Err(Failure::Cut);
                 }
                 self.armed = Some((crash.after, crash.clone()));
-                if crash.after == 0 { Err(Failure::Cut) } else { Ok(()) }
+                if crash.after == 0 || dead { Err(Failure::Cut) } else { Ok(()) }
             }
             Step::Restart => self.restart(),
             Step::Check => self.check(),
@@ -351,7 +352,8 @@ impl Driver {
         let next = [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
         let mut done = std::mem::take(&mut self.done);
-        self.world.advance(next, &mut done);
+        // After a jump of the clock all that is overdue comes at once.
+        self.world.advance(next.max(self.world.now()), &mut done);
         for answer in done.drain(..) {
             self.engine.complete(self.world.now(), answer, &mut self.world.memory);
         }
