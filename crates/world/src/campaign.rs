@@ -45,7 +45,7 @@ impl Kind {
         let mut rng = Rng::new(seed).fork();
         let crowded = rng.chance(0.15);
         let faults = rng.chance(0.4);
-        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 380) }
+        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 320) }
     }
 
     /// So many crashes with so many requests before each.
