@@ -14,7 +14,7 @@ impl Maker<'_> {
         let volume = rng.below(self.volumes) as usize;
         let rarely = rng.chance(0.1);
         let (op, (at, len), fua) =
-            match weighted(rng, &[(75, 0), (3 * often, 1), (8, 2), (2 * often, 3), (5, 4)]) {
+            match weighted(rng, &[(80, 0), (2 * often, 1), (8, 2), (2 * often, 3), (5, 4)]) {
                 0 => (data(rng), range(rng), rarely),
                 1 => (data(rng), self.whole(rng), rarely),
                 2 => (clear(rng), range(rng), rarely),
@@ -53,8 +53,8 @@ fn range(rng: &mut Rng) -> (Span, Span) {
         1 => (16 * rng.below(6) + 15, rng.below(48)),
         _ => (rng.below(8 * 16), rng.below(8)),
     };
-    let len = match weighted(rng, &[(40, 0), (5, 1), (1, 2), (1, 3)]) {
-        0 => (0, between(rng, 1, 17)),
+    let len = match weighted(rng, &[(80, 0), (8, 1), (1, 2), (1, 3)]) {
+        0 => (0, between(rng, 1, 12)),
         1 => (rng.below(4), between(rng, 1, 8)),
         2 => (rng.below(32), rng.below(9)),
         _ => (16, 0),

@@ -3,6 +3,7 @@
 use super::Ticket;
 use std::fmt;
 use weir_model::{Bytes, SECTOR};
+use zerocopy::IntoBytes;
 
 /// What a sector holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +65,6 @@ const STEPS: [u64; WORDS] = {
     steps
 };
 
-const ZEROS: [u8; SECTOR as usize] = [0; SECTOR as usize];
-
 /// Volume and sector in one word, never zero.
 fn place_word(volume: usize, sector: usize) -> u64 {
     ((volume as u64 + 1) << SECTOR_BITS) | sector as u64
@@ -78,24 +77,17 @@ pub(super) fn fill(by: Ticket, volume: usize, sector: usize, bytes: &mut [u8]) {
 }
 
 fn fill_with(by: u64, place: u64, bytes: &mut [u8]) {
-    for (chunk, word) in bytes.chunks_exact_mut(WORD).zip(words(by, place)) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
+    bytes.copy_from_slice(words(by, place).as_bytes());
 }
 
 pub(super) fn identify(volume: usize, sector: usize, bytes: &[u8]) -> Found {
-    let read = |index: usize| {
-        let mut word = [0; WORD];
-        word.copy_from_slice(&bytes[index * WORD..(index + 1) * WORD]);
-        u64::from_le_bytes(word)
-    };
-    let (by, place) = (read(0), read(1));
+    let mut read = [0u64; WORDS];
+    read.as_mut_bytes().copy_from_slice(bytes);
+    let (by, place) = (read[0], read[1]);
     if by == 0 {
-        return if bytes == ZEROS { Found::Zeros } else { Found::Torn };
+        return if read == [0; WORDS] { Found::Zeros } else { Found::Torn };
     }
-    let mut expected = ZEROS;
-    fill_with(by, place, &mut expected);
-    if bytes != expected {
+    if read != words(by, place) {
         return Found::Torn;
     }
     if place == place_word(volume, sector) {
