@@ -137,12 +137,11 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.run();
     assert!(h.answer().expect("a reply").1.is_err(), "other blocks of the source are in doubt");
     h.wake(DeviceId(1));
+    // Nothing is written to the source any more, which would have it flushed after all.
     h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
-    h.write(8192, &[3; 4096]);
     h.flush().expect("a flush");
     h.reopen();
     assert_eq!(h.read(4096, 4096).0, ReadShape::Zeros, "acknowledged before the flush");
-    assert_eq!(h.read(8192, 4096).1, [3; 4096]);
     assert_eq!(h.places(0).len(), 1);
 }
 
