@@ -477,9 +477,13 @@ impl Map {
     /// Queues the creation of a volume for the next commit and gives its id. It exists once that
     /// is durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
     pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening) -> VolumeId {
-        let on_the_way = self.admin.iter().chain(self.commit.deltas());
-        let queued = on_the_way.filter(|d| matches!(d, Delta::Volume { .. })).count() as u32;
-        let id = VolumeId(self.catalogue.next_volume + queued);
+        // Changes of volumes that exist are on the way as well: what counts is the highest id.
+        let after = |delta: &Delta| match delta {
+            Delta::Volume { id, .. } => id.0.saturating_add(1),
+            _ => 0,
+        };
+        let on_the_way = self.admin.iter().chain(self.commit.deltas()).map(after);
+        let id = VolumeId(on_the_way.fold(self.catalogue.next_volume, u32::max));
         self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies: 1 });
         id
     }

@@ -6,9 +6,12 @@ mod support;
 use proptest::prelude::*;
 use std::cell::Cell;
 use support::history::{History, Met, Run, Spot, Step};
-use support::pool::Shape;
+use support::pool::{self, Shape};
 use support::property;
 use support::sparse::Sparse;
+use support::store::MemStore;
+use weir_map::Hardening;
+use weir_model::Bytes;
 
 fn spot() -> impl Strategy<Value = Spot> {
     // Mostly a few extents, so that much happens to each.
@@ -101,4 +104,30 @@ fn admitted_extents_never_fill_the_metadata_area() {
 fn what_comes_and_goes_between_checkpoints_leaves_room_for_them() {
     let shape = Shape { extent_log2: 16, journal_pages: 4096, meta_pages: 1000 };
     Sparse::new(shape, 2).churn(90);
+}
+
+#[test]
+fn volumes_made_while_another_is_changed_have_ids_of_their_own() {
+    let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
+    let mut store = MemStore::new(2);
+    pool::create(&mut store, &sizes).expect("a pool");
+    let (mut map, _) = pool::open(&mut store, &sizes).expect("opened");
+    let commit = |map: &mut weir_map::Map| {
+        map.begin_commit();
+        let mut frame = Vec::new();
+        assert!(map.next_frame(|_| None, &mut frame).is_some());
+    };
+    let first = map.create_volume("first", Bytes::mib(1), Hardening::Flush);
+    commit(&mut map);
+    map.commit_durable(&mut Vec::new());
+    map.set_hardening(first, Hardening::Write);
+    commit(&mut map);
+    let second = map.create_volume("second", Bytes::mib(1), Hardening::Flush);
+    map.commit_durable(&mut Vec::new());
+    let third = map.create_volume("third", Bytes::mib(1), Hardening::Flush);
+    assert!(first < second && second < third, "{first:?} {second:?} {third:?}");
+    commit(&mut map);
+    map.commit_durable(&mut Vec::new());
+    let name = |id| map.volume(id).map(|v| v.name.clone());
+    assert_eq!([second, third].map(name), [Some("second".into()), Some("third".into())]);
 }
