@@ -1,7 +1,7 @@
 //! Creating a pool: laying out its devices and writing the first root.
 
 use crate::root::Root;
-use crate::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Superblock};
+use crate::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Reading, Superblock};
 use crate::{MapError, PAGE};
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
 
@@ -176,7 +176,11 @@ pub fn read_superblock(
         let mut page = vec![0; PAGE];
         read(store, device, at, &mut page).map(|()| Superblock::decode(&page))
     };
-    let (first, second) = (read_at(DeviceOffset(0))?, read_at(Superblock::second_at(size))?);
+    // A copy that cannot be read is as good as a damaged one: the other is there for that.
+    let (first, second) = match (read_at(DeviceOffset(0)), read_at(Superblock::second_at(size))) {
+        (Err(error), Err(_)) => return Err(error),
+        (first, second) => (first.unwrap_or(Reading::Damaged), second.unwrap_or(Reading::Damaged)),
+    };
     Superblock::choose(device, first, second)
 }
 

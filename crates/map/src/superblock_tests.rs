@@ -80,3 +80,31 @@ proptest! {
         Superblock::decode(&page);
     }
 }
+
+/// A device with the same good page everywhere, that cannot read at these places.
+struct Unreadable(Vec<DeviceOffset>);
+
+impl weir_model::Store for Unreadable {
+    fn read(&mut self, _: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), weir_model::IoError> {
+        bytes.copy_from_slice(&sample().encode()[..]);
+        if self.0.contains(&at) { Err(weir_model::IoError::Os(5)) } else { Ok(()) }
+    }
+    fn write(&mut self, _: DeviceId, _: DeviceOffset, _: &[u8]) -> Result<(), weir_model::IoError> {
+        Ok(())
+    }
+    fn flush(&mut self, _: DeviceId) -> Result<(), weir_model::IoError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn one_copy_that_can_be_read_is_enough() {
+    let size = sample().size;
+    let copies = [DeviceOffset(0), Superblock::second_at(size)];
+    for bad in copies {
+        let read = crate::create::read_superblock(&mut Unreadable(vec![bad]), DeviceId(1), size);
+        assert_eq!(read.expect("the other copy"), Some(sample()));
+    }
+    let neither = crate::create::read_superblock(&mut Unreadable(copies.to_vec()), DeviceId(1), size);
+    assert!(matches!(neither, Err(MapError::Io { .. })));
+}
