@@ -1,7 +1,8 @@
 //! Exact doubt: what a failed flush, or a device that is lost, puts in question.
 //!
-//! Per device the engine keeps which blocks were written and not flushed since ([`Unflushed`]):
-//! bounded, because it asks for a commit when there are many. When a flush fails (the operating
+//! Per device the engine keeps which blocks were written and not flushed since ([`Unflushed`]), by
+//! writes that failed too: a part of them may be there. Bounded, because it asks for a commit when
+//! there are many. When a flush fails (the operating
 //! system tells of a lost write once, so a later flush says nothing about them):
 //!
 //! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
@@ -14,24 +15,24 @@
 use crate::Engine;
 use crate::active::ActiveId;
 use crate::notice::Notice;
-use crate::piece::{Piece, PieceId, Work};
+use crate::piece::{Piece, PieceId, Purpose, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Op, RequestError, VolumeId};
 
-/// Completed writes of one device that are not durable, beyond which a commit begins by itself.
+/// Writes of one device that are not durable, beyond which a commit begins by itself.
 pub(crate) const UNFLUSHED_MAX: usize = 65_536;
 
 /// How a write that completed stands to the blocks it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// It holds what nothing else holds.
+    /// It holds what nothing else holds, or a part of it.
     Data,
     /// It is durable: it settles what was in question before.
     Durable,
 }
 
-/// A completed write since the last flush of its device.
+/// A write that ended since the last flush of its device, well or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unflushed {
     pub(crate) key: ExtentKey,
@@ -128,7 +129,8 @@ impl Engine {
     /// A flush or a durable write of the device failed, or the device is lost: what was written there
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
-        let unflushed = self.devices[device.index()].distrust();
+        let mut unflushed = self.devices[device.index()].distrust();
+        unflushed.extend(self.being_written(device));
         self.fail_writes(device);
         let lost = self.lost_blocks(device, &unflushed);
         let flushed = self.devices[device.index()].flushed();
@@ -154,6 +156,16 @@ impl Engine {
         self.tell_waiting(device, &volumes);
         self.note_change();
         self.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// What writes under way to the device cover: what they leave there a flush no longer tells.
+    fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
+        let flights = self.flights.iter().map(|(_, flight)| flight).filter(move |f| f.device == device);
+        flights.filter_map(|flight| {
+            let Purpose::Write(PieceId(id)) = flight.purpose else { return None };
+            let Piece { key, range, .. } = self.pieces[id as usize];
+            Some(Unflushed { key, range, wrote: Wrote::Data })
+        })
     }
 
     /// Per extent: the blocks whose only copy is lost, and those another device holds too.

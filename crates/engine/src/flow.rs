@@ -45,6 +45,9 @@ impl Engine {
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.retried(flight, error) else { return };
         self.devices[flight.device.index()].end(flight.generation);
+        if let Purpose::Write(id) = flight.purpose {
+            self.note_unfinished(id, flight.device);
+        }
         if error == IoError::Lost {
             self.lose(flight.device, LostWhy::Gone, memory);
         }

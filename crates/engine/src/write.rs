@@ -7,7 +7,7 @@
 use crate::Engine;
 use crate::active::ActiveId;
 use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot, Target, Work};
+use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Spot, Target, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Value, Whole};
@@ -220,6 +220,8 @@ impl Engine {
             return;
         }
         if failed {
+            // The last of several may have ended well, and a flush since the first failed.
+            self.note_unfinished(id, flight.device);
             return self.change_failed(id);
         }
         if matches!(target.spot, Spot::Slots { fresh: true, .. })
@@ -249,6 +251,14 @@ impl Engine {
         active.commit |= active.request.fua && !fua;
         self.wait_for_pending(id);
         self.piece_ended(id);
+    }
+
+    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
+    pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        if self.devices[device.index()].wrote(device, false).is_some() {
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        }
     }
 
     /// Notes what a flush of the device that fails would put in doubt, or no longer would.

@@ -112,11 +112,57 @@ fn a_failed_durable_write_puts_what_is_not_flushed_in_doubt_too() {
     h.flush().expect("a flush");
     h.write(8192, &[2; 4096]);
     h.fail_next(IoKind::Write { fua: true }, EIO);
-    let error = h.request(Op::Write, 0, &[3; 4096], true).expect_err("a failed write");
-    assert!(matches!(error, RequestError::Io { error: EIO, .. }));
+    assert_eq!(h.request(Op::Write, 0, &[3; 4096], true), Err(RequestError::FlushFailed(DATA)));
     assert!(in_doubt(&mut h, 8192));
+    assert!(in_doubt(&mut h, 0), "the failed write may have left anything");
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     h.flush().expect("told once");
+}
+
+#[test]
+fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(8192, &[2; 4096]);
+    h.hanging.push(DATA);
+    h.submit(1, Op::Write, 4096, 4096, 3);
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    // The flush fails first: that the write then ends well says nothing.
+    h.held.reverse();
+    h.fail_next(IoKind::Flush, EIO);
+    h.wake(DATA);
+    for _ in 0..2 {
+        assert!(h.answer().expect("a reply").1.is_err());
+    }
+    assert!(in_doubt(&mut h, 4096), "it would read as it was written, until a power cut");
+    assert!(in_doubt(&mut h, 8192));
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+    h.write(4096, &[4; 4096]);
+    h.flush().expect("told already");
+    assert_eq!(h.read(4096, 4096).1, [4; 4096]);
+}
+
+#[test]
+fn what_a_failed_write_left_behind_is_flushed_or_in_doubt() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    for flush_fails in [false, true] {
+        for _ in 0..3 {
+            h.fail_next(WRITE, EIO);
+        }
+        h.request(Op::Write, 4096, &[2; 4096], false).expect_err("a failed write");
+        h.log.clear();
+        if flush_fails {
+            h.fail_next(IoKind::Flush, EIO);
+        }
+        assert_eq!(h.flush().is_err(), flush_fails);
+        assert_eq!(h.commands(IoKind::Flush), 1, "a part of it may be in the device's cache");
+        assert_eq!(in_doubt(&mut h, 4096), flush_fails);
+        assert_eq!(h.read(0, 4096).1, [1; 4096]);
+    }
 }
 
 #[test]
