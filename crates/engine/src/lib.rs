@@ -230,7 +230,7 @@ impl Engine {
         self.now = now;
         self.expire_waiting_space();
         self.watch_devices(memory);
-        self.replace_blocks(memory);
+        self.replace_scratch(memory);
         self.advance_ranges(memory);
         self.advance_removals();
         self.drive_members(memory);

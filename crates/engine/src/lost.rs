@@ -162,7 +162,7 @@ impl Engine {
                 self.abandon(id, memory);
             }
         }
-        self.replace_blocks(memory);
+        self.replace_scratch(memory);
         self.retry_waiting_space();
     }
 
@@ -180,9 +180,10 @@ impl Engine {
         self.abandoned.ended(id, memory);
     }
 
-    /// Scratch blocks that are kept back make way for others, as far as there is memory. (Where metadata
+    /// Scratch buffers that are kept back make way for others, as far as there is memory. (Where metadata
     /// is written from, each member has buffers of its own.)
-    pub(crate) fn replace_blocks<M: Memory>(&mut self, memory: &mut M) {
+    pub(crate) fn replace_scratch<M: Memory>(&mut self, memory: &mut M) {
+        self.scratch.replace_runs(memory);
         while self.scratch.missing() > 0
             && let Some(block) = memory.take(Bytes(BLOCK))
         {

@@ -393,6 +393,7 @@ impl Engine {
         self.ready.extend(task.waiting);
         if self.abandoned.uses(task.buffer) {
             self.abandoned.keep(task.buffer);
+            self.scratch.miss_run();
         } else {
             self.scratch.runs.push(task.buffer);
         }

@@ -28,6 +28,8 @@ pub(crate) struct Scratch {
     pub(crate) zeros: Buffer,
     /// For the mover.
     pub(crate) runs: Vec<Buffer>,
+    /// Of those, kept back for a device that does not answer.
+    missing_runs: usize,
 }
 
 impl Scratch {
@@ -50,7 +52,7 @@ impl Scratch {
         let zeros = taken.pop()?;
         memory.bytes_mut(zeros).fill(0);
         let (large, _) = taken.as_chunks::<2>();
-        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros, runs })
+        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros, runs, missing_runs: 0 })
     }
 
     /// Gives everything back.
@@ -91,6 +93,21 @@ impl Scratch {
     pub(crate) fn add(&mut self, block: Buffer) {
         self.missing -= 1;
         self.blocks.push(block);
+    }
+
+    /// A buffer of the mover's does not come back.
+    pub(crate) fn miss_run(&mut self) {
+        self.missing_runs += 1;
+    }
+
+    /// Takes buffers for the mover's that are missing, as far as there is memory.
+    pub(crate) fn replace_runs<M: Memory>(&mut self, memory: &mut M) {
+        while self.missing_runs > 0
+            && let Some(buffer) = memory.take(RUN)
+        {
+            self.missing_runs -= 1;
+            self.runs.push(buffer);
+        }
     }
 
     /// A block comes back.

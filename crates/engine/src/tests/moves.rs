@@ -146,6 +146,27 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
 }
 
 #[test]
+fn moves_onto_a_device_that_hangs_do_not_stop_the_mover() {
+    let mut h = Harness::new(3, "sequential");
+    for i in 0..4 {
+        h.write(i * EXTENT as u64, &[1; EXTENT]);
+    }
+    h.flush().expect("a flush");
+    let memory = h.free_memory();
+    h.hanging.push(DeviceId(1));
+    for i in 0..3 {
+        h.act(Action::Copy { key: h.key(i), blocks: ALL, to: place(1, PlaceKind::Whole) });
+    }
+    assert_eq!(h.held.len(), 3, "as many as there are buffers");
+    h.wait(crate::DeviceSettings::DEADLINE);
+    assert_eq!(h.places(0).len(), 1, "the device is given up");
+    h.act(Action::Copy { key: h.key(3), blocks: ALL, to: place(2, PlaceKind::Whole) });
+    assert_eq!(h.places(3).len(), 2);
+    h.wake(DeviceId(1));
+    assert_eq!(h.free_memory(), memory, "what hung is given back");
+}
+
+#[test]
 fn a_refresh_fills_what_a_second_place_lacks() {
     let mut h = Harness::new(2, "sequential");
     let key = h.copied(place(1, PlaceKind::Whole));
