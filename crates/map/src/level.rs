@@ -26,14 +26,15 @@ impl Map {
         repairs: Vec<Repair>,
         used: &[PageNumber],
     ) -> Result<DeviceSet, MapError> {
-        if assembly.unwritten {
-            self.record(store)?;
-        }
-        // What a killed server left in the devices' caches becomes durable before anything builds on it.
+        // What a killed server left in the devices' caches becomes durable before anything builds on it, with
+        // the very first flush: a device tells of lost writes once. A member left behind has data too.
         let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
-        for device in self.present.iter().filter(|d| !skipped && !assembly.stale.contains(d)) {
+        for device in self.present.iter().filter(|_| !skipped) {
             let flushed = create::flush(store, device);
             self.or_leave_behind(store, device, flushed)?;
+        }
+        if assembly.unwritten {
+            self.record(store)?;
         }
         for (device, number, bytes) in repairs {
             let mended = create::write(store, device, self.page_address(number), &bytes[..]);

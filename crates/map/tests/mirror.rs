@@ -345,3 +345,16 @@ fn what_was_acknowledged_survives_either_member() {
     ];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }
+
+#[test]
+fn a_member_left_behind_that_lost_writes_is_not_served_as_if_nothing_were() {
+    let mut history = History::new();
+    history.store.set_broken(MEMBERS[1], true);
+    history.commit();
+    assert_eq!(history.met.left_behind, 1);
+    history.power_is_back(&mut Rng(1));
+    history.store.fail_flush(MEMBERS[1]);
+    let error = history.open(DeviceSet::default()).expect_err("it may have users' data");
+    assert!(matches!(error, MapError::Io { what: "flush", .. }), "{error}");
+    history.open([MEMBERS[1]].into_iter().collect()).expect("the pool opens without it");
+}

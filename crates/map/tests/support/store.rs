@@ -19,6 +19,8 @@ struct Device {
     unflushed: Vec<(u64, Page)>,
     /// Every command fails.
     broken: bool,
+    /// The next flush fails, which is told once.
+    lost_writes: bool,
 }
 
 /// Sparse devices of any size. Absent pages are zeros.
@@ -42,6 +44,11 @@ impl MemStore {
     /// From now on every command to the device fails, or none does.
     pub fn set_broken(&mut self, device: DeviceId, broken: bool) {
         self.devices[device.index()].broken = broken;
+    }
+
+    /// The next flush of the device fails.
+    pub fn fail_flush(&mut self, device: DeviceId) {
+        self.devices[device.index()].lost_writes = true;
     }
 
     /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
@@ -127,6 +134,9 @@ impl Store for MemStore {
 
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
         let device = self.device(device)?;
+        if std::mem::take(&mut device.lost_writes) {
+            return Err(IoError::Os(5));
+        }
         for (number, page) in device.unflushed.drain(..) {
             if let Some(old) = device.durable.insert(number, page) {
                 device.stale.insert(number, old);
