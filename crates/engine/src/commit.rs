@@ -13,6 +13,7 @@
 use crate::Engine;
 use crate::active::{ActiveId, AdminId};
 use crate::members::Part;
+use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use weir_map::{Epoch, Sabotage};
 use weir_model::{DeviceId, IoError, Memory, Nanos, RequestError, VolumeId};
@@ -181,7 +182,8 @@ impl Engine {
 
     /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
     /// Changes are refused from now on, reads go on.
-    pub(crate) fn metadata_failed(&mut self, _: IoError) {
+    pub(crate) fn metadata_failed(&mut self, error: IoError) {
+        self.notices.push(Notice::ReadOnly { error });
         self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
         self.commits.metadata_failed = true;
         self.fail_commit_waiters(RequestError::ReadOnly);

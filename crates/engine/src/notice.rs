@@ -54,6 +54,11 @@ pub enum Notice {
         /// Why.
         why: crate::LostWhy,
     },
+    /// The map can no longer be made durable: changes are refused until the pool is opened again.
+    ReadOnly {
+        /// What failed last.
+        error: IoError,
+    },
 }
 
 /// Notices nobody has fetched yet.

@@ -203,6 +203,8 @@ fn a_failed_flush_of_the_map_s_device_stops_changes() {
     h.fail_next(IoKind::Flush, EIO);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     assert_eq!(h.flush(), Err(RequestError::ReadOnly), "no root may be written over lost pages");
+    let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
+    assert!(told.contains(&Notice::ReadOnly { error: EIO }), "{told:?}");
     assert!(in_doubt(&mut h, 0));
     assert_eq!(h.read(4096, 4096).0, ReadShape::Zeros, "reads go on");
 }

@@ -42,6 +42,10 @@ impl Trouble {
                 blocks,
                 "writes since the last good flush are lost; their blocks fail until they are rewritten"
             ),
+            Notice::ReadOnly { error } => tracing::error!(
+                "the pool is read-only from now on, because its metadata cannot be written: {error}; \
+                 once the cause is gone, restart the server"
+            ),
             Notice::Failed { device, kind, at, len, error, again } => {
                 if self.may_tell(now) {
                     let then = if again { "trying again" } else { "reported to whoever asked" };
