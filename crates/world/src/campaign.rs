@@ -23,6 +23,8 @@ pub struct Kind {
     pub crashes: u64,
     /// Whether devices fail.
     pub faults: bool,
+    /// Whether devices damage what is on them, telling nobody.
+    pub rot: bool,
     /// Several volumes of one extent each fight over less space than they need, so that what one
     /// gives up another one gets at once.
     pub crowded: bool,
@@ -36,7 +38,15 @@ impl Kind {
     /// No more than requests, restarts and volumes that come and go.
     #[must_use]
     pub const fn calm(requests: u64) -> Self {
-        Self { requests, crashes: 0, faults: false, crowded: false, devices_min: 1, volumes_min: 1 }
+        Self {
+            requests,
+            crashes: 0,
+            faults: false,
+            rot: false,
+            crowded: false,
+            devices_min: 1,
+            volumes_min: 1,
+        }
     }
 
     /// What a campaign does with this seed: something of everything, long and crash after crash.
@@ -44,8 +54,9 @@ impl Kind {
     pub fn of(seed: Seed) -> Self {
         let mut rng = Rng::new(seed).fork();
         let crowded = rng.chance(0.15);
-        let faults = rng.chance(0.4);
-        Self { crowded, faults, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 320) }
+        let kinds = [(true, false), (false, false), (true, false), (false, true), (false, false)];
+        let (faults, rot) = pick(&mut rng, &kinds);
+        Self { crowded, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 320) }
     }
 
     /// So many crashes with so many requests before each.
@@ -234,12 +245,15 @@ impl Maker<'_> {
     /// What happens between requests.
     fn interlude(&self, rng: &mut Rng) -> Step {
         let faults = if self.kind.faults { 2 } else { 0 };
-        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5), (1, 6)]) {
+        let rot = if self.kind.rot { 1 } else { 0 };
+        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
             0 => Step::Wait(between(rng, 1, 8) as usize),
             1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
             2 => Step::Check,
             3 => Step::Replace(rng.below(self.volumes) as usize),
             4 => Step::Restart,
+            // The second device: the first one is what is left.
+            7 => Step::Break(1, astray(rng)),
             6 => Step::Jump(Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))),
             _ => Step::Break(rng.below(4) as usize, fault(rng)),
         }
@@ -250,7 +264,19 @@ impl Maker<'_> {
         let after = rng.below(after + 1);
         let again = weighted(rng, &[(16, 0), (3, 1), (1, 2)]);
         let again = (0..again).map(|_| between(rng, 1, 12)).collect();
-        Step::Crash(Crash { after, how: weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]), again })
+        let how = weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]);
+        let rot = (self.kind.rot && rng.chance(0.5)).then(|| rng.word());
+        Step::Crash(Crash { after, how, rot, again })
+    }
+}
+
+/// Metadata that is written somewhere else, or nowhere.
+fn astray(rng: &mut Rng) -> Fault {
+    Fault::Astray {
+        range: DeviceOffset(0)..DeviceOffset(u64::MAX),
+        further: if rng.chance(0.5) { Some(Bytes(between(rng, 1, 200) * BLOCK)) } else { None },
+        chance: pick(rng, &[0.1, 1.0]),
+        times: between(rng, 1, 3),
     }
 }
 

@@ -5,14 +5,15 @@
 //! who stops and opens the pool. Each answer goes past the oracle.
 
 use crate::{
-    Answer, Change, DeviceSpec, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, World,
+    Answer, Change, DeviceSpec, Fault, Found, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket,
+    World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, Engine, Room, WhenFull};
 use weir_map::{Hardening, Whole};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape, Reply, Request,
-    RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape,
+    Reply, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
 
 mod failure;
@@ -89,6 +90,10 @@ pub struct Driver {
     replacing: Option<Replacing>,
     /// Who had each extent of the devices when last looked at.
     owners: FxHashMap<Whole, VolumeId>,
+    /// Metadata has been damaged, though nothing that counts was lost.
+    tampered: bool,
+    /// Bits of users' data have changed.
+    data_rots: bool,
     answered_since_crash: u64,
     statistics: Statistics,
 }
@@ -144,6 +149,8 @@ impl Driver {
             armed: None,
             replacing: None,
             owners: FxHashMap::default(),
+            tampered: false,
+            data_rots: false,
             answered_since_crash: 0,
             statistics: Statistics { runs: 1, ..Statistics::default() },
             setup,
@@ -210,9 +217,7 @@ impl Driver {
             }
             Step::Replace(volume) => self.replace(volume % self.volumes.len()),
             Step::Break(device, fault) => {
-                let device = DeviceId((device % self.world.devices()) as u8);
-                self.world.break_device(device, fault.clone());
-                self.health = Health::Broken;
+                self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
             }
             Step::Crash(crash) => {
@@ -228,6 +233,21 @@ impl Driver {
         }
     }
 
+    fn break_device(&mut self, device: DeviceId, fault: Fault) {
+        let Fault::Astray { further, chance, times, .. } = fault else {
+            self.world.break_device(device, fault);
+            self.health = Health::Broken;
+            return;
+        };
+        // Metadata that goes astray on one of two good members costs nothing at all.
+        let map = self.engine.map();
+        if self.health == Health::Whole && map.members().len() == 2 && map.members().contains(&device) {
+            let range = DeviceOffset(0)..map.devices()[device.index()].data_at;
+            self.world.break_device(device, Fault::Astray { range, further, chance, times });
+            self.tampered = true;
+        }
+    }
+
     /// An event has passed: the armed crash comes nearer.
     fn burn(&mut self) -> Result<(), Failure> {
         let Some((left, _)) = &mut self.armed else { return Ok(()) };
@@ -236,7 +256,7 @@ impl Driver {
     }
 
     fn note_strikes(&mut self) {
-        if self.health != Health::Whole {
+        if self.health != Health::Whole || self.setup.mirrored {
             self.world.struck().into_iter().for_each(|strike| self.struck(strike));
         }
     }
@@ -430,9 +450,13 @@ impl Driver {
                 let bytes = &self.world.memory.bytes(buffer)[within(&ask)];
                 let answer = if shape == ReadShape::Zeros { Answer::Zeros } else { Answer::Bytes(bytes) };
                 self.statistics.compared += ask.len;
-                self.oracle
-                    .read_done(ticket, answer)
-                    .map_err(|difference| Failure::Difference { ask, difference })?;
+                match self.oracle.read_done(ticket, answer) {
+                    // Without checksums nobody can know.
+                    Err(difference) if self.data_rots && difference.found == Found::Torn => {
+                        self.statistics.damaged_data += 1;
+                    }
+                    other => other.map_err(|difference| Failure::Difference { ask, difference })?,
+                }
             }
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),

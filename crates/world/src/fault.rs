@@ -8,7 +8,9 @@ use crate::{Device, Rng, Stop, Storage, Strike};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_model::{BLOCK, Bytes, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Nanos};
+use weir_model::{
+    BLOCK, Bytes, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+};
 
 /// The operating system's number for an input/output error.
 pub const EIO: i32 = 5;
@@ -50,6 +52,17 @@ pub enum Fault {
     Hang {
         /// When.
         during: Range<Nanos>,
+    },
+    /// Writes that begin in a range are answered as done, and go elsewhere or nowhere.
+    Astray {
+        /// Where they should have gone.
+        range: Range<DeviceOffset>,
+        /// How much further on they go, around the end of the range; `None`: nowhere.
+        further: Option<Bytes>,
+        /// How probable it is that a write goes astray, 0 to 1.
+        chance: f64,
+        /// How many writes go astray before the fault is over.
+        times: u64,
     },
     /// From then on every command is answered with [`IoError::Lost`].
     Vanish {
@@ -137,6 +150,8 @@ impl<D: Device + 'static> Faulty<D> {
             (Fault::Slow { .. }, _) => Strike::Slow,
             (Fault::Hang { .. }, _) => Strike::Hang,
             (Fault::Vanish { .. }, _) => Strike::Vanish,
+            (Fault::Astray { further: None, .. }, _) => Strike::LostWrite,
+            (Fault::Astray { .. }, _) => Strike::MisdirectedWrite,
         }
     }
 
@@ -165,8 +180,26 @@ impl<D: Device + 'static> Faulty<D> {
                 None
             }
             Fault::Vanish { at } => (now >= *at).then_some(IoError::Lost),
-            Fault::Full { .. } | Fault::Slow { .. } | Fault::Hang { .. } => None,
+            Fault::Full { .. } | Fault::Slow { .. } | Fault::Hang { .. } | Fault::Astray { .. } => None,
         }
+    }
+
+    /// Whether the command is a write that goes astray; carries it out wherever it goes.
+    fn leads_astray(&mut self, io: &Io, memory: &HeapMemory) -> bool {
+        let Fault::Astray { range, further, chance, times } = &mut self.fault else { return false };
+        let IoKind::Write { fua } = io.kind else { return false };
+        let strikes = *times > 0 && range.contains(&io.at) && self.rng.chance(*chance);
+        if strikes && let Some(further) = further {
+            let room = (range.end.0 - range.start.0).saturating_sub(io.len().0).max(SECTOR);
+            let within = (io.at.0 - range.start.0 + further.0) % room / BLOCK * BLOCK;
+            let to = DeviceOffset(range.start.0 + within);
+            let storage = self.device.storage();
+            if storage.check(to, io.len()).is_ok() {
+                storage.write(to, memory.bytes(io.buffer), fua);
+            }
+        }
+        *times -= u64::from(strikes);
+        strikes
     }
 
     /// When the device's answer, given at `now`, gets through, and what has become of it.
@@ -186,6 +219,11 @@ impl<D: Device + 'static> Faulty<D> {
 impl<D: Device + 'static> Device for Faulty<D> {
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
         let strike = self.strike(io.kind);
+        if self.leads_astray(&io, memory) {
+            self.struck.push(strike);
+            self.held.insert((now + PROMPT, io.id), Ok(()));
+            return;
+        }
         let Some(error) = self.refuse(now, &io) else {
             self.started.insert(io.id, now);
             return self.device.submit(now, io, memory);

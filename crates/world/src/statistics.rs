@@ -36,6 +36,14 @@ pub enum Strike {
     Vanish,
     /// A write to a full device.
     Full,
+    /// A write answered as done and never carried out.
+    LostWrite,
+    /// A write carried out elsewhere.
+    MisdirectedWrite,
+    /// A bit of the metadata changed while the power was off.
+    MetadataRot,
+    /// A bit of users' data changed while the power was off.
+    DataRot,
 }
 
 /// At which moment.
@@ -72,6 +80,12 @@ pub struct Statistics {
     pub after_wrap: u64,
     /// … while a checkpoint was being written.
     pub in_checkpoint: u64,
+    /// Damage to metadata that kept a pool from opening.
+    pub noticed: u64,
+    /// … that the pool opened with: mended from the mirror, or in nothing that counts.
+    pub survived: u64,
+    /// Damaged sectors of users' data that were read: not noticed, as there are no checksums.
+    pub damaged_data: u64,
     /// How often each thing happened at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
     /// By requests answered since the crash before: how many crashes.
@@ -110,6 +124,9 @@ impl AddAssign<&Self> for Statistics {
         self.in_recovery += other.in_recovery;
         self.after_wrap += other.after_wrap;
         self.in_checkpoint += other.in_checkpoint;
+        self.noticed += other.noticed;
+        self.survived += other.survived;
+        self.damaged_data += other.damaged_data;
         other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
         other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);
     }
@@ -142,6 +159,10 @@ impl Strike {
         Self::Hang,
         Self::Vanish,
         Self::Full,
+        Self::LostWrite,
+        Self::MisdirectedWrite,
+        Self::MetadataRot,
+        Self::DataRot,
     ];
 }
 
@@ -168,6 +189,10 @@ impl fmt::Display for Strike {
             Self::Hang => "hangs",
             Self::Vanish => "gone",
             Self::Full => "full",
+            Self::LostWrite => "lost write",
+            Self::MisdirectedWrite => "misdirected",
+            Self::MetadataRot => "metadata rot",
+            Self::DataRot => "data rot",
         })
     }
 }

@@ -156,6 +156,25 @@ impl Storage {
         }
     }
 
+    /// Pages of 4 KiB within a range that were ever written, by their addresses, in order.
+    #[must_use]
+    pub fn written_pages(&self, range: Range<DeviceOffset>) -> Vec<DeviceOffset> {
+        let pages = self.pages.keys().map(|number| DeviceOffset(number * BLOCK));
+        let mut pages: Vec<_> = pages.filter(|at| range.contains(at)).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Bits of a byte change by themselves, where anything was ever written. A second time changes
+    /// them back.
+    pub fn rot(&mut self, at: DeviceOffset, bits: u8) {
+        if let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) {
+            let within = (at.0 % BLOCK) as usize;
+            page.live[within] ^= bits;
+            page.durable[within] ^= bits;
+        }
+    }
+
     /// Everything completed so far: what a flush submitted now will cover.
     #[must_use]
     pub const fn mark(&self) -> Mark {

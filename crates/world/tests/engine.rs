@@ -64,7 +64,7 @@ fn failing_devices_cost_only_what_they_must() {
 fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
     let ask =
         |op| Step::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false });
-    let crash = |how| Step::Crash(Crash { after: 0, how, again: vec![] });
+    let crash = |how| Step::Crash(Crash { how, ..Crash::at_once() });
     // In place over durable blocks, so that nothing but the data is at stake, and striped, so that
     // some of it is not on the device with the map.
     let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Write), Step::Wait(1)];

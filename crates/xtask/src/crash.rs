@@ -76,7 +76,10 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 /// The history of a seed in a campaign.
 pub(crate) fn history(args: &Args, seed: Seed) -> History {
     let kind = Kind::of(seed);
-    History::new(seed, &Kind { faults: kind.faults && !args.no_faults, ..kind })
+    History::new(
+        seed,
+        &Kind { faults: kind.faults && !args.no_faults, rot: kind.rot && !args.no_faults, ..kind },
+    )
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {

@@ -28,6 +28,9 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
             "runs with space reused by another volume",
             format!("{:.1} %", percent(total.runs_with_reuse, total.runs)),
         ),
+        ("damaged metadata noticed when opening", total.noticed.to_string()),
+        ("… mended, or in nothing that counts", total.survived.to_string()),
+        ("damaged sectors of users' data read", total.damaged_data.to_string()),
         ("time", format!("{:.0} s", took.as_secs_f64())),
     ];
     let mut facts = Table::new();

@@ -1,8 +1,9 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
 use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume, VolumeSpec};
-use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
+use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Rng, Seed, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
+use weir_map::superblock::JOURNAL_AT;
 use weir_map::{Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Nanos, Op, VolumeOffset};
 
@@ -101,6 +102,9 @@ impl Driver {
             self.health = Health::Whole;
         }
         self.check_metadata()?;
+        if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
+            self.rot(rot)?;
+        }
         for write in &crash.again {
             self.world.cut_at_store_write(Some(*write));
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
@@ -120,7 +124,7 @@ impl Driver {
 
     /// What the crash left of the metadata is as a crash may leave it.
     fn check_metadata(&mut self) -> Result<(), Failure> {
-        if self.health != Health::Whole {
+        if self.health != Health::Whole || self.tampered {
             return Ok(());
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
@@ -182,11 +186,19 @@ impl Driver {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// A volume gives way to a new one of the same size. With broken devices it stays.
+    /// A volume gives way to a new one of the same size. Where devices fail that may not come to an
+    /// end: then the power is cut to have them mended.
     pub(super) fn replace(&mut self, volume: usize) -> Result<(), Failure> {
-        if self.health != Health::Whole {
-            return Ok(());
+        match self.try_to_replace(volume) {
+            Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
+                self.armed = Some((0, Crash::at_once()));
+                Err(Failure::Cut)
+            }
+            other => other,
         }
+    }
+
+    fn try_to_replace(&mut self, volume: usize) -> Result<(), Failure> {
         while self.under_way.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
@@ -223,11 +235,68 @@ impl Driver {
             }
             // It was not removed yet.
             Some(_) => {}
-            None => {
-                let created = self.create_volume(new, spec)?;
-                self.replaced(volume, created);
-            }
+            None => match self.create_volume(new.clone(), spec) {
+                Ok(created) => self.replaced(volume, created),
+                Err(_) if self.health == Health::Broken => {
+                    self.replacing = Some(Replacing { volume, new, removed: true });
+                    return self.crash(&Crash::at_once());
+                }
+                Err(failure) => return Err(failure),
+            },
         }
+        Ok(())
+    }
+
+    /// A bit changes while the power is off. In the metadata that is noticed, or does no harm: either
+    /// the pool does not open, and does when the bit is put right; or it opens as if nothing had been.
+    fn rot(&mut self, pick: u64) -> Result<(), Failure> {
+        let mut rng = Rng::new(Seed(pick));
+        let (map, mirrored) = (self.engine.map(), self.setup.mirrored);
+        let of_metadata = rng.chance(0.7);
+        let device = match (of_metadata, mirrored) {
+            // Not the first member: it is what is left when the second one is damaged.
+            (true, _) => DeviceId(mirrored.into()),
+            (false, _) => DeviceId(rng.below(self.setup.devices.len() as u64) as u8),
+        };
+        let superblock = &map.devices()[device.index()];
+        let range = if of_metadata {
+            DeviceOffset(0)..superblock.data_at
+        } else {
+            superblock.data_at..Superblock::second_at(superblock.size)
+        };
+        // The last frame of a journal that is nowhere else, damaged, looks like one the cut tore.
+        let journal = JOURNAL_AT..superblock.pages_at();
+        let both = map.members().len() == 2;
+        let Some(storage) = self.world.storage(device) else { return Ok(()) };
+        let mut pages = storage.written_pages(range);
+        pages.retain(|page| !of_metadata || mirrored || !journal.contains(page));
+        if pages.is_empty() || (of_metadata && mirrored && !both) {
+            return Ok(());
+        }
+        let page = pages[rng.below(pages.len() as u64) as usize];
+        let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
+        storage.rot(at, bits);
+        self.struck(if of_metadata { Strike::MetadataRot } else { Strike::DataRot });
+        self.data_rots |= !of_metadata;
+        self.tampered |= of_metadata;
+        if of_metadata { self.open_rotten(device, at, bits) } else { Ok(()) }
+    }
+
+    fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
+        let opened = open_pool(&mut self.world, &self.setup, false);
+        match opened {
+            Ok(_) => self.statistics.survived += 1,
+            Err(Failure::Open(MapError::Damaged { .. } | MapError::Unknown { .. }))
+                if !self.setup.mirrored =>
+            {
+                self.statistics.noticed += 1;
+                if let Some(storage) = self.world.storage(device) {
+                    storage.rot(at, bits);
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.world.stop(Stop::PowerCut);
         Ok(())
     }
 

@@ -52,8 +52,18 @@ pub struct Crash {
     pub after: u64,
     /// What the devices keep.
     pub how: Stop,
+    /// Bits that change before the pool is opened, for power cuts only; a number that says which.
+    pub rot: Option<u64>,
     /// The power fails again while the pool is opened: each time at this many blocking writes.
     pub again: Vec<u64>,
+}
+
+impl Crash {
+    /// A power cut, now.
+    #[must_use]
+    pub const fn at_once() -> Self {
+        Self { after: 0, how: Stop::PowerCut, rot: None, again: Vec::new() }
+    }
 }
 
 impl fmt::Debug for Step {
@@ -64,10 +74,13 @@ impl fmt::Debug for Step {
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
             Self::Jump(time) => write!(f, "the clock jumps by {} ns", time.0),
             Self::Replace(volume) => write!(f, "replace volume {volume}"),
-            Self::Crash(Crash { after, how, again }) => {
+            Self::Crash(Crash { after, how, rot, again }) => {
                 f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
                 if *after > 0 {
                     write!(f, " after {after} events")?;
+                }
+                if let Some(rot) = rot {
+                    write!(f, ", bit rot {rot}")?;
                 }
                 again.iter().try_for_each(|write| write!(f, ", again at write {write} of opening"))
             }
