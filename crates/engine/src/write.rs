@@ -272,9 +272,16 @@ impl Engine {
         volatile: bool,
     ) {
         if volatile {
+            return self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        }
+        if self.devices[device.index()].owes(device).is_none() {
+            return;
+        }
+        if self.map.has_pending(key) {
+            // The data is durable, but not that the map knows of its place: the mover may just have made
+            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else if self.devices[device.index()].has_unflushed() && !self.map.has_pending(key) {
-            // With changes pending the data is durable, but not that the map knows of it.
+        } else {
             let written = Span { start: target.start, len: target.end - target.start };
             self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
         }

@@ -2,7 +2,9 @@
 
 use super::harness::Harness;
 use weir_map::Found;
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, IoKind, Op, PlaceId, PlaceKind, ReadShape};
+use weir_model::{
+    BlockRange, DeviceId, ExtentIndex, ExtentKey, IoKind, Op, PlaceId, PlaceKind, ReadShape, RequestError,
+};
 use weir_policy::placement::Action;
 
 const EXTENT: usize = 128 << 10;
@@ -143,6 +145,31 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.reopen();
     assert_eq!(h.read(4096, 4096).0, ReadShape::Zeros, "acknowledged before the flush");
     assert_eq!(h.places(0).len(), 1);
+}
+
+#[test]
+fn a_durable_write_to_a_place_that_a_failed_flush_takes_back_is_in_doubt() {
+    let mut h = Harness::new(3, "sequential");
+    let key = h.key(0);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.act(Action::Move { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
+    assert_eq!(h.places(0), [(place(1, PlaceKind::Whole), 32)], "not durable yet");
+    h.log.clear();
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    let error = RequestError::FlushFailed(DeviceId(1));
+    assert_eq!(h.request(Op::Write, 4096, &[2; 4096], true), Err(error), "the old place is back");
+    let to = h.log.iter().find(|io| io.kind == IoKind::Write { fua: true }).expect("a durable write");
+    assert_eq!(to.device, DeviceId(1), "in place");
+    assert_eq!(h.places(0)[0].0, place(0, PlaceKind::Whole));
+    let read = h.try_read(4096, 4096);
+    assert_eq!(read, Err(RequestError::InDoubt { device: DeviceId(1) }), "neither what was before");
+    assert_eq!(h.read(0, 4096).1, [1; 4096], "nobody wrote this one");
+    h.write(4096, &[3; 4096]);
+    assert_eq!(h.flush(), Err(error), "the volume has not been told");
+    h.flush().expect("told once");
+    h.reopen();
+    assert_eq!(h.read(4096, 4096).1, [3; 4096]);
 }
 
 #[test]
