@@ -245,8 +245,8 @@ impl Device {
     }
 
     /// Whether some completed write is not known to be durable.
-    #[inline]
-    pub(crate) fn has_unflushed(&self) -> bool {
+    #[cfg(test)]
+    fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty() || !self.flushing.is_empty()
     }
 
