@@ -98,6 +98,10 @@ impl Engine {
         let whole = match record.and_then(|r| self.whole_place(r)) {
             Some(whole) => whole,
             None => {
+                if !self.map.may_place(key) {
+                    self.wait_to_overwrite(id);
+                    return None;
+                }
                 let whole = self.allocate(id, key)?;
                 self.map.place(key, whole);
                 whole
@@ -153,7 +157,7 @@ impl Engine {
     }
 
     /// The piece tries again after the next commit.
-    fn wait_to_overwrite(&mut self, id: PieceId) {
+    pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
         self.waiting_commit.push(id);
         self.request_commit();
     }

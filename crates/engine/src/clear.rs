@@ -32,6 +32,9 @@ impl Engine {
             Clear::GiveUp => KeepSpace::No,
         };
         if clear == Clear::Keep && !placed {
+            if !self.map.may_place(key) {
+                return self.wait_to_overwrite(id);
+            }
             let Some(whole) = self.allocate(id, key) else { return };
             self.map.place(key, whole);
         }

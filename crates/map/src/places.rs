@@ -8,11 +8,21 @@ use crate::Sabotage;
 use crate::map::{Found, Map};
 use crate::overlay::Needs;
 use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
 
 /// Most whole places an extent gets: as many as copies can be wanted.
 const WHOLE_MAX: usize = 2;
+
+/// Places, each once.
+type Names = SmallVec<[PlaceId; 8]>;
+
+fn note(names: &mut Names, name: PlaceId) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
 
 /// Whether a copy took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +34,8 @@ pub enum Copied {
 }
 
 impl Map {
-    /// Whether the extent may get this place: it has it, or it has not too many; and it is not just
-    /// giving one of this name up, which [`Map::withdraw`] may have to bring back.
+    /// Whether the extent may get this place: it has it, or it has not too many, with those that
+    /// [`Map::withdraw`] may have to bring back; and it is not just giving one of this name up.
     pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
         let gives_up = |chunk: &Chunk| {
             id.kind == PlaceKind::Whole && matches!(chunk, Chunk::Whole(w) if w.device == id.device)
@@ -34,21 +44,61 @@ impl Map {
         if pending.iter().flat_map(|v| &v.released).any(gives_up) {
             return false;
         }
-        let record = match self.find(key) {
-            Found::Empty => return true,
-            Found::Direct(whole) => {
-                return id.kind == PlaceKind::Fine || whole.device != id.device || WHOLE_MAX > 1;
+        let mut names = Names::new();
+        match self.find(key) {
+            Found::Empty => {}
+            Found::Direct(whole) => note(&mut names, Location::Whole(whole).id()),
+            Found::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
+        }
+        let count = |names: &Names, kind| names.iter().filter(|name| name.kind == kind).count();
+        if names.contains(&id) {
+            return true;
+        }
+        if id.kind == PlaceKind::Whole && count(&names, PlaceKind::Whole) >= WHOLE_MAX {
+            return false;
+        }
+        self.restorable(key).into_iter().for_each(|name| note(&mut names, name));
+        let fine = count(&names, PlaceKind::Fine);
+        let most = match id.kind {
+            // One is left for a whole place, which a write may need.
+            PlaceKind::Fine if fine == names.len() => PLACES_MAX - 1,
+            PlaceKind::Fine | PlaceKind::Whole => PLACES_MAX,
+        };
+        names.contains(&id) || names.len() < most
+    }
+
+    /// Whether the extent, which has no whole place, may get one by [`Map::place`]: not while changes that
+    /// [`Map::withdraw`] could take back stand between it and an earlier whole place, or more places than
+    /// there can be. Then the next commit makes a difference.
+    pub fn may_place(&self, key: ExtentKey) -> bool {
+        let mut names = self.restorable(key);
+        if names.is_empty() {
+            return true;
+        }
+        let had = names.iter().any(|name| name.kind == PlaceKind::Whole);
+        if let Found::Record(record) = self.find(key) {
+            record.places.iter().for_each(|p| note(&mut names, p.at.id()));
+        }
+        !had && names.len() < PLACES_MAX
+    }
+
+    /// The places of values that [`Map::withdraw`] may fall back on: those before versions whose data is
+    /// not durable.
+    fn restorable(&self, key: ExtentKey) -> Names {
+        let mut names = Names::new();
+        let Some(pending) = self.overlay.get(key) else { return names };
+        let mut own = |value: &Value| match value {
+            Value::Empty => {}
+            Value::Direct(whole) => note(&mut names, Location::Whole(*whole).id()),
+            Value::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
+        };
+        for (i, _) in pending.versions.iter().enumerate().filter(|(_, v)| v.needs.is_some()) {
+            match i.checked_sub(1) {
+                Some(before) => own(&pending.versions[before].value),
+                None => own(&self.durable(key).0),
             }
-            Found::Record(record) => record,
-        };
-        let of_kind = record.places.iter().filter(|p| p.at.id().kind == id.kind).count();
-        // One is left for a whole place, which a write may need.
-        let room = match id.kind {
-            PlaceKind::Whole => of_kind < WHOLE_MAX && record.places.len() < PLACES_MAX,
-            PlaceKind::Fine if of_kind == record.places.len() => of_kind + 1 < PLACES_MAX,
-            PlaceKind::Fine => record.places.len() < PLACES_MAX,
-        };
-        record.place(id).is_some() || room
+        }
+        names
     }
 
     /// The place at `at`, made if the extent has none of this kind on this device, holds these blocks
