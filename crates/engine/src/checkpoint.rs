@@ -49,6 +49,12 @@ impl Engine {
         !matches!(self.checkpoint.phase, Phase::Idle)
     }
 
+    /// The checkpoint under way has nothing left to wait for.
+    pub(crate) fn checkpoint_can_advance(&self) -> bool {
+        let waits = self.commits.metadata_failed || self.members.are_recording();
+        !waits && matches!(self.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
+    }
+
     /// Begins a checkpoint if one is due, and moves the one under way on.
     pub(crate) fn drive_checkpoint<M: Memory>(&mut self, memory: &mut M) {
         if self.commits.metadata_failed {

@@ -100,6 +100,19 @@ impl Engine {
         commits.changed.map(|at| at + COMMIT_AFTER)
     }
 
+    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
+    /// looked at it, as commands refused by a lost device do.
+    pub(crate) fn commit_can_advance(&self) -> bool {
+        if self.commits.metadata_failed || self.members.are_recording() {
+            return false;
+        }
+        match self.commits.phase {
+            Phase::Flushing(0) | Phase::Frame(0) => true,
+            Phase::NextFrame => self.map.has_journal_room() || !self.checkpoint_is_under_way(),
+            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
+        }
+    }
+
     /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
     fn stop_needs_a_step(&self) -> bool {
         self.stopped_changes.is_some()

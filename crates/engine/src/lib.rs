@@ -264,7 +264,10 @@ impl Engine {
             || !self.ranges.is_empty()
             || self.removals_can_advance()
             || self.abandoned.has_refused()
-            || self.mover_can_begin();
+            || self.mover_can_begin()
+            || self.can_record()
+            || self.commit_can_advance()
+            || self.checkpoint_can_advance();
         if at_once {
             return Some(self.now);
         }

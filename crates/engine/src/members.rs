@@ -118,6 +118,14 @@ impl Engine {
         self.members.to_record = copies.into();
     }
 
+    /// A superblock could be written now.
+    pub(crate) fn can_record(&self) -> bool {
+        self.members.writing.is_none()
+            && !self.members.to_record.is_empty()
+            && self.scratch.has_blocks()
+            && !self.commits.metadata_failed
+    }
+
     fn takes_superblock(&self, sb: &Superblock) -> bool {
         !self.map.missing().contains(sb.device) && !self.is_lost(sb.device)
     }

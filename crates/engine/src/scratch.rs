@@ -78,6 +78,11 @@ impl Scratch {
         Some([next(0), next(1)])
     }
 
+    /// Whether there is a block.
+    pub(crate) fn has_blocks(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
     /// Blocks that are to be replaced.
     pub(crate) fn missing(&self) -> usize {
         self.missing

@@ -170,6 +170,12 @@ impl Harness {
         self.run();
     }
 
+    /// A device is gone.
+    pub(super) fn lose(&mut self, device: DeviceId) {
+        self.engine.device_event(self.now, device, crate::DeviceEvent::Lost, &mut self.memory);
+        self.run();
+    }
+
     /// Submits a request and leaves it under way.
     pub(super) fn begin(&mut self, op: Op, offset: u64, len: u64) {
         let (at, len) = (VolumeOffset(offset), Bytes(len));

@@ -1,8 +1,9 @@
 //! Metadata on two members, and what becomes of it when one of them fails, or both.
 
 use super::harness::{Harness, Shape};
+use crate::DeviceSettings;
 use weir_map::Superblock;
-use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, RequestError};
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Op, RequestError};
 
 const MEMBERS: [DeviceId; 2] = [DeviceId(1), DeviceId(2)];
 const EIO: IoError = IoError::Os(5);
@@ -83,4 +84,20 @@ fn a_superblock_that_cannot_be_written_on_the_last_member_ends_changes() {
     h.reopen();
     assert_eq!(h.engine.map().members().len(), 2);
     assert_eq!(h.engine.status().devices[0].free.0 % Bytes::kib(128).0, 0);
+}
+
+#[test]
+fn a_flush_is_answered_though_devices_are_lost_while_a_member_is_left_behind() {
+    let mut h = Harness::of(Shape { devices: 5, members: 2, ..Shape::default() }, "sequential");
+    let (hangs, goes) = (DeviceId(1), DeviceId(2));
+    h.write(0, &[1; 4096]);
+    h.hanging.push(hangs);
+    h.fail_next(DURABLE, EIO);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.held.len(), 1, "its superblock waits for the device that hangs");
+    assert_eq!(h.answer(), None);
+    h.lose(goes);
+    h.wait(DeviceSettings::DEADLINE);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))), "the other devices know");
 }
