@@ -256,7 +256,8 @@ impl Engine {
     /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
     pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        if self.devices[device.index()].wrote(device, false).is_some() {
+        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
+        if !self.is_lost(device) && self.devices[device.index()].wrote(device, false).is_some() {
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
         }
     }

@@ -294,6 +294,7 @@ fn space_of_a_write_that_hangs_rests_until_it_ends() {
     assert_eq!(free - h.free(), 1, "the write may still come");
     h.wake(DATA);
     assert_eq!((h.free(), h.read(0, 4096).0), (free, ReadShape::Zeros));
+    h.stop();
 }
 
 #[test]
