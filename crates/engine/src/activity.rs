@@ -31,8 +31,6 @@ pub enum Activity {
     WaitingForSpace,
     /// The mover copies blocks to another place.
     Moving,
-    /// A write intent is durable or on its way: copies may differ.
-    IntentOpen,
     /// The map is on one of its two members only.
     Degraded,
     /// Blocks read as EIO because a flush failed or a device was lost.
@@ -41,7 +39,7 @@ pub enum Activity {
 
 impl Activity {
     /// All there are.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 14] = [
         Self::Reading,
         Self::Writing,
         Self::Flushing,
@@ -54,7 +52,6 @@ impl Activity {
         Self::SpaceResting,
         Self::WaitingForSpace,
         Self::Moving,
-        Self::IntentOpen,
         Self::Degraded,
         Self::InDoubt,
     ];
@@ -75,7 +72,6 @@ impl fmt::Display for Activity {
             Self::SpaceResting => "space resting",
             Self::WaitingForSpace => "waiting for space",
             Self::Moving => "mover copying",
-            Self::IntentOpen => "intent open",
             Self::Degraded => "one mirror only",
             Self::InDoubt => "blocks in doubt",
         })
@@ -99,7 +95,6 @@ impl Engine {
             Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
             Activity::WaitingForSpace => self.space.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::MoveRead(_) | Purpose::MoveWrite(_))),
-            Activity::IntentOpen => self.map.has_open_intents(),
             Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
             Activity::InDoubt => !self.doubt.is_empty(),
         }

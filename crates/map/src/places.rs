@@ -232,14 +232,6 @@ impl Map {
         owned.len() as u64
     }
 
-    /// Whether any extent with changes that are not durable has a write intent. Walks them all.
-    pub fn has_open_intents(&self) -> bool {
-        self.overlay.keys().any(|key| match self.find(key) {
-            Found::Record(record) => record.intent.as_ref().is_some_and(|blocks| !blocks.is_empty()),
-            Found::Empty | Found::Direct(_) => false,
-        })
-    }
-
     /// Changes an extent that has places, as a version.
     fn change(
         &mut self,

@@ -246,7 +246,7 @@ impl Maker<'_> {
     fn interlude(&self, rng: &mut Rng) -> Step {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
-        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (2, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
+        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
             0 => Step::Wait(between(rng, 1, 8) as usize),
             1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
             2 => Step::Check,

@@ -61,7 +61,8 @@ pub struct World {
     /// Carries the blocking access.
     scratch: HeapMemory,
     store_commands: u64,
-    writes_until_cut: Option<u64>,
+    writes_until_stop: Option<u64>,
+    how_to_stop: Stop,
     dark: bool,
     digest: u64,
 }
@@ -79,7 +80,8 @@ impl World {
             devices,
             scratch: HeapMemory::new(Bytes(PIECE as u64)),
             store_commands: 0,
-            writes_until_cut: None,
+            writes_until_stop: None,
+            how_to_stop: Stop::PowerCut,
             dark: false,
             digest: seed.0,
         })
@@ -182,14 +184,15 @@ impl World {
         self.note(0xdead);
     }
 
-    /// The power fails while the `writes`-th blocking write from now on is under way (counted
+    /// Everything stops while the `writes`-th blocking write from now on is under way (counted
     /// from 1; `None`: not at all). Every blocking command from that one on is refused with
     /// [`IoError::Lost`] until [`stop`](Self::stop) is called.
-    pub fn cut_at_store_write(&mut self, writes: Option<u64>) {
-        self.writes_until_cut = writes;
+    pub fn stop_at_store_write(&mut self, writes: Option<u64>, how: Stop) {
+        self.writes_until_stop = writes;
+        self.how_to_stop = how;
     }
 
-    /// Whether the power failed during blocking access.
+    /// Whether everything stopped during blocking access.
     #[must_use]
     pub const fn is_dark(&self) -> bool {
         self.dark
@@ -222,9 +225,9 @@ impl World {
         self.store_commands += 1;
         let id = IoId(u64::MAX - self.store_commands);
         slot.submit(self.now, Io { id, device, kind, at, buffer }, &mut self.scratch);
-        if matches!(kind, IoKind::Write { .. }) && self.last_write_before_cut() {
+        if matches!(kind, IoKind::Write { .. }) && self.last_write_before_stop() {
             for device in &mut self.devices {
-                device.stop(Stop::PowerCut);
+                device.stop(self.how_to_stop);
             }
             self.dark = true;
             return Err(IoError::Lost);
@@ -241,12 +244,12 @@ impl World {
         Err(IoError::Lost)
     }
 
-    fn last_write_before_cut(&mut self) -> bool {
-        let Some(left) = &mut self.writes_until_cut else { return false };
+    fn last_write_before_stop(&mut self) -> bool {
+        let Some(left) = &mut self.writes_until_stop else { return false };
         *left = left.saturating_sub(1);
         let last = *left == 0;
         if last {
-            self.writes_until_cut = None;
+            self.writes_until_stop = None;
         }
         last
     }

@@ -164,6 +164,12 @@ fn idle_faults() -> Vec<Fault> {
         Fault::Slow { factor: 100, during: never.clone() },
         Fault::Hang { during: never },
         Fault::Vanish { at: Nanos::MAX },
+        Fault::Astray {
+            range: DeviceOffset(0)..DeviceOffset(u64::MAX),
+            further: None,
+            chance: 0.0,
+            times: 9,
+        },
     ]
 }
 

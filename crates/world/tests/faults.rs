@@ -3,7 +3,7 @@
 
 use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store};
 use weir_world::fault::{EIO, ENOSPC};
-use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop, UnknownModel, World};
+use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop, Storage, UnknownModel, World};
 
 const DISK: DeviceId = DeviceId(0);
 const NONE: Kinds = Kinds { reads: false, writes: false, flushes: false };
@@ -109,7 +109,7 @@ fn a_vanished_device_answers_everything_with_lost() {
 fn the_power_fails_at_the_wanted_write() {
     let mut world = world(vec![]);
     let page = [7; 4096];
-    world.cut_at_store_write(Some(2));
+    world.stop_at_store_write(Some(2), Stop::PowerCut);
     assert_eq!(world.write(DISK, DeviceOffset(0), &page), Ok(()));
     assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Err(IoError::Lost));
     assert!(world.is_dark());
@@ -139,4 +139,46 @@ fn an_unknown_model_is_named() {
     };
     let error = World::new(Seed(1), Bytes::mib(1), &[disk]).err();
     assert_eq!(error, Some(UnknownModel("tape".to_owned())));
+}
+
+#[test]
+fn writes_go_astray_so_often_and_tell_nobody() {
+    for further in [None, Some(Bytes(8192))] {
+        let mut world = world(vec![Fault::Astray { range: EVERYWHERE, further, chance: 1.0, times: 1 }]);
+        assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
+        let mut at = |offset| {
+            let mut page = [0; 4096];
+            world.read(DISK, DeviceOffset(offset), &mut page).unwrap();
+            page
+        };
+        assert_eq!(at(4096), [0; 4096]);
+        assert_eq!(at(12288), [if further.is_some() { 7 } else { 0 }; 4096]);
+        assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
+        assert_eq!(world.struck().len(), 1);
+    }
+}
+
+#[test]
+fn a_bit_that_rots_twice_is_as_it_was() {
+    let mut world = world(vec![]);
+    world.write(DISK, DeviceOffset(4096), &[7; 4096]).unwrap();
+    let storage = world.storage(DISK).unwrap();
+    assert_eq!(storage.written_pages(EVERYWHERE), [DeviceOffset(4096)]);
+    let first = |storage: &Storage| {
+        let mut byte = [0];
+        storage.read(DeviceOffset(5000), &mut byte);
+        byte[0]
+    };
+    storage.rot(DeviceOffset(5000), 16);
+    assert_eq!(first(storage), 7 ^ 16);
+    storage.rot(DeviceOffset(5000), 16);
+    assert_eq!(first(storage), 7);
+}
+
+#[test]
+fn mended_devices_have_no_faults() {
+    let mut world = world(vec![Fault::Vanish { at: Nanos(0) }]);
+    assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Err(IoError::Lost));
+    world.mend_devices();
+    assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Ok(()));
 }

@@ -90,7 +90,8 @@ impl Driver {
 
     /// Everything stops in the middle; then the pool is opened, perhaps in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.struck(if crash.how == Stop::Kill { Strike::Kill } else { Strike::PowerCut });
+        let strike = if crash.how == Stop::Kill { Strike::Kill } else { Strike::PowerCut };
+        self.struck(strike);
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
         let in_checkpoint = checkpoint.into_iter().any(|activity| self.engine.is_doing(activity));
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
@@ -106,20 +107,24 @@ impl Driver {
             self.rot(rot)?;
         }
         for write in &crash.again {
-            self.world.cut_at_store_write(Some(*write));
+            self.world.stop_at_store_write(Some(*write), crash.how);
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
-            self.world.cut_at_store_write(None);
+            self.world.stop_at_store_write(None, crash.how);
             match opened {
                 Err(failure) if !self.world.is_dark() && self.health == Health::Whole => return Err(failure),
                 _ => {}
             }
             if self.world.is_dark() {
                 self.statistics.in_recovery += 1;
-                *self.statistics.hits.entry((Strike::PowerCut, Moment::Recovery)).or_default() += 1;
+                self.note_in_recovery(strike);
             }
-            self.stop(Stop::PowerCut);
+            self.stop(crash.how);
         }
         self.open()
+    }
+
+    fn note_in_recovery(&mut self, strike: Strike) {
+        *self.statistics.hits.entry((strike, Moment::Recovery)).or_default() += 1;
     }
 
     /// What the crash left of the metadata is as a crash may leave it.
@@ -154,7 +159,9 @@ impl Driver {
     /// Opens the pool. Broken devices may need several attempts, or make it impossible.
     fn reopen(&mut self) -> Result<(), Failure> {
         for _ in 0..OPEN_ATTEMPTS {
-            match open_pool(&mut self.world, &self.setup, self.health == Health::Broken) {
+            let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
+            self.world.struck().into_iter().for_each(|strike| self.note_in_recovery(strike));
+            match opened {
                 Ok(engine) => {
                     self.engine = engine;
                     // A device that gave up what a failed flush should have kept cannot be asked again.
