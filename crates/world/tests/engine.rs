@@ -103,3 +103,20 @@ fn the_same_seed_gives_the_same_history() {
         assert_eq!((first.digest, first.statistics), (second.digest, second.statistics));
     }
 }
+
+#[test]
+fn seeds_that_failed_once() {
+    let lines = include_str!("../seeds/failed.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut total = Statistics::default();
+    for line in lines {
+        let seed = line.split_whitespace().next().and_then(|word| word.parse().ok()).map(Seed);
+        let seed = seed.unwrap_or_else(|| panic!("{line:?} does not begin with a seed"));
+        let outcome = History::new(seed, &Kind::of(seed)).run();
+        if let Some((failure, step)) = outcome.failure {
+            panic!("step {step}: {failure}\nrepeat with: cargo xtask crash --seed {seed}");
+        }
+        total += &outcome.statistics;
+    }
+    common::say(format_args!("{total} from seeds that failed once"));
+    assert!(total.crashes > 0);
+}
