@@ -120,7 +120,7 @@ impl Owners {
                 self.named += 1;
             }
             Some(_) => {
-                self.trouble(|| format!("record {}, named by {}, has another owner", record.0, owner()))
+                self.trouble(|| format!("record {}, named by {}, has another owner", record.0, owner()));
             }
             None => self.trouble(|| format!("there is no record {}, named by {}", record.0, owner())),
         }

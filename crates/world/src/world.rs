@@ -139,7 +139,7 @@ impl World {
 
     /// The clock jumps ahead, as that of a machine that was asleep: what was due meanwhile comes late.
     pub fn jump(&mut self, time: Nanos) {
-        self.now = self.now + time;
+        self.now += time;
     }
 
     /// Begins a device command. A command to a device that does not exist is never answered.

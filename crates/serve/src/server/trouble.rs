@@ -64,9 +64,9 @@ impl Trouble {
         }
         let may = self.told < MOST;
         if may {
-            self.told += 1
+            self.told += 1;
         } else {
-            self.untold += 1
+            self.untold += 1;
         }
         may
     }

@@ -80,10 +80,10 @@ fn rounds(rounds: u64) {
 
 /// Stopped or killed, checked, and started again.
 fn restarted(pool: &Pool, server: Server, round: u64) -> Server {
-    if round % 20 == 0 {
-        server.kill()
+    if round.is_multiple_of(20) {
+        server.kill();
     } else {
-        server.stop("TERM")
+        server.stop("TERM");
     }
     pool.run(["pool", "check"]);
     let used = &pool.json(&["pool", "status"])["pool"]["used_bytes"];

@@ -155,7 +155,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If it is not what was written, or cannot be read. Never reads more than one part into memory.
-    pub fn next(&mut self) -> Result<Part, Unreadable> {
+    pub fn read_part(&mut self) -> Result<Part, Unreadable> {
         let (number, start) = (self.parts, self.at);
         let damaged = |what: &str| Unreadable::Damaged(format!("part {number} at {start}: {what}"));
         let mut part = vec![0; HEADER];
@@ -236,7 +236,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Vec<Part>, Unreadable> {
         let (mut reader, mut parts) = (Reader::new(bytes), Vec::new());
         while parts.last() != Some(&Part::End) {
-            parts.push(reader.next()?);
+            parts.push(reader.read_part()?);
         }
         Ok(parts)
     }

@@ -83,13 +83,13 @@ fn unreadable(from: &Path, why: Unreadable) -> Failure {
 fn verify(from: &Path) -> Result<Verified, Failure> {
     let mut reader = open(from)?;
     let damaged = |why: &str| unreadable(from, Unreadable::Damaged(why.into()));
-    let Part::Pool(saved) = reader.next().map_err(|why| unreadable(from, why))? else {
+    let Part::Pool(saved) = reader.read_part().map_err(|why| unreadable(from, why))? else {
         return Err(damaged("it does not begin with a pool"));
     };
     let mut superblocks: Vec<Superblock> = Vec::new();
     let mut runs = Vec::new();
     loop {
-        match reader.next().map_err(|why| unreadable(from, why))? {
+        match reader.read_part().map_err(|why| unreadable(from, why))? {
             Part::Pool(_) => return Err(damaged("it speaks of two pools")),
             Part::End => break,
             Part::Pages { device, at, bytes } => {
@@ -176,7 +176,7 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
         let mut reader =
             open(from).map_err(|failure| Stopped::File(std::io::Error::other(failure.message)))?;
         loop {
-            let part = reader.next().map_err(|why| match why {
+            let part = reader.read_part().map_err(|why| match why {
                 Unreadable::Io(error) => Stopped::File(error),
                 Unreadable::Damaged(why) => Stopped::File(std::io::Error::other(why)),
             })?;
@@ -200,7 +200,7 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
 }
 
 fn zero(devices: &mut Devices, device: DeviceId, at: DeviceOffset, pages: u64) -> Result<(), Stopped> {
-    const ZEROS: [u8; 64 * PAGE] = [0; 64 * PAGE];
+    static ZEROS: [u8; 64 * PAGE] = [0; 64 * PAGE];
     let end = at.0 + pages * PAGE as u64;
     for start in (at.0..end).step_by(ZEROS.len()) {
         let len = (end - start).min(ZEROS.len() as u64);
