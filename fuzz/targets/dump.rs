@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     for bytes in [bytes, &dump] {
         let mut reader = Reader::new(bytes);
-        while let Ok(part) = reader.next() {
+        while let Ok(part) = reader.read_part() {
             if part == Part::End {
                 break;
             }
