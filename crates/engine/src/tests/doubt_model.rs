@@ -26,6 +26,8 @@ struct Cell {
     later: Vec<u8>,
     /// Written, and the device not flushed since.
     unflushed: bool,
+    /// Written by a request in the course of which a commit flushed the device, before or after.
+    unsure: bool,
     doubtful: bool,
 }
 
@@ -62,6 +64,7 @@ impl Model {
             cell.now = value;
             cell.later.push(value);
             cell.unflushed = value != 0;
+            cell.unsure = false;
             cell.doubtful = false;
         }
     }
@@ -73,13 +76,15 @@ impl Model {
         self.h.request(Op::Write, first * BLOCK as u64, &bytes, fua).expect("a write");
         self.change(first, count, self.value);
         if self.h.commands(IoKind::Flush) > before {
-            // It needed a commit, which flushes everything.
-            self.cells.iter_mut().for_each(|cell| cell.unflushed = false);
+            // It needed a commit, which flushes everything written before; the parts of this write may
+            // have come before or after.
+            self.cells.iter_mut().for_each(|cell| (cell.unflushed, cell.unsure) = (false, false));
+            self.range(first, count).for_each(|cell| cell.unsure = true);
         }
         if fua {
             for cell in self.range(first, count) {
                 cell.later = vec![cell.now];
-                cell.unflushed = false;
+                (cell.unflushed, cell.unsure) = (false, false);
             }
         }
     }
@@ -93,12 +98,16 @@ impl Model {
         let flushed = self.h.commands(IoKind::Flush) > before;
         self.h.forget_failures();
         let mut lost = false;
-        for cell in &mut self.cells {
-            if fails && flushed && cell.unflushed {
+        for b in 0..BLOCKS {
+            let cell = &self.cells[b as usize];
+            let unsure = fails && flushed && cell.unsure;
+            let doubtful = unsure && self.h.try_read(b * BLOCK as u64, BLOCK).is_err();
+            let cell = &mut self.cells[b as usize];
+            if doubtful || (fails && flushed && cell.unflushed) {
                 cell.doubtful = true;
                 lost = true;
             }
-            cell.unflushed = false;
+            (cell.unflushed, cell.unsure) = (false, false);
         }
         assert_eq!(answer.err(), lost.then_some(FAILED));
         if !lost {
@@ -132,7 +141,7 @@ impl Model {
             let found = if shape == ReadShape::Zeros { 0 } else { found[0] };
             let cell = &mut self.cells[b as usize];
             assert!(cell.later.contains(&found), "block {b} is {found}, not one of {:?}", cell.later);
-            *cell = Cell { now: found, later: vec![found], unflushed: false, doubtful: false };
+            *cell = Cell { now: found, later: vec![found], unflushed: false, unsure: false, doubtful: false };
         }
     }
 }
@@ -143,7 +152,7 @@ proptest! {
     #[test]
     fn exactly_what_was_lost_is_in_doubt(steps in steps()) {
         let h = Harness::new(2, "sequential");
-        let cell = Cell { now: 0, later: vec![0], unflushed: false, doubtful: false };
+        let cell = Cell { now: 0, later: vec![0], unflushed: false, unsure: false, doubtful: false };
         let mut model = Model { h, cells: vec![cell; BLOCKS as usize], value: 0 };
         for step in steps {
             match step {

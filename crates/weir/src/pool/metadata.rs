@@ -61,21 +61,29 @@ fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::Io
     Ok(least)
 }
 
-/// What the modelled drive would take: it is what the pool will meet when it is served.
+/// What the modelled drive would take, on average over the device: it is what the pool will meet when
+/// it is served.
 fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
     let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
     let Some(mut model) = weir_timing::model(pace, size) else { return Nanos::MAX };
     let mut now = Nanos(0);
-    for (id, kind, len) in [(1, IoKind::Write { fua: false }, Bytes(4096)), (2, IoKind::Flush, Bytes(0))] {
-        model.submit(now, IoId(id), kind, DeviceOffset(0), len);
-        while let Some(due) = model.next() {
-            now = now.max(due);
-            if model.pop(due) == Some(IoId(id)) {
-                break;
+    for number in 0..u64::from(TRIES) {
+        let at = DeviceOffset((size.0 / u64::from(TRIES) * number).next_multiple_of(4096));
+        let pair = [
+            (2 * number, IoKind::Write { fua: false }, Bytes(4096)),
+            (2 * number + 1, IoKind::Flush, Bytes(0)),
+        ];
+        for (id, kind, len) in pair {
+            model.submit(now, IoId(id), kind, at, len);
+            while let Some(due) = model.next() {
+                now = now.max(due);
+                if model.pop(due) == Some(IoId(id)) {
+                    break;
+                }
             }
         }
     }
-    now
+    Nanos(now.0 / u64::from(TRIES))
 }
 
 #[cfg(test)]
