@@ -47,7 +47,7 @@ fn every_answer_is_one_the_oracle_admits() {
 
 #[test]
 fn space_goes_from_hand_to_hand() {
-    histories(Kind { crowded: true, ..Kind::crashing(8, 60) }, 60, 20_000);
+    histories(Kind { crowded: true, ..Kind::crashing(8, 60) }, 70, 20_000);
 }
 
 #[test]

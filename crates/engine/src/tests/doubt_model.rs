@@ -74,6 +74,8 @@ impl Model {
         let bytes = vec![self.value; count as usize * BLOCK];
         let before = self.h.commands(IoKind::Flush);
         self.h.request(Op::Write, first * BLOCK as u64, &bytes, fua).expect("a write");
+        // A commit may have begun that nobody waits for.
+        self.h.run();
         self.change(first, count, self.value);
         if self.h.commands(IoKind::Flush) > before {
             // It needed a commit, which flushes everything written before; the parts of this write may
@@ -159,8 +161,13 @@ proptest! {
                 Step::Write { first, count, fua } => model.write(first, count, fua),
                 Step::Clear { first, count, op } => {
                     let bytes = vec![0; count as usize * BLOCK];
+                    let before = model.h.commands(IoKind::Flush);
                     model.h.request(op, first * BLOCK as u64, &bytes, false).expect("a clearing");
+                    model.h.run();
                     model.change(first, count, 0);
+                    if model.h.commands(IoKind::Flush) > before {
+                        model.cells.iter_mut().for_each(|cell| (cell.unflushed, cell.unsure) = (false, false));
+                    }
                 }
                 Step::Flush { fails } => model.flush(fails),
                 Step::Reopen => model.reopen(),
