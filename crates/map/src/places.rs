@@ -68,18 +68,27 @@ impl Map {
     }
 
     /// Whether the extent, which has no whole place, may get one by [`Map::place`]: not while changes that
-    /// [`Map::withdraw`] could take back stand between it and an earlier whole place, or more places than
-    /// there can be. Then the next commit makes a difference.
+    /// [`Map::withdraw`] could take back stand between it and more places than there can be, or a whole
+    /// place of the same name that holds other blocks. Then the next commit makes a difference.
+    ///
+    /// If all these changes need the device of the earlier whole place, all the later one holds is lost
+    /// with them, and it makes way.
     pub fn may_place(&self, key: ExtentKey) -> bool {
         let mut names = self.restorable(key);
         if names.is_empty() {
             return true;
         }
-        let had = names.iter().any(|name| name.kind == PlaceKind::Whole);
+        let needs = || self.overlay.get(key).into_iter().flat_map(|p| &p.versions).filter_map(|v| v.needs);
+        let clashes = |name: &PlaceId| {
+            name.kind == PlaceKind::Whole && needs().any(|needs| needs.device != name.device)
+        };
+        if names.iter().any(clashes) {
+            return false;
+        }
         if let Found::Record(record) = self.find(key) {
             record.places.iter().for_each(|p| note(&mut names, p.at.id()));
         }
-        !had && names.len() < PLACES_MAX
+        names.len() < PLACES_MAX
     }
 
     /// The places of values that [`Map::withdraw`] may fall back on: those before versions whose data is
