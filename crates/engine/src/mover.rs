@@ -187,7 +187,8 @@ impl Engine {
         }
     }
 
-    fn record(&self, key: ExtentKey) -> Option<Record> {
+    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
+    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
         match self.map.find(key) {
             Found::Empty => None,
             Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),

@@ -4,8 +4,8 @@ use crate::active::ActiveId;
 use crate::mover::MoveId;
 use weir_map::{Epoch, Location, Slot, Whole};
 use weir_model::{
-    BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId, PlaceKind,
-    RequestError, Span,
+    BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
+    PlaceKind, RequestError, Span,
 };
 
 /// A piece in flight.
@@ -86,6 +86,15 @@ pub(crate) struct Target {
     pub(crate) several: bool,
     /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
     pub(crate) old: [Option<(Buffer, u16)>; 2],
+}
+
+impl Target {
+    /// All of a block at one of the ends is written.
+    pub(crate) fn widen(&mut self, block: u16) {
+        let start = u32::from(block) * BLOCK as u32;
+        self.start = self.start.min(start);
+        self.end = self.end.max(start + BLOCK as u32);
+    }
 }
 
 /// The part of a request that falls into one extent.

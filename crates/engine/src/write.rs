@@ -10,7 +10,7 @@ use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Spot, Target, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
-use weir_map::{Found, Record, Value, Whole};
+use weir_map::{Found, Record, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span,
@@ -27,12 +27,10 @@ impl Engine {
             return self.piece_failed(id, error);
         }
         let record = match self.map.find(key) {
-            Found::Empty => None,
             Found::Direct(whole) if self.is_plain(id, whole) => {
                 return self.write_to(id, Spot::Whole(whole), None, memory);
             }
-            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
-            Found::Record(record) => Some(record.into_owned()),
+            _ => self.record(key),
         };
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
@@ -42,12 +40,9 @@ impl Engine {
             return self.piece_ended(id);
         }
         let Some(spot) = self.choose(id, record.as_ref()) else { return };
-        let record = match self.map.find(key) {
-            Found::Record(record) => Some(record.into_owned()),
-            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
-            Found::Empty => Some(self.map.empty_record(key)),
-        };
-        self.write_to(id, spot, record.as_ref(), memory);
+        // It may have been given a place just now.
+        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        self.write_to(id, spot, Some(&record), memory);
     }
 
     /// Whether a write to a direct extent simply overwrites it: the policy does not care, and no
@@ -64,60 +59,58 @@ impl Engine {
     fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (span, range, buffer) = (piece.span, piece.range, piece.buffer);
-        let block = BLOCK as u32;
         let place = record.map(|r| r.place(spot.place()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
-        let device = spot.place().device;
-        let sector = u32::from(self.devices[device.index()].settings.sector);
+        let sector = u32::from(self.devices[spot.place().device.index()].settings.sector);
+        let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let mut target = Target {
             spot,
             start: span.start,
             end: span.end(),
-            changes: false,
+            changes: (range.first..range.end()).any(|b| !valid_here(b)),
             several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != spot.place())),
             old: [None; 2],
         };
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
-        let head = (!span.start.is_multiple_of(block)).then_some(range.first);
-        let tail = (!span.end().is_multiple_of(block)).then_some(range.end() - 1);
-        let tail_only = tail.filter(|t| head != Some(*t));
-        for edge in [head, tail_only].into_iter().flatten() {
-            let aligned = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
-            if valid_here(edge) && aligned {
-                continue;
-            }
-            let source = match record {
-                Some(record) => self.source(record, edge),
-                None => {
-                    let within = u32::from(edge - range.first) * block;
-                    Some(Source { device, at: self.spot_address(spot, range, within) })
-                }
-            };
-            match source {
+        for edge in edges(span, range).filter(|edge| !(valid_here(*edge) && in_sectors)) {
+            target.widen(edge);
+            match self.old_block(spot, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
             }
-            // The whole block is written.
-            let start = u32::from(edge) * block;
-            if Some(edge) == head {
-                target.start = start;
-            }
-            if Some(edge) == tail {
-                target.end = start + block;
-            }
         }
-        target.changes = (range.first..range.end()).any(|b| !valid_here(b));
         if reads.is_empty() {
             self.pieces[id.0 as usize].target = Some(target);
             return self.write_target(id);
         }
+        self.read_old(id, target, &reads);
+    }
+
+    /// Where the old bytes of a block are; `None` if it is valid nowhere.
+    fn old_block(
+        &self,
+        spot: Spot,
+        record: Option<&Record>,
+        range: BlockRange,
+        block: u16,
+    ) -> Option<Source> {
+        let Some(record) = record else {
+            let at = self.spot_address(spot, range, u32::from(block - range.first) * BLOCK as u32);
+            return Some(Source { device: spot.place().device, at });
+        };
+        self.source(record, block)
+    }
+
+    /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
+    /// waits for some, and chooses anew.
+    fn read_old(&mut self, id: PieceId, mut target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
-            self.give_up_spot(spot, range);
+            self.give_up_spot(target.spot, self.pieces[id.0 as usize].range);
             self.waiting_scratch.push_back(id);
             return;
         };
-        for (i, (edge, Source { device, at })) in reads.into_iter().enumerate() {
+        for (i, &(edge, Source { device, at })) in reads.iter().enumerate() {
             if let Some(old) = blocks[i] {
                 target.old[i] = Some((old, edge));
                 self.pieces[id.0 as usize].left += 1;
@@ -331,6 +324,14 @@ impl Engine {
 
 /// The operating system's number for a full file system.
 pub(crate) const ENOSPC: i32 = 28;
+
+/// The blocks at a span's ends that it covers in part: at most one each.
+fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
+    let block = BLOCK as u32;
+    let head = (!span.start.is_multiple_of(block)).then_some(range.first);
+    let tail = (!span.end().is_multiple_of(block)).then_some(range.end() - 1);
+    head.into_iter().chain(tail.filter(|tail| head != Some(*tail)))
+}
 
 /// The parts of a piece's buffer that belong to a touched block but are not in the span, each with
 /// where in the block it begins: at most one before and one behind.

@@ -1,0 +1,240 @@
+//! What histories do to extents, and what must be found there after.
+
+use super::{History, Run};
+use crate::support::twin::{Held, HeldPlace};
+use weir_map::{Chunk, Copied, KeepSpace, Location, Needs};
+use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
+
+impl History {
+    pub(super) fn place(&mut self, key: ExtentKey, device: u8) {
+        let mut held = self.current(key);
+        if held.places.len() >= 3 {
+            return;
+        }
+        if !self.map.has_metadata_room() {
+            self.met.no_metadata_room += 1;
+            return;
+        }
+        let device = DeviceId(device % 2);
+        if held.places.iter().any(|p| p.id == PlaceId { device, kind: PlaceKind::Whole }) {
+            return;
+        }
+        let Some(whole) = self.map.allocate(device) else {
+            self.met.no_space += 1;
+            return;
+        };
+        assert!(self.allocated.insert(Chunk::Whole(whole)), "{whole:?} was handed out twice");
+        self.map.place(key, whole);
+        held.places.push(HeldPlace::whole(whole, 0..0));
+        self.change(key, held, None);
+    }
+
+    pub(super) fn write(&mut self, key: ExtentKey, place: u8, run: Run, durable: bool) {
+        let mut held = self.current(key);
+        let wholes: Vec<_> = held.places.iter().filter_map(|p| p.whole).collect();
+        if wholes.is_empty() {
+            return;
+        }
+        let range = self.range(run);
+        let whole = wholes[usize::from(place) % wholes.len()];
+        let needs = (!durable).then(|| self.needs(whole.device));
+        self.map.written(key, whole, range, needs);
+        held.fill(&whole.into(), range);
+        held.narrow(Location::from(whole).id(), range);
+        self.changed(key, held, needs);
+    }
+
+    /// After a change that may have left one full place.
+    fn changed(&mut self, key: ExtentKey, mut held: Held, needs: Option<Needs>) {
+        held.keep &= !held.is_one_full(self.blocks);
+        self.change(key, held, Some(needs));
+    }
+
+    /// Slots for a run, if there are enough.
+    fn slots(&mut self, device: DeviceId, range: BlockRange) -> Option<Location> {
+        let at = self.map.allocate_slots(device, range.count);
+        let Some(Location::Fine { slots, .. }) = &at else {
+            self.met.no_space += 1;
+            return None;
+        };
+        for slot in slots {
+            assert!(self.allocated.insert(Chunk::Slot(device, *slot)), "{slot:?} was handed out twice");
+        }
+        at
+    }
+
+    pub(super) fn write_fine(&mut self, key: ExtentKey, device: u8, run: Run) {
+        let (device, range) = (DeviceId(device % 2), self.range(run));
+        let room =
+            self.map.has_metadata_room() && self.may_have(key, PlaceId { device, kind: PlaceKind::Fine });
+        let Some(at) = room.then(|| self.slots(device, range)).flatten() else { return };
+        let needs = Some(self.needs(device));
+        let mut held = self.current(key);
+        self.map.written(key, at.clone(), range, needs);
+        held.fill(&at, range);
+        held.narrow(at.id(), range);
+        self.met.fine += 1;
+        self.changed(key, held, needs);
+    }
+
+    fn may_have(&mut self, key: ExtentKey, id: PlaceId) -> bool {
+        let mut held = self.current(key);
+        let wholes = held.places.iter().filter(|p| p.whole.is_some()).count();
+        let most = if id.kind == PlaceKind::Fine && wholes == 0 { 3 } else { 4 };
+        let room = held.places.len() < most && (id.kind == PlaceKind::Fine || wholes < 2);
+        let may = held.place(id).is_some() || room;
+        assert_eq!(self.map.may_have(key, id), may, "{key} may have {id:?}");
+        may
+    }
+
+    pub(super) fn copy(&mut self, key: ExtentKey, to: PlaceId, run: Run, durable: bool) {
+        let range = self.range(run);
+        let mut held = self.current(key);
+        let all_held = (range.first..range.end()).all(|b| held.holders(b) > 0);
+        if !self.may_have(key, to) || !self.map.has_metadata_room() {
+            return;
+        }
+        let there = held.place(to).and_then(|p| p.whole);
+        let at = match (to.kind, there) {
+            (PlaceKind::Whole, Some(whole)) => Some(whole.into()),
+            (PlaceKind::Whole, None) => self.map.allocate(to.device).map(|whole| {
+                assert!(self.allocated.insert(Chunk::Whole(whole)), "{whole:?} was handed out twice");
+                whole.into()
+            }),
+            (PlaceKind::Fine, _) => self.slots(to.device, range),
+        };
+        let Some(at) = at else { return };
+        let source = (!durable).then(|| self.needs(DeviceId(1 - to.device.0)));
+        let needs = (!durable).then(|| self.needs(to.device));
+        let took = self.map.copied(key, at.clone(), range, source, needs);
+        let mut copy = held.clone();
+        copy.fill(&at, range);
+        if took == Copied::Refused {
+            assert!(!all_held, "{key}: a copy to {at:?} was refused");
+            let mut fresh = Held::default();
+            fresh.fill(&at, range);
+            let unused = fresh.chunks().difference(&held.chunks()).copied().collect::<Vec<_>>();
+            for chunk in unused {
+                self.map.reuse(chunk);
+                assert!(self.allocated.remove(&chunk));
+            }
+            return;
+        }
+        assert!(all_held, "{key}: a copy of what is nowhere");
+        self.met.copies += 1;
+        if source.is_some() {
+            self.change(key, held, Some(source));
+        }
+        self.changed(key, copy, needs);
+    }
+
+    fn nth_place(&self, key: ExtentKey, place: u8) -> Option<PlaceId> {
+        let places = self.current(key).places;
+        (!places.is_empty()).then(|| places[usize::from(place) % places.len()].id)
+    }
+
+    pub(super) fn drop_place(&mut self, key: ExtentKey, place: u8, run: Run) {
+        let Some(from) = self.nth_place(key, place) else { return };
+        let range = self.range(run);
+        let mut held = self.current(key);
+        let blocks: Vec<_> = held.place(from).expect("named").blocks.keys().copied().collect();
+        let may = blocks.iter().filter(|b| range.contains(**b)).all(|b| held.holders(*b) > 1);
+        let record = held.places.len() > 1 || !held.is_one_full(self.blocks);
+        assert_eq!(self.map.dropped(key, from, range), may && record, "{key}: a drop from {from:?}");
+        if may && record {
+            held.place(from).expect("named").blocks.retain(|b, _| !range.contains(*b));
+            self.met.drops += 1;
+            self.changed(key, held, None);
+        }
+    }
+
+    pub(super) fn narrow(&mut self, key: ExtentKey, place: u8, run: Run) {
+        let Some(to) = self.nth_place(key, place) else { return };
+        let range = self.range(run);
+        let mut held = self.current(key);
+        self.map.narrowed(key, to, range);
+        held.narrow(to, range);
+        held.intent.retain(|b| !range.contains(*b));
+        self.changed(key, held, None);
+    }
+
+    pub(super) fn intend(&mut self, key: ExtentKey, run: Run, settled: bool) {
+        let range = self.range(run);
+        let mut held = self.current(key);
+        if held.places.is_empty() {
+            return;
+        }
+        if settled {
+            self.map.settled(key, range);
+            held.intent.retain(|b| !range.contains(*b));
+        } else {
+            self.map.intend(key, range);
+            held.intent.extend(range.first..range.end());
+        }
+        self.changed(key, held, None);
+    }
+
+    /// Safety rule 3, by looking at every state there is or may be.
+    pub(super) fn check_overwrites(&self, key: ExtentKey) {
+        let versions = self.live.get(&key).into_iter().flat_map(|l| l.versions.iter().map(|v| &v.held));
+        let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);
+        let on_the_way = on_the_way.filter(|(k, _)| *k == key).map(|(_, held)| held);
+        let states: Vec<_> = versions.chain(on_the_way).chain(self.state.extents.get(&key)).collect();
+        let current = self.current(key);
+        for place in &current.places {
+            for first in 0..self.blocks {
+                let range = BlockRange { first, count: 1 };
+                let strict = states.iter().any(|s| s.differs_if_written(place.id, range));
+                let differs = strict || current.differs_if_written(place.id, range);
+                if self.map.may_overwrite(key, place.id, range) {
+                    assert!(!current.differs_if_written(place.id, range), "{key} block {first}");
+                    // A version that another replaced before it was committed never becomes durable.
+                    assert!(!self.state_differs(key, place.id, range), "{key} block {first}");
+                } else {
+                    assert!(differs, "{key} block {first} of {:?}", place.id);
+                }
+            }
+        }
+    }
+
+    fn state_differs(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);
+        let mut states = on_the_way.filter(|(k, _)| *k == key).map(|(_, held)| held);
+        let durable = self.state.extents.get(&key);
+        states.any(|s| s.differs_if_written(id, range))
+            || durable.is_some_and(|s| s.differs_if_written(id, range))
+    }
+
+    pub(super) fn clear(&mut self, key: ExtentKey, run: Run, keep: KeepSpace) {
+        let range = self.range(run);
+        self.map.cleared(key, range, keep);
+        let mut held = self.current(key);
+        if held.places.is_empty() {
+            return;
+        }
+        held.places.iter_mut().for_each(|p| p.blocks.retain(|b, _| !range.contains(*b)));
+        held.intent.retain(|b| !range.contains(*b));
+        held.keep = match keep {
+            KeepSpace::AsIs => held.keep,
+            KeepSpace::Yes => true,
+            KeepSpace::No => false,
+        };
+        self.change(key, held, Some(None));
+    }
+
+    pub(super) fn give_back(&mut self, key: ExtentKey) {
+        self.map.give_back(key);
+        let mut held = self.current(key);
+        let whole = |p: &&HeldPlace| p.whole.is_some();
+        let used = held.places.iter().filter(whole).find(|p| !p.blocks.is_empty());
+        let kept = used.or(held.places.iter().find(whole)).filter(|_| held.keep).map(|p| p.id);
+        let before = held.places.len();
+        held.places.retain(|p| !p.blocks.is_empty() || Some(p.id) == kept);
+        if held.places.len() < before {
+            if held.places.is_empty() {
+                held = Held::default();
+            }
+            self.change(key, held, Some(None));
+        }
+    }
+}
