@@ -76,6 +76,9 @@ pub struct Driver {
     volumes: Vec<Volume>,
     /// Extents told to keep their space: volume and offset.
     kept: FxHashSet<(usize, u64)>,
+    /// Volumes that were replaced while requests were under way: when, and how many extents each may
+    /// have held.
+    gone: Vec<(Ticket, u64)>,
     /// Extents all devices have for data.
     room: u64,
     health: Health,
@@ -139,6 +142,7 @@ impl Driver {
             engine,
             volumes: Vec::new(),
             kept: FxHashSet::default(),
+            gone: Vec::new(),
             room,
             health: Health::Whole,
             under_way: FxHashMap::default(),

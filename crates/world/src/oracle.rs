@@ -229,6 +229,12 @@ impl Oracle {
         self.first_writes_durable[volume] = true;
     }
 
+    /// The latest there can be by now: requests submitted from now on have greater ones.
+    #[must_use]
+    pub const fn latest(&self) -> Ticket {
+        Ticket(self.moment)
+    }
+
     fn next_moment(&mut self) -> u64 {
         self.moment += 1;
         self.moment

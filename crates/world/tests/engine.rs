@@ -95,6 +95,45 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
     }
 }
 
+/// A write is refused for one extent at once and answered much later, because of another one. Meanwhile
+/// the volume that had the space has come to an end.
+#[test]
+fn space_that_was_taken_when_a_write_was_refused_counts() {
+    let kib = |volume, at, len: u64| Ask {
+        volume,
+        op: Op::Write,
+        offset: VolumeOffset(Bytes::kib(at).0),
+        len: Bytes::kib(len),
+        fua: false,
+    };
+    let device = |size, pace| DeviceSpec {
+        size: Bytes::kib(size),
+        pace: Pace::Random(pace),
+        write_cache: true,
+        sector: 512,
+        faults: vec![],
+    };
+    let volume = |extents: u64| VolumeSpec { size: Bytes::kib(64 * extents), hardening: Hardening::Flush };
+    let setup = Setup {
+        seed: Seed(1),
+        extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),
+        policy: "sequential".to_owned(),
+        devices: vec![device(772, Nanos::micros(1)), device(324, Nanos::secs(1))],
+        journal_pages: 16,
+        meta_pages: 120,
+        mirrored: false,
+        deadline: Nanos::secs(30),
+        volumes: vec![volume(16), volume(2)],
+        when_full: WhenFull::Error,
+        memory: Bytes::mib(4),
+        depth: 8,
+    };
+    let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
+    let steps = [&full[..], &[Step::Wait(2), Step::Ask(kib(1, 0, 128)), Step::Replace(0), Step::Wait(1)]];
+    let statistics = run(&History { setup, steps: steps.concat() });
+    assert_eq!(statistics.no_space, 2);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_history() {
     for seed in 0..8 {

@@ -100,6 +100,45 @@ fn an_uncommitted_copy_is_overwritten_without_waiting() {
 }
 
 #[test]
+fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_it() {
+    // Everything is on one device: what it loses it loses together.
+    let mut h = Harness::new(2, "sequential");
+    let free = h.free();
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    h.request(Op::Trim, 0, &[0; EXTENT], false).expect("a trim");
+    h.log.clear();
+    h.write(0, &[3; 4096]);
+    assert_eq!(h.log.len(), 1, "nothing but the write: {:?}", h.log);
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    h.flush().expect_err("a failed flush");
+    assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 1)]);
+    assert!(h.try_read(0, 4096).is_err() && h.read(4096, 4096).0 == ReadShape::Zeros);
+    h.write(0, &[4; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(free - h.free(), 1, "one of the two places is free again");
+    h.reopen();
+    assert_eq!((h.read(0, 4096).1, h.read(4096, 4096).0), (vec![4; 4096], ReadShape::Zeros));
+
+    // A block moved to another device, whose loss would bring back the place it came from.
+    let mut h = Harness::new(3, "sequential");
+    let key = h.key(0);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.act(Action::Move { key, blocks: BlockRange { first: 0, count: 1 }, to: place(1, PlaceKind::Fine) });
+    h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
+    assert_eq!(h.places(0), [(place(1, PlaceKind::Fine), 1)]);
+    h.log.clear();
+    h.write(8192, &[3; 4096]);
+    let at = |wanted: &dyn Fn(&weir_model::Io) -> bool| h.log.iter().position(wanted);
+    let flush = at(&|io| io.device == DeviceId(1) && io.kind == IoKind::Flush).expect("a flush");
+    let data = at(&|io| io.kind == IoKind::Write { fua: false }).expect("the data");
+    assert!(flush < data, "{:?}", h.log);
+    assert_eq!(h.read(0, 12288).1, [[1; 4096], [0; 4096], [3; 4096]].concat());
+}
+
+#[test]
 fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
     let mut h = Harness::new(3, "sequential");
     let free = h.free();

@@ -141,6 +141,7 @@ impl Driver {
         self.world.stop(how);
         self.oracle.crash(how);
         self.under_way.clear();
+        self.gone.clear();
         self.statistics.crashes += 1;
         *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
         self.answered_since_crash = 0;
@@ -223,6 +224,10 @@ impl Driver {
     }
 
     fn replaced(&mut self, volume: usize, new: Volume) {
+        if let Some(oldest) = self.under_way.values().map(|request| request.ticket).min() {
+            self.gone.retain(|(at, _)| *at >= oldest);
+            self.gone.push((self.oracle.latest(), self.extents_held(volume, oldest)));
+        }
         self.volumes[volume] = new;
         self.oracle.blank(volume);
         self.kept.retain(|(kept, _)| *kept != volume);
@@ -368,17 +373,20 @@ impl Driver {
 
     /// Extents that had to hold something at any time since a request was submitted: an upper bound.
     pub(super) fn extents_needed(&self, since: Ticket) -> u64 {
-        let extent = self.setup.extent.bytes();
-        let mut needed = 0;
-        for (volume, size) in self.volumes.iter().map(|volume| volume.spec.size).enumerate() {
-            for start in (0..size.0).step_by(extent.0 as usize) {
-                let len = Bytes(extent.0.min(size.0 - start));
-                let place = Place { volume, offset: VolumeOffset(start), len };
-                let kept = self.kept.contains(&(volume, start));
-                needed += u64::from(kept || self.oracle.may_hold_data(place, since));
-            }
-        }
-        needed
+        let held = (0..self.volumes.len()).map(|volume| self.extents_held(volume, since));
+        let gone = self.gone.iter().filter(|(at, _)| *at >= since).map(|(_, extents)| *extents);
+        held.chain(gone).sum()
+    }
+
+    /// The part of one volume in that.
+    fn extents_held(&self, volume: usize, since: Ticket) -> u64 {
+        let (extent, size) = (self.setup.extent.bytes(), self.volumes[volume].spec.size);
+        let may_hold = |start: &u64| {
+            let len = Bytes(extent.0.min(size.0 - start));
+            let place = Place { volume, offset: VolumeOffset(*start), len };
+            self.kept.contains(&(volume, *start)) || self.oracle.may_hold_data(place, since)
+        };
+        (0..size.0).step_by(extent.0 as usize).filter(may_hold).count() as u64
     }
 }
 

@@ -1,0 +1,106 @@
+//! A place given up and another one in its stead before anything of it is durable: what a device that
+//! loses its writes brings back.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use support::pool::{self, Shape};
+use support::store::MemStore;
+use weir_map::{Epoch, Found, Hardening, KeepSpace, Location, Map, Needs, Whole};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceKind};
+
+const FIRST: DeviceId = DeviceId(0);
+const SECOND: DeviceId = DeviceId(1);
+const ALL: BlockRange = BlockRange { first: 0, count: 16 };
+
+const fn block(first: u16) -> BlockRange {
+    BlockRange { first, count: 1 }
+}
+
+fn needs(device: DeviceId) -> Option<Needs> {
+    Some(Needs { device, epoch: Epoch(7) })
+}
+
+/// What is written to devices that were not flushed stays out.
+fn commit(map: &mut Map) -> Vec<weir_map::Chunk> {
+    map.begin_commit();
+    let (mut frame, mut released) = (Vec::new(), Vec::new());
+    while map.next_frame(|_| None, &mut frame).is_some() {}
+    map.commit_durable(&mut released);
+    released
+}
+
+/// A map with an extent whose blocks 0 and 1 are durable, in a place on the first device.
+fn map() -> (Map, ExtentKey, Whole) {
+    let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
+    let mut store = MemStore::new(2);
+    pool::create(&mut store, &sizes).unwrap();
+    let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+    let volume = map.create_volume("volume", Bytes::mib(1), Hardening::Flush);
+    commit(&mut map);
+    let key = ExtentKey { volume, index: ExtentIndex(0) };
+    let whole = map.allocate(FIRST).unwrap();
+    map.place(key, whole);
+    map.written(key, whole, BlockRange { first: 0, count: 2 }, None);
+    commit(&mut map);
+    (map, key, whole)
+}
+
+/// The whole places and the blocks each holds.
+fn wholes(map: &Map, key: ExtentKey) -> Vec<(Whole, Vec<u16>)> {
+    let Found::Record(record) = map.find(key) else { return Vec::new() };
+    let place = |place: &weir_map::Place| match place.at {
+        Location::Whole(whole) => Some((whole, place.valid.iter().collect())),
+        Location::Fine { .. } => None,
+    };
+    record.places.iter().filter_map(place).collect()
+}
+
+fn trim(map: &mut Map, key: ExtentKey) {
+    map.cleared(key, ALL, KeepSpace::AsIs);
+    map.give_back(key);
+    assert!(matches!(map.find(key), Found::Empty));
+}
+
+#[test]
+fn a_place_may_follow_one_that_would_come_back_only_without_it() {
+    let (mut map, key, old) = map();
+    map.written(key, old, block(2), needs(FIRST));
+    trim(&mut map, key);
+    assert!(map.may_place(key), "both are on the device that may lose its writes");
+    let new = map.allocate(FIRST).unwrap();
+    map.place(key, new);
+    map.written(key, new, block(0), needs(FIRST));
+    assert_eq!(map.withdraw(FIRST, None), [key]);
+    // The block written last falls back on what was durable; the trim of the other one stands.
+    assert_eq!(wholes(&map, key), [(old, vec![0])]);
+    let released = commit(&mut map);
+    assert_eq!(released, [weir_map::Chunk::Whole(new)], "the old place is needed again");
+    assert_eq!(map.releasing(), 0);
+}
+
+#[test]
+fn a_place_waits_while_one_of_its_name_could_come_back_beside_it() {
+    let (mut map, key, old) = map();
+    // Block 0 goes to slots of another device; the place gives up the rest, and is given up itself.
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.written(key, slots, block(0), needs(SECOND));
+    map.cleared(key, block(1), KeepSpace::AsIs);
+    map.give_back(key);
+    assert_eq!(wholes(&map, key), []);
+    assert!(!map.may_place(key), "the second device's loss would bring back the first one's place");
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    assert_eq!(wholes(&map, key), [(old, vec![0])]);
+    // The same, but the slots become durable.
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.written(key, slots, block(0), needs(SECOND));
+    map.give_back(key);
+    assert!(!map.may_place(key));
+    map.begin_commit();
+    let mut frame = Vec::new();
+    assert!(map.next_frame(|_| Some(Epoch(7)), &mut frame).is_some());
+    map.commit_durable(&mut Vec::new());
+    assert!(map.may_place(key), "nothing brings it back any more");
+    let Found::Record(record) = map.find(key) else { panic!("it has a place") };
+    assert_eq!(record.places.iter().map(|p| p.at.id().kind).collect::<Vec<_>>(), [PlaceKind::Fine]);
+}
