@@ -84,6 +84,8 @@ pub struct DeviceEntry {
 pub enum Fault {
     /// Whatever was not flushed when the server dies never reached the device.
     ForgetUnflushed,
+    /// Of that, some sectors did.
+    ForgetSome,
     /// It fails as a file beside it says.
     OnDemand,
 }
@@ -227,8 +229,9 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
             Err(allowed) => Err(allowed),
         })?,
         fault: keys.optional("fault", |text| {
-            one_of(text, &["forget-unflushed", "on-demand"]).map(|fault| match fault {
+            one_of(text, &["forget-unflushed", "forget-some", "on-demand"]).map(|fault| match fault {
                 "on-demand" => Fault::OnDemand,
+                "forget-some" => Fault::ForgetSome,
                 _ => Fault::ForgetUnflushed,
             })
         })?,

@@ -303,11 +303,21 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Resul
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
-        forget: (entry.fault == Some(Fault::ForgetUnflushed)).then(ForgetOptions::default),
+        forget: forget(entry.fault),
         fails_on_demand: entry.fault == Some(Fault::OnDemand),
         ..DeviceOptions::default()
     };
     Ok(Device::open(path, &options)?)
+}
+
+/// The layer that forgets, if the device is to have it.
+fn forget(fault: Option<Fault>) -> Option<ForgetOptions> {
+    let early_permille = match fault? {
+        Fault::ForgetUnflushed => 0,
+        Fault::ForgetSome => 300,
+        Fault::OnDemand => return None,
+    };
+    Some(ForgetOptions { early_permille, ..ForgetOptions::default() })
 }
 
 /// The kind of drive a model is of.

@@ -97,8 +97,25 @@ impl Pool {
     /// Starts a server with further arguments and waits until it answers.
     #[track_caller]
     pub(crate) fn serve_with(&self, more: &[&str]) -> Server {
+        let mut server = self.start_with(more);
+        // Its document comes when it answers. Connecting would not tell: a killed server's socket
+        // may still take connections while the kernel clears up its ring.
+        let says = BufReader::new(server.child.stdout.take().expect("its standard output"));
+        let document: String = says.lines().map_while(Result::ok).take_while(|line| line != "}").collect();
+        assert!(document.contains("nbd.sock"), "the server ended:\n{}", server.log());
+        server
+    }
+
+    /// Starts a server, and does not wait for it.
+    #[track_caller]
+    pub(crate) fn start(&self) -> Server {
+        self.start_with(&[])
+    }
+
+    #[track_caller]
+    fn start_with(&self, more: &[&str]) -> Server {
         let log = std::fs::File::options().create(true).append(true).open(self.path("server.log"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .current_dir(self.folder.path())
             .args(["serve", "--json", "--nbd", "unix:nbd.sock"])
             .args(more)
@@ -108,13 +125,7 @@ impl Pool {
             .stderr(log.expect("the server's log opens"))
             .spawn()
             .expect("weir starts");
-        // Its document comes when it answers. Connecting would not tell: a killed server's socket
-        // may still take connections while the kernel clears up its ring.
-        let says = BufReader::new(child.stdout.take().expect("its standard output"));
-        let server = Server { child, log: self.path("server.log") };
-        let document: String = says.lines().map_while(Result::ok).take_while(|line| line != "}").collect();
-        assert!(document.contains("nbd.sock"), "the server ended:\n{}", server.log());
-        server
+        Server { child, log: self.path("server.log") }
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(crate) const FUA: u16 = 1;
+/// Zeros take up space.
+pub(crate) const NO_HOLE: u16 = 2;
 
 /// What to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +159,11 @@ impl Client {
 
     pub(crate) fn read(&mut self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         self.ask(Command::Read, 0, offset, len as u32, &[])?;
+        self.payload(len)
+    }
+
+    /// What follows the reply to a read.
+    pub(crate) fn payload(&mut self, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
