@@ -416,7 +416,7 @@ impl Map {
             !goes
         });
         let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
-        self.set_current(key, value);
+        self.set_current(key, value.canonical_place(self.blocks));
         self.push(key, None, released);
     }
 
