@@ -1,7 +1,7 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
 use crate::LostWhy;
-use crate::doubt::Unflushed;
+use crate::doubt::{UNFLUSHED_MAX, Unflushed};
 use std::collections::VecDeque;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
@@ -30,8 +30,9 @@ impl Default for DeviceSettings {
     }
 }
 
-/// Notes of unflushed writes whose memory is kept for the next epoch.
-const UNFLUSHED_KEPT: usize = 4096;
+/// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
+/// most, since to ask for it anew costs more than to note them.
+const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
 
 /// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
 #[derive(Clone, Copy, Debug, Default)]
@@ -220,7 +221,11 @@ impl Device {
         let covered = self.epoch;
         self.epoch = Epoch(covered.0 + 1);
         self.dirty = false;
-        self.flushing.append(&mut self.unflushed);
+        if self.flushing.is_empty() {
+            std::mem::swap(&mut self.flushing, &mut self.unflushed);
+        } else {
+            self.flushing.append(&mut self.unflushed);
+        }
         self.flushing_epoch = Some(covered);
         covered
     }

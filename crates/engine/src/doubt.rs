@@ -80,9 +80,13 @@ impl Doubt {
     /// The blocks are known again: rewritten, or zeros.
     #[inline]
     pub(crate) fn settle(&mut self, key: ExtentKey, range: BlockRange) {
-        if self.extents.is_empty() {
-            return;
+        if !self.extents.is_empty() {
+            self.settle_some(key, range);
         }
+    }
+
+    #[cold]
+    fn settle_some(&mut self, key: ExtentKey, range: BlockRange) {
         if let Some(doubtful) = self.extents.get_mut(&key) {
             doubtful.blocks.remove(range);
             if doubtful.blocks.is_empty() {

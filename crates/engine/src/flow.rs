@@ -5,7 +5,7 @@ use crate::retry::{EIO, is_full};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Sabotage};
-use weir_model::{DeviceId, IoError, IoId, IoKind, Memory};
+use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory};
 use weir_policy::placement::Access;
 
 impl Engine {
@@ -140,25 +140,33 @@ impl Engine {
 
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
-        let piece = self.pieces.remove(id.0 as usize);
-        if piece.work != Work::Read {
-            let mut granted = SmallVec::new();
-            if self.locks.release(piece.key, piece.range, &mut granted) {
-                self.map.give_back(piece.key);
-                self.note_change();
-                if self.space.is_waited_for() && self.map.releasing() > 0 {
-                    self.request_commit();
-                }
-            }
-            self.ready.extend(granted);
+        // Only what is needed is copied out of the table: a piece is large.
+        let Piece { request, key, range, work, error, found, .. } = self.pieces[id.0 as usize];
+        self.pieces.remove(id.0 as usize);
+        if work != Work::Read {
+            self.give_back_blocks(key, range);
         }
-        let active = &mut self.active[piece.request.0];
-        active.error = active.error.or(piece.error);
-        active.found.0 |= piece.found.0;
-        active.found.1 |= piece.found.1;
+        let active = &mut self.active[request.0];
+        active.error = active.error.or(error);
+        active.found.0 |= found.0;
+        active.found.1 |= found.1;
         active.left -= 1;
         if active.left == 0 {
-            self.request_ended(piece.request);
+            self.request_ended(request);
+        }
+    }
+
+    fn give_back_blocks(&mut self, key: ExtentKey, range: BlockRange) {
+        let mut granted = SmallVec::new();
+        if self.locks.release(key, range, &mut granted) {
+            self.map.give_back(key);
+            self.note_change();
+            if self.space.is_waited_for() && self.map.releasing() > 0 {
+                self.request_commit();
+            }
+        }
+        if !granted.is_empty() {
+            self.ready.extend(granted);
         }
     }
 }

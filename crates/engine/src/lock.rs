@@ -10,6 +10,7 @@ use crate::piece::PieceId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use weir_map::BlockSet;
 use weir_model::{BlockRange, ExtentKey};
 
@@ -71,7 +72,8 @@ impl Locks {
         range: BlockRange,
         granted: &mut SmallVec<[PieceId; 2]>,
     ) -> bool {
-        let Some(lock) = self.extents.get_mut(&key) else { return false };
+        let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
+        let lock = entry.get_mut();
         if let Some(i) = lock.held.iter().position(|h| *h == range) {
             lock.held.swap_remove(i);
         }
@@ -88,15 +90,7 @@ impl Locks {
                 i += 1;
             }
         }
-        self.tidy_if_idle(key)
-    }
-
-    /// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
-    fn tidy_if_idle(&mut self, key: ExtentKey) -> bool {
-        if self.extents.get(&key).is_none_or(|lock| !lock.is_idle()) {
-            return false;
-        }
-        self.extents.remove(&key).is_some_and(|lock| lock.tidy)
+        tidy_if_idle(entry)
     }
 
     /// A range taken becomes two, its first blocks and the rest.
@@ -141,11 +135,16 @@ impl Locks {
 
     /// The mover is done with the extent. Returns whether it is to be tidied.
     pub(crate) fn end_move(&mut self, key: ExtentKey) -> bool {
-        if let Some(lock) = self.extents.get_mut(&key) {
-            lock.moving = None;
-        }
-        self.tidy_if_idle(key)
+        let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
+        entry.get_mut().moving = None;
+        tidy_if_idle(entry)
     }
+}
+
+/// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
+#[inline]
+fn tidy_if_idle(entry: OccupiedEntry<'_, ExtentKey, Lock>) -> bool {
+    entry.get().is_idle() && entry.remove().tidy
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ impl Engine {
         if let Err(error) = result {
             piece.error = Some(flight.error(error));
         }
-        let failed = self.pieces[id.0 as usize].error.is_some();
+        let failed = piece.error.is_some();
         let needs = match result {
             Ok(()) => self.devices[flight.device.index()].wrote(flight.device, fua),
             Err(_) => None,
@@ -315,8 +315,10 @@ impl Engine {
 
     fn put_back_scratch(&mut self, id: PieceId) {
         let Some(target) = &mut self.pieces[id.0 as usize].target else { return };
-        let old = std::mem::take(&mut target.old);
-        for (buffer, _) in old.into_iter().flatten() {
+        if target.old[0].is_none() {
+            return;
+        }
+        for (buffer, _) in std::mem::take(&mut target.old).into_iter().flatten() {
             self.put_back_block(buffer);
         }
     }
