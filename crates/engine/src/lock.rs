@@ -21,7 +21,7 @@ struct Lock {
     /// Places may be left that hold nothing: to be looked at when nobody is in the extent.
     tidy: bool,
     /// The mover is at work here; the blocks somebody took since it last asked.
-    moving: Option<BlockSet>,
+    moving: Option<Box<BlockSet>>,
 }
 
 impl Lock {
@@ -108,7 +108,7 @@ impl Locks {
         let lock = self.extents.entry(key).or_default();
         let free = lock.moving.is_none();
         if free {
-            lock.moving = Some(BlockSet::none(blocks));
+            lock.moving = Some(Box::new(BlockSet::none(blocks)));
         }
         free
     }
@@ -122,15 +122,15 @@ impl Locks {
     pub(crate) fn watch(&mut self, key: ExtentKey) -> BlockSet {
         let Some(lock) = self.extents.get_mut(&key) else { return BlockSet::none(0) };
         let Some(touched) = &mut lock.moving else { return BlockSet::none(0) };
-        *touched = touched.none_of_these();
+        **touched = touched.none_of_these();
         lock.held.iter().for_each(|held| touched.insert(*held));
         lock.waiting.iter().for_each(|(_, range)| touched.insert(*range));
-        touched.clone()
+        BlockSet::clone(touched)
     }
 
     /// The blocks taken since [`Self::watch`].
     pub(crate) fn touched(&self, key: ExtentKey) -> Option<&BlockSet> {
-        self.extents.get(&key)?.moving.as_ref()
+        self.extents.get(&key)?.moving.as_deref()
     }
 
     /// The mover is done with the extent. Returns whether it is to be tidied.
@@ -144,7 +144,11 @@ impl Locks {
 /// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
 #[inline]
 fn tidy_if_idle(entry: OccupiedEntry<'_, ExtentKey, Lock>) -> bool {
-    entry.get().is_idle() && entry.remove().tidy
+    let Lock { tidy, .. } = *entry.get();
+    entry.get().is_idle() && {
+        entry.remove();
+        tidy
+    }
 }
 
 #[cfg(test)]

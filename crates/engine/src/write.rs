@@ -28,7 +28,7 @@ impl Engine {
         }
         let record = match self.map.find(key) {
             Found::Direct(whole) if self.is_plain(id, whole) => {
-                return self.write_to(id, Spot::Whole(whole), None, memory);
+                return self.overwrite(id, whole, memory);
             }
             _ => self.record(key),
         };
@@ -52,6 +52,19 @@ impl Engine {
         let piece = &self.pieces[id.0 as usize];
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
         !self.watches && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
+    }
+
+    /// Overwrites blocks of a direct extent in place: what most writes are, and nothing to decide if the
+    /// blocks are whole.
+    fn overwrite<M: Memory>(&mut self, id: PieceId, whole: Whole, memory: &mut M) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let (spot, span) = (Spot::Whole(whole), piece.span);
+        if span.covered() != piece.range {
+            return self.write_to(id, spot, None, memory);
+        }
+        let (start, end) = (span.start, span.end());
+        piece.target = Some(Target { spot, start, end, changes: false, several: false, old: [None; 2] });
+        self.write_target(id);
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
