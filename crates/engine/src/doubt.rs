@@ -290,10 +290,13 @@ impl Engine {
     }
 
     /// A read piece, or a write that needs what was there, meets doubtful blocks.
+    #[inline]
     pub(crate) fn doubtful(&self, id: PieceId) -> Option<RequestError> {
-        if self.doubt.is_empty() {
-            return None;
-        }
+        if self.doubt.is_empty() { None } else { self.doubtful_among(id) }
+    }
+
+    #[cold]
+    fn doubtful_among(&self, id: PieceId) -> Option<RequestError> {
         let piece = &self.pieces[id.0 as usize];
         let about = |range| self.doubt.about(piece.key, range);
         let device = match piece.work {

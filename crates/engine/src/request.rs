@@ -240,28 +240,25 @@ impl Engine {
 
     /// Answers the request and forgets it.
     pub(crate) fn reply(&mut self, id: ActiveId) {
-        let active = self.active.remove(id.0);
-        if active.internal {
-            self.clearing_ended(active.request.volume, active.error);
-            return;
+        // Only what is needed is copied out of the table: an entry is large.
+        let Active { request, submitted, error, found, internal, .. } = self.active[id.0];
+        self.active.remove(id.0);
+        if internal {
+            return self.clearing_ended(request.volume, error);
         }
-        let shape = match active.found {
+        let shape = match found {
             (true, false) => ReadShape::Data,
             (true, true) => ReadShape::Mixed,
-            (false, _) if active.request.op == Op::Read => ReadShape::Zeros,
+            (false, _) if request.op == Op::Read => ReadShape::Zeros,
             (false, _) => ReadShape::Data,
         };
-        let mut buffer = active.request.buffer;
+        let mut buffer = request.buffer;
         if let Some(kept) = buffer.filter(|b| self.abandoned.uses(*b)) {
             self.abandoned.keep(kept);
             buffer = None;
         }
-        self.replies.push_back(Reply {
-            id: active.request.id,
-            result: active.error.map_or(Ok(shape), Err),
-            buffer,
-            response: self.now.since(active.submitted),
-        });
+        let result = error.map_or(Ok(shape), Err);
+        self.replies.push_back(Reply { id: request.id, result, buffer, response: self.now.since(submitted) });
     }
 
     /// Why changes are refused, for those already under way.
