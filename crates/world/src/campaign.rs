@@ -252,8 +252,7 @@ impl Maker<'_> {
             2 => Step::Check,
             3 => Step::Replace(rng.below(self.volumes) as usize),
             4 => Step::Restart,
-            // The second device: the first one is what is left.
-            7 => Step::Break(1, astray(rng)),
+            7 => Step::Break(rng.below(4) as usize, astray(rng)),
             6 => Step::Jump(Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))),
             _ => Step::Break(rng.below(4) as usize, fault(rng)),
         }
@@ -270,7 +269,7 @@ impl Maker<'_> {
     }
 }
 
-/// Metadata that is written somewhere else, or nowhere.
+/// Writes that go somewhere else, or nowhere.
 fn astray(rng: &mut Rng) -> Fault {
     Fault::Astray {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),

@@ -1,9 +1,10 @@
 //! A simulated device: the port the engine's commands go through, and a disk that implements it.
 
-use crate::{Rng, Storage, Strike, storage::Mark};
+use crate::storage::{Mark, Write};
+use crate::{Rng, Spoilt, Storage, Strike, WorldMemory};
 use std::collections::BTreeMap;
 use weir_model::{
-    BLOCK, Buffer, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+    BLOCK, Buffer, Bytes, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
 use weir_timing::Timing;
 
@@ -11,13 +12,13 @@ use weir_timing::Timing;
 /// [`weir_model::io`]: any order, every command answered once (unless [stopped](Self::stop)).
 pub trait Device {
     /// Begins a command. The device owns `io.buffer` until it answers.
-    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory);
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory);
 
     /// When the next answer is due; `None` if nothing will be answered without a new command.
     fn next(&self) -> Option<Nanos>;
 
     /// An answer due at `now` or earlier, if there is one; call until there is none.
-    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone>;
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone>;
 
     /// Everything under way ends without an answer. Time keeps running.
     fn stop(&mut self, how: Stop);
@@ -62,8 +63,9 @@ struct UnderWay {
     io: Io,
     /// How many of the buffer's bytes took effect at submission.
     early: u32,
-    /// A write's remaining bytes as they were submitted.
+    /// A write's remaining bytes as they were submitted, and which of its sectors are spoilt.
     late: Box<[u8]>,
+    late_spoilt: Spoilt,
     /// What a flush covers.
     mark: Mark,
     result: Result<(), IoError>,
@@ -96,31 +98,41 @@ impl Disk {
         }
     }
 
-    fn begin(&mut self, io: &Io, early: u32, memory: &mut HeapMemory) -> Box<[u8]> {
+    fn begin(&mut self, command: &mut UnderWay, memory: &mut WorldMemory) {
+        let UnderWay { io, early, .. } = *command;
         let first = io.buffer.part(0, early);
         match io.kind {
-            IoKind::Read => self.storage.read(io.at, memory.bytes_mut(first)),
+            IoKind::Read => self.read(io.at, first, memory),
             IoKind::Write { fua } => {
                 if early > 0 {
-                    self.storage.write(io.at, memory.bytes(first), fua);
+                    self.storage.write_spoilt(io.at, memory.bytes(first), &memory.spoilt(first), fua);
                 }
-                return memory.bytes(io.buffer)[early as usize..].into();
+                let late = command.late_buffer();
+                command.late = memory.bytes(late).into();
+                command.late_spoilt = memory.spoilt(late);
             }
             IoKind::Flush => {}
         }
-        Box::default()
     }
 
-    fn finish(&mut self, command: &UnderWay, memory: &mut HeapMemory) {
+    fn read(&self, at: DeviceOffset, to: Buffer, memory: &mut WorldMemory) {
+        self.storage.read(at, memory.bytes_mut(to));
+        let spoilt = self.storage.spoilt(at, Bytes(to.len.into()));
+        if !spoilt.is_empty() {
+            memory.spoil(to, &spoilt);
+        }
+    }
+
+    fn finish(&mut self, command: &UnderWay, memory: &mut WorldMemory) {
         match command.io.kind {
-            IoKind::Read => self.storage.read(command.late_at(), memory.bytes_mut(command.late_buffer())),
+            IoKind::Read => self.read(command.late_at(), command.late_buffer(), memory),
             IoKind::Write { fua } => {
                 assert!(
                     memory.bytes(command.late_buffer()) == &*command.late,
                     "buffer of {:?} changed while the device owned it",
                     command.io
                 );
-                self.storage.write(command.late_at(), &command.late, fua);
+                self.storage.write_spoilt(command.late_at(), &command.late, &command.late_spoilt, fua);
             }
             IoKind::Flush => self.storage.flush(command.mark),
         }
@@ -128,12 +140,13 @@ impl Disk {
 }
 
 impl Device for Disk {
-    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory) {
         let result = self.storage.check(io.at, io.len());
-        let mut command = UnderWay { io, early: 0, late: Box::default(), mark: self.storage.mark(), result };
+        let (late, late_spoilt) = (Box::default(), Spoilt::default());
+        let mut command = UnderWay { io, early: 0, late, late_spoilt, mark: self.storage.mark(), result };
         if result.is_ok() {
             command.early = self.early(&io);
-            command.late = self.begin(&io, command.early, memory);
+            self.begin(&mut command, memory);
         }
         self.submitted += 1;
         let number = IoId(self.submitted);
@@ -147,7 +160,7 @@ impl Device for Disk {
 
     /// # Panics
     /// If the buffer of a write changed while the device owned it: a mistake of its owner.
-    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
         let command =
             std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.under_way.remove(&number))?;
         if command.result.is_ok() {
@@ -158,15 +171,14 @@ impl Device for Disk {
 
     fn stop(&mut self, how: Stop) {
         let under_way = std::mem::take(&mut self.under_way).into_values();
-        let writes = under_way.filter(|c| !c.late.is_empty()).map(|c| (c.late_at(), c.late));
+        let writes = under_way.filter(|c| !c.late.is_empty());
+        let writes = writes.map(|c| Write::under_way(c.late_at(), c.late, c.late_spoilt));
         match how {
             Stop::PowerCut => self.storage.power_cut(writes.collect(), &mut self.rng),
             Stop::Kill => {
-                for (at, bytes) in writes {
-                    for (index, block) in bytes.chunks(BLOCK as usize).enumerate() {
-                        if self.rng.chance(0.5) {
-                            self.storage.write(DeviceOffset(at.0 + index as u64 * BLOCK), block, false);
-                        }
+                for part in writes.flat_map(|write| write.parts(BLOCK)) {
+                    if self.rng.chance(0.5) {
+                        self.storage.carry_out(&part);
                     }
                 }
             }

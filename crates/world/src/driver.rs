@@ -5,12 +5,12 @@
 //! who stops and opens the pool. Each answer goes past the oracle.
 
 use crate::{
-    Answer, Change, DeviceSpec, Fault, Found, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket,
+    Answer, Change, DeviceSpec, Fault, Moment, Oracle, Place, Seed, Spoilt, Statistics, Stop, Strike, Ticket,
     World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, Engine, Room, WhenFull};
-use weir_map::{Hardening, Whole};
+use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
@@ -18,6 +18,7 @@ use weir_model::{
 
 mod failure;
 mod lifecycle;
+mod rot;
 mod step;
 
 pub use failure::Failure;
@@ -79,6 +80,8 @@ pub struct Driver {
     /// Volumes that were replaced while requests were under way: when, and how many extents each may
     /// have held.
     gone: Vec<(Ticket, u64)>,
+    /// The devices' superblocks, as they were created.
+    layout: Vec<Superblock>,
     /// Extents all devices have for data.
     room: u64,
     health: Health,
@@ -91,12 +94,10 @@ pub struct Driver {
     armed: Option<(u64, Crash)>,
     /// A volume on its way out, and the one to come in its place.
     replacing: Option<Replacing>,
+    /// Writes may go astray.
+    astray: bool,
     /// Who had each extent of the devices when last looked at.
     owners: FxHashMap<Whole, VolumeId>,
-    /// Metadata has been damaged, though nothing that counts was lost.
-    tampered: bool,
-    /// Bits of users' data have changed.
-    data_rots: bool,
     answered_since_crash: u64,
     statistics: Statistics,
 }
@@ -134,7 +135,7 @@ impl Driver {
     /// A new pool with its volumes, idle.
     pub fn new(setup: Setup) -> Result<Self, Failure> {
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
-        let room = lifecycle::create_pool(&mut world, &setup)?;
+        let layout = lifecycle::create_pool(&mut world, &setup)?;
         let engine = lifecycle::open_pool(&mut world, &setup, false)?;
         let mut driver = Self {
             oracle: lifecycle::oracle(&setup.volumes),
@@ -143,7 +144,8 @@ impl Driver {
             volumes: Vec::new(),
             kept: FxHashSet::default(),
             gone: Vec::new(),
-            room,
+            room: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
+            layout,
             health: Health::Whole,
             under_way: FxHashMap::default(),
             requests: 0,
@@ -152,9 +154,8 @@ impl Driver {
             done: Vec::new(),
             armed: None,
             replacing: None,
+            astray: false,
             owners: FxHashMap::default(),
-            tampered: false,
-            data_rots: false,
             answered_since_crash: 0,
             statistics: Statistics { runs: 1, ..Statistics::default() },
             setup,
@@ -243,12 +244,14 @@ impl Driver {
             self.health = Health::Broken;
             return;
         };
-        // Metadata that goes astray on one of two good members costs nothing at all.
-        let map = self.engine.map();
-        if self.health == Health::Whole && map.members().len() == 2 && map.members().contains(&device) {
-            let range = DeviceOffset(0)..map.devices()[device.index()].data_at;
+        if self.health == Health::Whole {
+            let superblock = &self.layout[device.index()];
+            let data = superblock.data_at..Superblock::second_at(superblock.size);
+            // One of two members stays good: the pool opens whatever happens to the other one.
+            let good = self.setup.mirrored && device == DeviceId(0);
+            let range = if good { data } else { DeviceOffset(0)..DeviceOffset(superblock.size.0) };
             self.world.break_device(device, Fault::Astray { range, further, chance, times });
-            self.tampered = true;
+            self.astray = true;
         }
     }
 
@@ -260,7 +263,7 @@ impl Driver {
     }
 
     fn note_strikes(&mut self) {
-        if self.health != Health::Whole || self.setup.mirrored {
+        if self.health != Health::Whole || self.astray {
             self.world.struck().into_iter().for_each(|strike| self.struck(strike));
         }
     }
@@ -451,16 +454,18 @@ impl Driver {
         let UnderWay { ask, ticket, .. } = *request;
         match (ask.op, request.buffer) {
             (Op::Read, Some(buffer)) => {
-                let bytes = &self.world.memory.bytes(buffer)[within(&ask)];
+                let payload = buffer.part(within(&ask).start as u32, ask.len.0 as u32);
+                // Without checksums nobody but the devices knows of these.
+                let spoilt = match shape {
+                    ReadShape::Zeros => Spoilt::default(),
+                    _ => self.world.memory.spoilt(payload),
+                };
+                let bytes = self.world.memory.bytes(payload);
                 let answer = if shape == ReadShape::Zeros { Answer::Zeros } else { Answer::Bytes(bytes) };
-                self.statistics.compared += ask.len;
-                match self.oracle.read_done(ticket, answer) {
-                    // Without checksums nobody can know.
-                    Err(difference) if self.data_rots && difference.found == Found::Torn => {
-                        self.statistics.damaged_data += 1;
-                    }
-                    other => other.map_err(|difference| Failure::Difference { ask, difference })?,
-                }
+                self.statistics.compared += ask.len - Bytes(spoilt.len() as u64 * SECTOR);
+                self.statistics.damaged_data += spoilt.len() as u64;
+                let same = self.oracle.read_but(ticket, answer, &spoilt);
+                same.map_err(|difference| Failure::Difference { ask, difference })?;
             }
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),

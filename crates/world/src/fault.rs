@@ -4,13 +4,11 @@
 //! itself, hold back answers, or change them. One that never strikes is not noticed: it passes
 //! the same conformance tests as the bare device.
 
-use crate::{Device, Rng, Stop, Storage, Strike};
+use crate::{Device, Rng, Spoilt, Stop, Storage, Strike, WorldMemory};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_model::{
-    BLOCK, Bytes, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
-};
+use weir_model::{BLOCK, Bytes, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR};
 
 /// The operating system's number for an input/output error.
 pub const EIO: i32 = 5;
@@ -185,21 +183,26 @@ impl<D: Device + 'static> Faulty<D> {
     }
 
     /// Whether the command is a write that goes astray; carries it out wherever it goes.
-    fn leads_astray(&mut self, io: &Io, memory: &HeapMemory) -> bool {
+    fn leads_astray(&mut self, io: &Io, memory: &WorldMemory) -> bool {
         let Fault::Astray { range, further, chance, times } = &mut self.fault else { return false };
         let IoKind::Write { fua } = io.kind else { return false };
-        let strikes = *times > 0 && range.contains(&io.at) && self.rng.chance(*chance);
-        if strikes && let Some(further) = further {
+        let storage = self.device.storage();
+        let goes_well = storage.check(io.at, io.len()).is_ok();
+        if *times == 0 || !goes_well || !range.contains(&io.at) || !self.rng.chance(*chance) {
+            return false;
+        }
+        storage.spoil(io.at, io.len(), fua);
+        if let Some(further) = further {
             let room = (range.end.0 - range.start.0).saturating_sub(io.len().0).max(SECTOR);
             let within = (io.at.0 - range.start.0 + further.0) % room / BLOCK * BLOCK;
             let to = DeviceOffset(range.start.0 + within);
-            let storage = self.device.storage();
             if storage.check(to, io.len()).is_ok() {
-                storage.write(to, memory.bytes(io.buffer), fua);
+                let all = Spoilt::first(io.len().0 / SECTOR);
+                storage.write_spoilt(to, memory.bytes(io.buffer), &all, fua);
             }
         }
-        *times -= u64::from(strikes);
-        strikes
+        *times -= 1;
+        true
     }
 
     /// When the device's answer, given at `now`, gets through, and what has become of it.
@@ -217,7 +220,7 @@ impl<D: Device + 'static> Faulty<D> {
 }
 
 impl<D: Device + 'static> Device for Faulty<D> {
-    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory) {
         let strike = self.strike(io.kind);
         if self.leads_astray(&io, memory) {
             self.struck.push(strike);
@@ -240,7 +243,7 @@ impl<D: Device + 'static> Device for Faulty<D> {
         held.into_iter().chain(self.device.next()).min()
     }
 
-    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
         while let Some(due) = self.device.next().filter(|due| *due <= now) {
             let Some(done) = self.device.pop(due, memory) else { break };
             let (release, result) = self.delay(due, done);
@@ -276,13 +279,13 @@ impl<D: Device + 'static> Device for Faulty<D> {
 }
 
 impl Device for Box<dyn Device> {
-    fn submit(&mut self, now: Nanos, io: Io, memory: &mut HeapMemory) {
+    fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory) {
         (**self).submit(now, io, memory);
     }
     fn next(&self) -> Option<Nanos> {
         (**self).next()
     }
-    fn pop(&mut self, now: Nanos, memory: &mut HeapMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
         (**self).pop(now, memory)
     }
     fn stop(&mut self, how: Stop) {

@@ -20,7 +20,7 @@
 //! A device fits the same rules (take it for a volume), which is how the simulated devices are
 //! tested themselves.
 
-use crate::Stop;
+use crate::{Spoilt, Stop};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -331,9 +331,23 @@ impl Oracle {
 
     /// A read is answered. Unknown tickets (from before a crash) are ignored.
     pub fn read_done(&mut self, ticket: Ticket, answer: Answer<'_>) -> Result<(), Box<Difference>> {
+        self.read_but(ticket, answer, &Spoilt::default())
+    }
+
+    /// A read is answered, but of some sectors, counted from its start, the devices made something else
+    /// than what was written: those are not judged, and nothing is learnt of them.
+    pub fn read_but(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer<'_>,
+        spoilt: &Spoilt,
+    ) -> Result<(), Box<Difference>> {
         let Some(place) = self.reads.remove(&ticket) else { return Ok(()) };
         let now = self.next_moment();
         for (position, index) in place.sectors().enumerate() {
+            if !spoilt.is_empty() && spoilt.contains(position as u64) {
+                continue;
+            }
             let found = match answer {
                 Answer::Zeros => Found::Zeros,
                 Answer::Bytes(bytes) => {

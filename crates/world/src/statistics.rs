@@ -84,6 +84,8 @@ pub struct Statistics {
     pub noticed: u64,
     /// … that the pool opened with: mended from the mirror, or in nothing that counts.
     pub survived: u64,
+    /// Pools that may have lost the last frame of their only journal, and were not asked any more.
+    pub excepted: u64,
     /// Damaged sectors of users' data that were read: not noticed, as there are no checksums.
     pub damaged_data: u64,
     /// How often each thing happened at each moment.
@@ -126,6 +128,7 @@ impl AddAssign<&Self> for Statistics {
         self.in_checkpoint += other.in_checkpoint;
         self.noticed += other.noticed;
         self.survived += other.survived;
+        self.excepted += other.excepted;
         self.damaged_data += other.damaged_data;
         other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
         other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);

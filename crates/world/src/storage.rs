@@ -7,7 +7,7 @@
 //! A sector of the durable bytes never goes back to an older write: a write that becomes durable
 //! is cut out of every older one still cached.
 
-use crate::Rng;
+use crate::{Rng, Spoilt};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,6 +32,8 @@ pub struct Storage {
     /// Writes that a failed flush gave up: still read back, never made durable by a later flush.
     forsaken: Vec<Write>,
     writes: u64,
+    /// Of the live and of the durable bytes.
+    spoilt: [Spoilt; 2],
 }
 
 #[derive(Debug)]
@@ -40,17 +42,42 @@ struct Page {
     durable: [u8; PAGE],
 }
 
+/// Bytes on their way to the medium.
 #[derive(Debug)]
-struct Write {
+pub(crate) struct Write {
     number: u64,
     at: u64,
     bytes: Box<[u8]>,
+    spoilt: Spoilt,
 }
 
 impl Write {
+    /// One that was submitted and never answered.
+    pub(crate) fn under_way(at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt) -> Self {
+        Self { number: 0, at: at.0, bytes, spoilt }
+    }
+
     fn range(&self) -> Range<u64> {
         self.at..self.at + self.bytes.len() as u64
     }
+
+    /// Some of its bytes, in whole sectors.
+    fn part(&self, range: Range<u64>) -> Self {
+        let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
+        let spoilt = self.spoilt.part(sectors(&(range.start - self.at..range.end - self.at)));
+        Self { number: self.number, at: range.start, bytes: self.bytes[within].into(), spoilt }
+    }
+
+    /// All of it, in pieces of so many bytes.
+    pub(crate) fn parts(self, len: u64) -> impl Iterator<Item = Self> {
+        let end = self.range().end;
+        self.range().step_by(len as usize).map(move |at| self.part(at..end.min(at + len)))
+    }
+}
+
+/// The numbers of the sectors in a range of bytes.
+fn sectors(range: &Range<u64>) -> Range<u64> {
+    range.start / SECTOR..range.end.div_ceil(SECTOR)
 }
 
 /// A moment in the order of a device's writes: everything that had completed by then.
@@ -76,6 +103,7 @@ impl Storage {
             cached_bytes: 0,
             forsaken: Vec::new(),
             writes: 0,
+            spoilt: Default::default(),
         }
     }
 
@@ -128,21 +156,56 @@ impl Storage {
     /// Writes: live at once, cached until flushed; durable at once with `fua`.
     /// The range must have passed [`Self::check`].
     pub fn write(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) {
+        self.write_spoilt(at, bytes, &Spoilt::default(), fua);
+    }
+
+    /// Writes bytes of which some sectors are spoilt, counted from their start.
+    pub fn write_spoilt(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) {
         self.writes += 1;
-        self.put(at.0, bytes, Side::Live);
+        self.put(at.0, bytes, spoilt, Side::Live);
         if fua || !self.write_cache {
             self.forget_older(at.0..at.0 + bytes.len() as u64);
-            self.put(at.0, bytes, Side::Durable);
+            self.put(at.0, bytes, spoilt, Side::Durable);
             return;
         }
         self.cached_bytes += bytes.len() as u64;
-        self.cached.push_back(Write { number: self.writes, at: at.0, bytes: bytes.into() });
+        let (number, bytes, spoilt) = (self.writes, bytes.into(), spoilt.clone());
+        self.cached.push_back(Write { number, at: at.0, bytes, spoilt });
         while self.cached_bytes > CACHE_MAX.0 {
             self.make_oldest_durable();
         }
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8], side: Side) {
+    /// A write that nobody waits for is carried out.
+    pub(crate) fn carry_out(&mut self, write: &Write) {
+        self.write_spoilt(DeviceOffset(write.at), &write.bytes, &write.spoilt, false);
+    }
+
+    /// A write is lost: what it should have replaced stays, and is spoilt.
+    /// The range must have passed [`Self::check`].
+    pub fn spoil(&mut self, at: DeviceOffset, len: Bytes, fua: bool) {
+        let mut bytes = vec![0; len.0 as usize];
+        self.read(at, &mut bytes);
+        self.write_spoilt(at, &bytes, &Spoilt::first(len.0 / SECTOR), fua);
+    }
+
+    /// The spoilt sectors of a range of live bytes, counted from its start.
+    #[must_use]
+    pub fn spoilt(&self, at: DeviceOffset, len: Bytes) -> Spoilt {
+        self.spoilt[Side::Live as usize].part(sectors(&(at.0..at.0 + len.0)))
+    }
+
+    /// Whether any live sector in a range is spoilt.
+    #[must_use]
+    pub fn is_spoilt(&self, range: Range<DeviceOffset>) -> bool {
+        self.spoilt[Side::Live as usize].touches(sectors(&(range.start.0..range.end.0)))
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8], spoilt: &Spoilt, side: Side) {
+        let marks = &mut self.spoilt[side as usize];
+        if !(marks.is_empty() && spoilt.is_empty()) {
+            marks.put(sectors(&(at..at + bytes.len() as u64)), spoilt);
+        }
         for (number, within, part) in pages_of(at, bytes.len()) {
             let page = self
                 .pages
@@ -165,13 +228,23 @@ impl Storage {
         pages
     }
 
-    /// Bits of a byte change by themselves, where anything was ever written. A second time changes
-    /// them back.
+    /// Bits of a byte change by themselves, where anything was ever written.
     pub fn rot(&mut self, at: DeviceOffset, bits: u8) {
-        if let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) {
-            let within = (at.0 % BLOCK) as usize;
-            page.live[within] ^= bits;
-            page.durable[within] ^= bits;
+        self.flip(at, bits, &Spoilt::first(1));
+    }
+
+    /// The bits are put right again. For a sector that nothing else has spoilt.
+    pub fn put_right(&mut self, at: DeviceOffset, bits: u8) {
+        self.flip(at, bits, &Spoilt::default());
+    }
+
+    fn flip(&mut self, at: DeviceOffset, bits: u8, spoilt: &Spoilt) {
+        let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) else { return };
+        let within = (at.0 % BLOCK) as usize;
+        page.live[within] ^= bits;
+        page.durable[within] ^= bits;
+        for side in &mut self.spoilt {
+            side.put(sectors(&(at.0..at.0 + 1)), spoilt);
         }
     }
 
@@ -198,7 +271,7 @@ impl Storage {
         if let Some(write) = self.cached.pop_front() {
             self.cached_bytes -= write.bytes.len() as u64;
             cut_out(&mut self.forsaken, &write.range());
-            self.put(write.at, &write.bytes, Side::Durable);
+            self.put(write.at, &write.bytes, &write.spoilt, Side::Durable);
         }
     }
 
@@ -216,11 +289,11 @@ impl Storage {
     /// The power fails. Of what was cached, and of `under_way` (writes submitted and never
     /// answered), some survives: every write as a whole, not at all, or sector by sector.
     /// Afterwards live and durable are the same.
-    pub fn power_cut(&mut self, under_way: Vec<(DeviceOffset, Box<[u8]>)>, rng: &mut Rng) {
+    pub(crate) fn power_cut(&mut self, under_way: Vec<Write>, rng: &mut Rng) {
         let mut writes = std::mem::take(&mut self.forsaken);
         writes.extend(self.cached.drain(..));
         self.cached_bytes = 0;
-        writes.extend(under_way.into_iter().map(|(at, bytes)| Write { number: 0, at: at.0, bytes }));
+        writes.extend(under_way);
         // Cuts at which nothing, almost nothing or almost everything survives find other
         // mistakes than those where everything is a coin's toss.
         let survival = [0.0, 0.05, 0.5, 0.5, 0.95, 1.0][rng.below(6) as usize];
@@ -235,6 +308,7 @@ impl Storage {
                 }
             }
         }
+        self.spoilt[Side::Live as usize] = self.spoilt[Side::Durable as usize].clone();
     }
 
     fn survive(&mut self, write: &Write, survival: f64, rng: &mut Rng) {
@@ -242,13 +316,14 @@ impl Storage {
         let whole = rng.chance(survival);
         if !torn {
             if whole {
-                self.put(write.at, &write.bytes, Side::Durable);
+                self.put(write.at, &write.bytes, &write.spoilt, Side::Durable);
             }
             return;
         }
-        for (index, sector) in write.bytes.chunks(SECTOR as usize).enumerate() {
+        for (index, sector) in (0..).zip(write.bytes.chunks(SECTOR as usize)) {
             if rng.chance(survival) {
-                self.put(write.at + index as u64 * SECTOR, sector, Side::Durable);
+                let spoilt = write.spoilt.part(index..index + 1);
+                self.put(write.at + index * SECTOR, sector, &spoilt, Side::Durable);
             }
         }
     }
@@ -287,9 +362,7 @@ fn cut_out(writes: &mut Vec<Write>, range: &Range<u64>) {
         }
         for piece in [own.start..range.start, range.end..own.end] {
             if piece.start < piece.end {
-                let within = (piece.start - own.start) as usize..(piece.end - own.start) as usize;
-                let bytes = write.bytes[within].into();
-                kept.push(Write { number: write.number, at: piece.start, bytes });
+                kept.push(write.part(piece));
             }
         }
     }

@@ -1,10 +1,9 @@
 //! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
 
 use crate::rng::mix;
-use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, Strike, UnknownModel};
+use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, Strike, UnknownModel, WorldMemory};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceOffset, HeapMemory, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos,
-    Store,
+    Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
 
 /// The longest piece the blocking access moves at once.
@@ -56,10 +55,10 @@ pub struct World {
     now: Nanos,
     rng: Rng,
     /// The pool's buffer memory.
-    pub memory: HeapMemory,
+    pub memory: WorldMemory,
     devices: Vec<Box<dyn Device>>,
     /// Carries the blocking access.
-    scratch: HeapMemory,
+    scratch: WorldMemory,
     store_commands: u64,
     writes_until_stop: Option<u64>,
     how_to_stop: Stop,
@@ -76,9 +75,9 @@ impl World {
             seed,
             now: Nanos(0),
             rng,
-            memory: HeapMemory::new(memory),
+            memory: WorldMemory::new(memory),
             devices,
-            scratch: HeapMemory::new(Bytes(PIECE as u64)),
+            scratch: WorldMemory::new(Bytes(PIECE as u64)),
             store_commands: 0,
             writes_until_stop: None,
             how_to_stop: Stop::PowerCut,

@@ -6,9 +6,10 @@ mod common;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
-use weir_model::{Buffer, Bytes, DeviceOffset, HeapMemory, Io, IoId, IoKind, Memory, Nanos, VolumeOffset};
+use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Nanos, VolumeOffset};
 use weir_world::{
     Answer, Change, Device, Disk, Fault, Faulty, Kinds, Oracle, Pace, Place, Seed, Stop, Storage, Ticket,
+    WorldMemory,
 };
 
 const SIZE: Bytes = Bytes::kib(256);
@@ -56,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// One device beside the oracle.
 struct Bench {
     device: Box<dyn Device>,
-    memory: HeapMemory,
+    memory: WorldMemory,
     oracle: Oracle,
     under_way: BTreeMap<IoId, (Ticket, IoKind, Buffer)>,
     now: Nanos,
@@ -67,7 +68,7 @@ impl Bench {
     fn new(device: Box<dyn Device>) -> Self {
         Self {
             device,
-            memory: HeapMemory::new(MEMORY),
+            memory: WorldMemory::new(MEMORY),
             oracle: Oracle::new(&[SIZE]),
             under_way: BTreeMap::new(),
             now: Nanos(0),
@@ -138,7 +139,7 @@ impl Bench {
                     self.device.stop(how);
                     self.oracle.crash(how);
                     self.under_way.clear();
-                    self.memory = HeapMemory::new(MEMORY);
+                    self.memory = WorldMemory::new(MEMORY);
                 }
             }
         }

@@ -14,7 +14,7 @@ use weir_world::{DeviceSpec, History, Pace, Seed, Statistics, Stop};
 const SHRINK_MAX: u64 = 3_000;
 
 /// Runs histories from so many seeds; together they must answer so many requests, at least.
-fn histories(kind: Kind, seeds: u64, requests: u64) {
+fn histories(kind: Kind, seeds: u64, requests: u64) -> Statistics {
     let mut total = Statistics::default();
     let first = common::seed().0;
     for seed in (0..seeds * common::rounds()).map(|number| Seed(first.wrapping_add(number << 32))) {
@@ -23,6 +23,7 @@ fn histories(kind: Kind, seeds: u64, requests: u64) {
     }
     common::say(format_args!("{total} from WEIR_SEED={first}"));
     assert!(total.requests >= requests, "{total}: too few to mean anything");
+    total
 }
 
 /// Runs one history, which must not fail.
@@ -58,6 +59,12 @@ fn what_was_promised_survives_crashes() {
 #[test]
 fn failing_devices_cost_only_what_they_must() {
     histories(Kind { faults: true, ..Kind::crashing(4, 60) }, 160, 10_000);
+}
+
+#[test]
+fn what_devices_do_silently_is_noticed_in_metadata_and_counted_in_data() {
+    let total = histories(Kind { rot: true, ..Kind::crashing(12, 100) }, 80, 20_000);
+    assert!(total.noticed > 0 && total.survived > 0 && total.damaged_data > 0, "{total:?}");
 }
 
 #[test]

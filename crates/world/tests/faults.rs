@@ -155,11 +155,34 @@ fn writes_go_astray_so_often_and_tell_nobody() {
         assert_eq!(at(12288), [if further.is_some() { 7 } else { 0 }; 4096]);
         assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
         assert_eq!(world.struck().len(), 1);
+        // Where it went is spoilt; where it should have gone has been written since.
+        let storage = world.storage(DISK).unwrap();
+        assert_eq!(storage.is_spoilt(EVERYWHERE), further.is_some());
+        assert!(!storage.is_spoilt(DeviceOffset(4096)..DeviceOffset(8192)));
     }
 }
 
 #[test]
-fn a_bit_that_rots_twice_is_as_it_was() {
+fn a_lost_write_is_known_wherever_its_bytes_go() {
+    let fault = Fault::Astray { range: EVERYWHERE, further: None, chance: 1.0, times: 1 };
+    let mut world = world(vec![fault]);
+    start(&mut world, 1, IoKind::Write { fua: true });
+    finish(&mut world);
+    world.stop(Stop::PowerCut);
+    let buffer = world.memory.take(Bytes(4096)).unwrap();
+    for (id, kind, at) in [(2, IoKind::Read, 0), (3, IoKind::Write { fua: false }, 65536)] {
+        world.start(Io { id: IoId(id), device: DISK, kind, at: DeviceOffset(at), buffer });
+        finish(&mut world);
+    }
+    assert_eq!(world.memory.spoilt(buffer).len(), 8);
+    let copy = world.storage(DISK).unwrap().spoilt(DeviceOffset(65536), Bytes(8192));
+    assert_eq!(copy.len(), 8);
+    world.memory.bytes_mut(buffer.part(0, 512)).fill(1);
+    assert_eq!(world.memory.spoilt(buffer).len(), 7);
+}
+
+#[test]
+fn a_bit_that_rots_can_be_put_right() {
     let mut world = world(vec![]);
     world.write(DISK, DeviceOffset(4096), &[7; 4096]).unwrap();
     let storage = world.storage(DISK).unwrap();
@@ -171,8 +194,10 @@ fn a_bit_that_rots_twice_is_as_it_was() {
     };
     storage.rot(DeviceOffset(5000), 16);
     assert_eq!(first(storage), 7 ^ 16);
-    storage.rot(DeviceOffset(5000), 16);
+    assert!(storage.is_spoilt(EVERYWHERE));
+    storage.put_right(DeviceOffset(5000), 16);
     assert_eq!(first(storage), 7);
+    assert!(!storage.is_spoilt(EVERYWHERE));
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
         ),
         ("damaged metadata noticed when opening", total.noticed.to_string()),
         ("… mended, or in nothing that counts", total.survived.to_string()),
+        ("pools that may have lost their only journal's last frame", total.excepted.to_string()),
         ("damaged sectors of users' data read", total.damaged_data.to_string()),
         ("time", format!("{:.0} s", took.as_secs_f64())),
     ];

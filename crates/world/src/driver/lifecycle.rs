@@ -1,9 +1,8 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
 use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume, VolumeSpec};
-use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Rng, Seed, Stop, Strike, Ticket, World};
+use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
-use weir_map::superblock::JOURNAL_AT;
 use weir_map::{Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Nanos, Op, VolumeOffset};
 
@@ -12,6 +11,9 @@ const CHECK: Bytes = Bytes::kib(256);
 
 /// How often opening a pool with broken devices is tried. More often than a fault strikes.
 const OPEN_ATTEMPTS: usize = 50;
+
+/// The pool's name for itself.
+pub(super) const POOL: PoolId = PoolId([7; 16]);
 
 impl Driver {
     /// Once nothing else is under way: reads all volumes, and looks at what is said about them.
@@ -85,6 +87,10 @@ impl Driver {
         }
         self.world.stop(Stop::PowerCut);
         self.oracle.crash(Stop::PowerCut);
+        if self.tail_is_spoilt() {
+            self.statistics.excepted += 1;
+            return self.begin_anew();
+        }
         self.open()
     }
 
@@ -100,9 +106,13 @@ impl Driver {
         if crash.how == Stop::PowerCut {
             // Whoever comes to see why it is dark replaces cables, too.
             self.world.mend_devices();
-            self.health = Health::Whole;
+            (self.health, self.astray) = (Health::Whole, false);
         }
         self.check_metadata()?;
+        if self.tail_is_spoilt() {
+            self.statistics.excepted += 1;
+            return self.begin_anew();
+        }
         if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
             self.rot(rot)?;
         }
@@ -111,7 +121,9 @@ impl Driver {
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
             self.world.stop_at_store_write(None, crash.how);
             match opened {
-                Err(failure) if !self.world.is_dark() && self.health == Health::Whole => return Err(failure),
+                Err(failure) if !self.world.is_dark() && self.health == Health::Whole => {
+                    return self.refused_to_open(failure);
+                }
                 _ => {}
             }
             if self.world.is_dark() {
@@ -129,7 +141,7 @@ impl Driver {
 
     /// What the crash left of the metadata is as a crash may leave it.
     fn check_metadata(&mut self) -> Result<(), Failure> {
-        if self.health != Health::Whole || self.tampered {
+        if self.health != Health::Whole || !self.spoilt_metadata().is_empty() {
             return Ok(());
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
@@ -148,9 +160,10 @@ impl Driver {
     }
 
     fn open(&mut self) -> Result<(), Failure> {
-        self.reopen()?;
-        if self.health == Health::Dead {
-            return Ok(());
+        match self.reopen() {
+            Err(failure) => return self.refused_to_open(failure),
+            Ok(()) if self.health == Health::Dead => return Ok(()),
+            Ok(()) => {}
         }
         self.settle_replacement()?;
         self.note_owners();
@@ -259,59 +272,6 @@ impl Driver {
         Ok(())
     }
 
-    /// A bit changes while the power is off. In the metadata that is noticed, or does no harm: either
-    /// the pool does not open, and does when the bit is put right; or it opens as if nothing had been.
-    fn rot(&mut self, pick: u64) -> Result<(), Failure> {
-        let mut rng = Rng::new(Seed(pick));
-        let (map, mirrored) = (self.engine.map(), self.setup.mirrored);
-        let of_metadata = rng.chance(0.7);
-        let device = match (of_metadata, mirrored) {
-            // Not the first member: it is what is left when the second one is damaged.
-            (true, _) => DeviceId(mirrored.into()),
-            (false, _) => DeviceId(rng.below(self.setup.devices.len() as u64) as u8),
-        };
-        let superblock = &map.devices()[device.index()];
-        let range = if of_metadata {
-            DeviceOffset(0)..superblock.data_at
-        } else {
-            superblock.data_at..Superblock::second_at(superblock.size)
-        };
-        // The last frame of a journal that is nowhere else, damaged, looks like one the cut tore.
-        let journal = JOURNAL_AT..superblock.pages_at();
-        let both = map.members().len() == 2;
-        let Some(storage) = self.world.storage(device) else { return Ok(()) };
-        let mut pages = storage.written_pages(range);
-        pages.retain(|page| !of_metadata || mirrored || !journal.contains(page));
-        if pages.is_empty() || (of_metadata && mirrored && !both) {
-            return Ok(());
-        }
-        let page = pages[rng.below(pages.len() as u64) as usize];
-        let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
-        storage.rot(at, bits);
-        self.struck(if of_metadata { Strike::MetadataRot } else { Strike::DataRot });
-        self.data_rots |= !of_metadata;
-        self.tampered |= of_metadata;
-        if of_metadata { self.open_rotten(device, at, bits) } else { Ok(()) }
-    }
-
-    fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
-        let opened = open_pool(&mut self.world, &self.setup, false);
-        match opened {
-            Ok(_) => self.statistics.survived += 1,
-            Err(Failure::Open(MapError::Damaged { .. } | MapError::Unknown { .. }))
-                if !self.setup.mirrored =>
-            {
-                self.statistics.noticed += 1;
-                if let Some(storage) = self.world.storage(device) {
-                    storage.rot(at, bits);
-                }
-            }
-            Err(failure) => return Err(failure),
-        }
-        self.world.stop(Stop::PowerCut);
-        Ok(())
-    }
-
     /// Whether any volume has been given what another one gave up.
     fn note_owners(&mut self) {
         let (map, owners) = (self.engine.map(), &mut self.owners);
@@ -405,14 +365,14 @@ pub(super) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
     oracle
 }
 
-/// Creates the pool; how many extents it has.
-pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failure> {
+/// Creates the pool; its superblocks.
+pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superblock>, Failure> {
     let extent = setup.extent.bytes().0;
     let members: DeviceSet = (0..if setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
     let superblock = |(number, spec): (u8, &DeviceSpec)| {
         let member = members.contains(DeviceId(number));
         let mut superblock = Superblock {
-            pool: PoolId([7; 16]),
+            pool: POOL,
             generation: 1,
             size: spec.size,
             device: DeviceId(number),
@@ -440,7 +400,7 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<u64, Failu
     };
     let superblocks: Vec<_> = (0..).zip(&setup.devices).map(superblock).collect();
     weir_map::create::create_laid_out(world, &superblocks)?;
-    Ok(superblocks.iter().map(|superblock| u64::from(superblock.data_extents)).sum())
+    Ok(superblocks)
 }
 
 /// Finds the devices' superblocks, opens the map and starts an engine; without the devices that do not

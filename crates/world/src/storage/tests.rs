@@ -84,7 +84,7 @@ proptest! {
                 }
                 Step::Cut { under_way } => {
                     let bytes = vec![value; SECTOR as usize].into_boxed_slice();
-                    storage.power_cut(vec![(DeviceOffset(under_way * SECTOR), bytes)], &mut rng);
+                    storage.power_cut(vec![Write::under_way(DeviceOffset(under_way * SECTOR), bytes, Spoilt::default())], &mut rng);
                     twin[under_way as usize].durable.push((value, true));
                     for (number, sector) in twin.iter_mut().enumerate() {
                         let found = read(&storage, number as u64);

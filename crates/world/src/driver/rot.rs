@@ -1,0 +1,169 @@
+//! What devices do without telling anybody: bit rot, and writes that went astray.
+//!
+//! In users' data nobody can notice; the world knows which sectors were struck, and they are counted
+//! apart. In metadata it must be noticed: the pool opens as if nothing had been (from the mirror, from
+//! the older root, or because nothing that counts was struck), or refuses to. The last frame of a
+//! journal that is nowhere else is excepted: one that was lost looks like one that was never written.
+
+use super::lifecycle::{POOL, open_pool};
+use super::{Driver, Failure};
+use crate::{Rng, Seed, Stop, Strike};
+use std::ops::Range;
+use weir_map::journal::{FRAME_MAX, Frame};
+use weir_map::root::{JournalPosition, Root};
+use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
+use weir_map::{MapError, PAGE, Superblock};
+use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, DeviceSet};
+
+impl Driver {
+    /// A bit changes while the power is off. If the pool does not open then, it is put right.
+    pub(super) fn rot(&mut self, pick: u64) -> Result<(), Failure> {
+        let mut rng = Rng::new(Seed(pick));
+        let of_metadata = rng.chance(0.7);
+        let device = match of_metadata {
+            // Not the first of two members: it is what is left when the second one is damaged.
+            true => DeviceId(self.setup.mirrored.into()),
+            false => DeviceId(rng.below(self.setup.devices.len() as u64) as u8),
+        };
+        let superblock = &self.layout[device.index()];
+        let range = if of_metadata {
+            DeviceOffset(0)..superblock.data_at
+        } else {
+            superblock.data_at..Superblock::second_at(superblock.size)
+        };
+        let Some(storage) = self.world.storage(device) else { return Ok(()) };
+        let pages = storage.written_pages(range);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let page = pages[rng.below(pages.len() as u64) as usize];
+        let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
+        if storage.is_spoilt(page..page + Bytes(BLOCK)) {
+            return Ok(());
+        }
+        storage.rot(at, bits);
+        if self.tail_is_spoilt() {
+            self.put_right(device, at, bits);
+            return Ok(());
+        }
+        self.struck(if of_metadata { Strike::MetadataRot } else { Strike::DataRot });
+        if of_metadata { self.open_rotten(device, at, bits) } else { Ok(()) }
+    }
+
+    fn put_right(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) {
+        if let Some(storage) = self.world.storage(device) {
+            storage.put_right(at, bits);
+        }
+    }
+
+    fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
+        match open_pool(&mut self.world, &self.setup, false) {
+            Ok(_) => self.statistics.survived += 1,
+            Err(failure) if self.may_refuse(&failure) => {
+                self.statistics.noticed += 1;
+                self.put_right(device, at, bits);
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.world.stop(Stop::PowerCut);
+        Ok(())
+    }
+
+    /// The pool does not open. That is in order where metadata was struck that is nowhere else; what is
+    /// left then is to begin anew.
+    pub(super) fn refused_to_open(&mut self, failure: Failure) -> Result<(), Failure> {
+        if !self.may_refuse(&failure) {
+            return Err(failure);
+        }
+        self.statistics.noticed += 1;
+        self.begin_anew()
+    }
+
+    fn may_refuse(&mut self, failure: &Failure) -> bool {
+        use MapError::{Damaged, Mismatch, Unknown};
+        let says_so = matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | Mismatch(_)));
+        let spoilt = self.spoilt_metadata();
+        let unharmed = self.members().find(|member| !spoilt.contains(*member));
+        says_so && !spoilt.is_empty() && unharmed.is_none()
+    }
+
+    /// The devices that carry the map.
+    fn members(&self) -> impl Iterator<Item = DeviceId> + use<> {
+        (0..if self.setup.mirrored { 2 } else { 1 }).map(DeviceId)
+    }
+
+    /// The devices with metadata, superblocks included, that is not what was written.
+    pub(super) fn spoilt_metadata(&mut self) -> DeviceSet {
+        let mut spoilt = DeviceSet::default();
+        for superblock in &self.layout {
+            let Superblock { device, data_at, size, .. } = *superblock;
+            let Some(storage) = self.world.storage(device) else { continue };
+            let second = Superblock::second_at(size)..DeviceOffset(size.0);
+            if storage.is_spoilt(DeviceOffset(0)..data_at) || storage.is_spoilt(second) {
+                spoilt.insert(device);
+            }
+        }
+        spoilt
+    }
+
+    /// Whether the frame that would come next in the only journal there is may have been there, and been
+    /// struck.
+    pub(super) fn tail_is_spoilt(&mut self) -> bool {
+        if self.setup.mirrored || self.spoilt_metadata().is_empty() {
+            return false;
+        }
+        let superblock = &self.layout[0];
+        let (device, ring) = (superblock.device, JOURNAL_AT.0..superblock.pages_at().0);
+        let Some(storage) = self.world.storage(device) else { return false };
+        let mut bytes = vec![0; (ring.end - ring.start) as usize];
+        storage.read(JOURNAL_AT, &mut bytes);
+        let mut page = [0; PAGE];
+        let roots = ROOT_AT.into_iter().filter_map(|at| {
+            storage.read(at, &mut page);
+            Root::decode(&page, POOL)
+        });
+        let Some(root) = roots.max_by_key(|root| root.sequence) else { return false };
+        let next = end_of(&bytes, root.journal, self.setup.extent.blocks());
+        let is_spoilt = |range: Range<u64>| {
+            storage.is_spoilt(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
+        };
+        // One that did not fit before the end is at the start.
+        [next.offset, 0].into_iter().any(|at| is_spoilt(claimed(&bytes, at)))
+    }
+
+    /// The pool is lost, and everybody knows: a new one takes its place.
+    pub(super) fn begin_anew(&mut self) -> Result<(), Failure> {
+        let (statistics, digest) = (std::mem::take(&mut self.statistics), self.world.digest());
+        *self = Self::new(self.setup.clone())?;
+        self.statistics = statistics;
+        self.world.note(digest);
+        Ok(())
+    }
+}
+
+/// Where the frames from a position on end.
+fn end_of(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition {
+    let follows = |frame: &Frame, at: &JournalPosition| {
+        (frame.journal, frame.sequence, frame.chain) == (at.journal, at.sequence, at.chain)
+    };
+    loop {
+        let frame = [at.offset, 0].into_iter().find_map(|offset| {
+            let frame = Frame::decode(ring.get(offset as usize..)?, POOL, blocks)?;
+            follows(&frame, &at).then_some((offset, frame))
+        });
+        let Some((offset, frame)) = frame else { return at };
+        at.offset = (offset + frame.stored) % ring.len() as u64;
+        (at.sequence, at.chain) = (at.sequence + 1, frame.crc);
+    }
+}
+
+/// The bytes a frame here would have: as many as its header says, if that can be read.
+fn claimed(ring: &[u8], at: u64) -> Range<u64> {
+    const MAGIC: &[u8] = b"wJF1";
+    const LENGTH_AT: usize = 48;
+    let page = &ring[at as usize..][..PAGE];
+    let length = u32::from_le_bytes(std::array::from_fn(|i| page[LENGTH_AT + i]));
+    let known = page.starts_with(MAGIC) && (1..=FRAME_MAX as u32).contains(&length);
+    let length = if known { u64::from(length).next_multiple_of(PAGE as u64) } else { PAGE as u64 };
+    at..(at + length).min(ring.len() as u64)
+}

@@ -1,0 +1,80 @@
+//! Which sectors hold something else than what was written there last.
+//!
+//! A lost write, a misdirected one (where it should have gone and where it went) and bit rot *spoil*
+//! sectors. The mark goes wherever their bytes are copied, through buffers to other devices, and ends
+//! where something else is written. So for every sector a client reads it is known whether what
+//! the engine could not notice, without checksums, has struck it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Spoilt sectors, by number. Nearly always none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spoilt(BTreeSet<u64>);
+
+impl Spoilt {
+    /// The first so many.
+    #[must_use]
+    pub fn first(sectors: u64) -> Self {
+        Self((0..sectors).collect())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub fn contains(&self, sector: u64) -> bool {
+        self.0.contains(&sector)
+    }
+
+    /// Whether any of these is among them.
+    #[must_use]
+    pub fn touches(&self, sectors: Range<u64>) -> bool {
+        !sectors.is_empty() && self.0.range(sectors).next().is_some()
+    }
+
+    /// Those of a range, counted from its start.
+    #[must_use]
+    pub fn part(&self, sectors: Range<u64>) -> Self {
+        if self.is_empty() || sectors.is_empty() {
+            return Self::default();
+        }
+        Self(self.0.range(sectors.clone()).map(|sector| sector - sectors.start).collect())
+    }
+
+    /// A range is overwritten with what is spoilt like this, counted from its start.
+    pub fn put(&mut self, sectors: Range<u64>, with: &Self) {
+        if self.touches(sectors.clone()) {
+            self.0.retain(|sector| !sectors.contains(sector));
+        }
+        self.0.extend(with.0.iter().map(|sector| sector + sectors.start));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_go_where_bytes_go() {
+        let mut side = Spoilt::default();
+        side.put(10..14, &Spoilt::first(4));
+        side.put(11..13, &Spoilt::default());
+        assert!(side.contains(10) && !side.touches(11..13) && side.touches(11..14));
+        let part = side.part(12..20);
+        assert_eq!((part.len(), part.contains(1)), (1, true));
+        side.put(20..28, &part);
+        assert!(side.contains(21));
+        assert!(side.part(5..10).is_empty());
+    }
+}
