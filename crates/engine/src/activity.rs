@@ -83,7 +83,9 @@ impl Engine {
     pub fn is_doing(&self, activity: Activity) -> bool {
         let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
         match activity {
-            Activity::Reading => in_flight(|p| matches!(p, Purpose::Read(_) | Purpose::Merge(_))),
+            Activity::Reading => {
+                in_flight(|p| matches!(p, Purpose::Read(_) | Purpose::ReadElsewhere(_) | Purpose::Merge(_)))
+            }
             Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
             Activity::Frame => in_flight(|p| matches!(p, Purpose::Frame)),

@@ -56,7 +56,7 @@ impl Kind {
         let crowded = rng.chance(0.15);
         let kinds = [(true, false), (false, false), (true, false), (false, true), (false, false)];
         let (faults, rot) = pick(&mut rng, &kinds);
-        Self { crowded, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 320) }
+        Self { crowded, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 350) }
     }
 
     /// So many crashes with so many requests before each.
@@ -100,7 +100,7 @@ impl History {
         for _ in 0..kind.crashes {
             let requests = kind.requests * 3 / 4 + rng.below(kind.requests / 2 + 1);
             maker.some_requests(&mut rng, requests, &mut steps);
-            steps.push(maker.crash(&mut rng));
+            maker.crash(&mut rng, &mut steps);
             // Without looking at everything, much stays undecided until the next crash.
             if rng.below(2) == 0 {
                 steps.push(Step::Check);
@@ -213,7 +213,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         meta_pages,
         mirrored,
         deadline: Nanos::millis(pick(rng, &[3_000, 10_000, 30_000])),
-        when_full: weighted(rng, &[(3, WhenFull::Error), (1, patience)]),
+        when_full: weighted(rng, &[(1, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
         memory: Bytes::mib(4),
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
@@ -237,36 +237,65 @@ impl Maker<'_> {
         for _ in 0..requests {
             steps.push(Step::Ask(self.ask(rng)));
             while rng.below(6) == 0 {
-                steps.push(self.interlude(rng));
+                self.interlude(rng, steps);
             }
         }
     }
 
     /// What happens between requests.
-    fn interlude(&self, rng: &mut Rng) -> Step {
+    fn interlude(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
-        match weighted(rng, &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
-            0 => Step::Wait(between(rng, 1, 8) as usize),
-            1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
-            2 => Step::Check,
-            3 => Step::Replace(rng.below(self.volumes) as usize),
-            4 => Step::Restart,
-            7 => Step::Break(rng.below(4) as usize, astray(rng)),
-            6 => Step::Jump(Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))),
-            _ => Step::Break(rng.below(4) as usize, fault(rng)),
-        }
+        steps.push(
+            match weighted(rng, &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
+                0 => Step::Wait(between(rng, 1, 8) as usize),
+                1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
+                2 => Step::Check,
+                3 => return self.replace(rng, steps),
+                4 => Step::Restart,
+                7 => Step::Break(rng.below(4) as usize, astray(rng)),
+                6 => Step::Jump { after: 0, time: leap(rng) },
+                _ => Step::Break(rng.below(4) as usize, fault(rng)),
+            },
+        );
     }
 
-    fn crash(&self, rng: &mut Rng) -> Step {
+    /// A volume makes way for another one, and perhaps something happens to the pool meanwhile: nothing
+    /// else comes in between while that goes on.
+    fn replace(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+        let faults = if self.kind.faults { 1 } else { 0 };
+        match weighted(rng, &[(6, 0), (1, 1), (faults, 2)]) {
+            0 => {}
+            1 => steps.push(Step::Jump { after: between(rng, 1, 12), time: leap(rng) }),
+            _ => {
+                steps.push(Step::Break(rng.below(4) as usize, fault(rng)));
+                (0..4).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
+            }
+        }
+        steps.push(Step::Replace(rng.below(self.volumes) as usize));
+    }
+
+    fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+        let (replaced, quiet) = (rng.chance(0.05), rng.chance(0.05));
         let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
-        let after = rng.below(after + 1);
-        let again = weighted(rng, &[(16, 0), (3, 1), (1, 2)]);
+        let after = if quiet { 0 } else { rng.below(after + 1) };
+        let again = weighted(rng, &[(14, 0), (4, 1), (1, 2)]);
         let again = (0..again).map(|_| between(rng, 1, 12)).collect();
         let how = weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]);
         let rot = (self.kind.rot && rng.chance(0.5)).then(|| rng.word());
-        Step::Crash(Crash { after, how, rot, again })
+        if quiet {
+            steps.push(Step::Wait(usize::MAX));
+        }
+        steps.push(Step::Crash(Crash { after, how, rot, again }));
+        if replaced {
+            steps.push(Step::Replace(rng.below(self.volumes) as usize));
+        }
     }
+}
+
+/// How far the clock jumps.
+fn leap(rng: &mut Rng) -> Nanos {
+    Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))
 }
 
 /// Writes that go somewhere else, or nowhere.
@@ -283,17 +312,26 @@ fn astray(rng: &mut Rng) -> Fault {
 fn fault(rng: &mut Rng) -> Fault {
     let soon = Nanos::micros(rng.below(20_000));
     let until = Nanos(soon.0 + Nanos::millis(between(rng, 1, 500)).0);
-    match rng.below(14) {
+    match weighted(rng, &[(2, 0), (2, 1), (2, 2), (5, 3), (2, 4), (17, 5)]) {
         0 => Fault::Slow { factor: 100, during: soon..until },
         1 => Fault::Hang { during: soon..until },
         2 => Fault::Hang { during: soon..Nanos::MAX },
         3 => Fault::Vanish { at: soon },
         4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
         _ => {
-            let kinds = rng.below(8);
-            let kinds = Kinds { reads: kinds < 3, writes: (2..6).contains(&kinds), flushes: kinds >= 5 };
+            // Rarely asked for flushes fail more often.
+            let (reads, writes, flushes) = weighted(
+                rng,
+                &[
+                    (3, (true, false, false)),
+                    (2, (false, true, false)),
+                    (5, (false, false, true)),
+                    (1, (true, true, false)),
+                    (2, (false, true, true)),
+                ],
+            );
             Fault::Errors {
-                kinds,
+                kinds: Kinds { reads, writes, flushes },
                 range: DeviceOffset(0)..DeviceOffset(u64::MAX),
                 chance: pick(rng, &[0.1, 1.0]),
                 times: pick(rng, &[1, 1, 2, 3, u64::MAX]),

@@ -92,6 +92,8 @@ pub struct Driver {
     done: Vec<IoDone>,
     /// A crash to come, and after how many more events.
     armed: Option<(u64, Crash)>,
+    /// A jump of the clock to come, and after how many more events.
+    jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
     replacing: Option<Replacing>,
     /// Writes may go astray.
@@ -153,6 +155,7 @@ impl Driver {
             names: 0,
             done: Vec::new(),
             armed: None,
+            jump: None,
             replacing: None,
             astray: false,
             owners: FxHashMap::default(),
@@ -215,9 +218,14 @@ impl Driver {
             Step::Ask(ask) => self.ask(*ask),
             Step::Wait(answers) => self.wait(*answers),
             Step::Pass(time) => self.pass(*time),
-            Step::Jump(time) => {
-                self.struck(Strike::TimeJump);
-                self.world.jump(*time);
+            Step::Jump { after: 0, time } => {
+                // Two without a look at what was answered between them would be one pause, not two.
+                self.pass(Nanos(0))?;
+                self.jump(*time);
+                Ok(())
+            }
+            Step::Jump { after, time } => {
+                self.jump = Some((*after, *time));
                 Ok(())
             }
             Step::Replace(volume) => self.replace(volume % self.volumes.len()),
@@ -255,13 +263,25 @@ impl Driver {
         }
     }
 
+    fn jump(&mut self, time: Nanos) {
+        self.struck(Strike::TimeJump);
+        self.world.jump(time);
+    }
+
     /// An event has passed: the armed crash comes nearer.
     fn burn(&mut self) -> Result<(), Failure> {
+        if let Some((left, time)) = self.jump.take() {
+            match left {
+                0 | 1 => self.jump(time),
+                _ => self.jump = Some((left - 1, time)),
+            }
+        }
         let Some((left, _)) = &mut self.armed else { return Ok(()) };
         *left = left.saturating_sub(1);
         if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
     }
 
+    /// What has struck commands, which the engine still takes to be under way.
     fn note_strikes(&mut self) {
         if self.health != Health::Whole || self.astray {
             self.world.struck().into_iter().for_each(|strike| self.struck(strike));
@@ -368,6 +388,7 @@ impl Driver {
         while let Some(io) = self.engine.next_io() {
             self.world.start(io);
         }
+        self.note_strikes();
         while let Some(reply) = self.engine.next_reply() {
             self.answered(reply)?;
         }
@@ -381,12 +402,12 @@ impl Driver {
         let mut done = std::mem::take(&mut self.done);
         // After a jump of the clock all that is overdue comes at once.
         self.world.advance(next.max(self.world.now()), &mut done);
+        self.note_strikes();
         for answer in done.drain(..) {
             self.engine.complete(self.world.now(), answer, &mut self.world.memory);
         }
         self.done = done;
         self.pump()?;
-        self.note_strikes();
         self.burn()?;
         Ok(true)
     }

@@ -107,6 +107,15 @@ impl Statistics {
         middle.map_or(0, |(gap, _)| *gap)
     }
 
+    /// The pairs that can be met and were met less than so many times, and how often they were.
+    #[must_use]
+    pub fn rarer_than(&self, times: u64) -> Vec<(Strike, Moment, u64)> {
+        let pairs = Strike::ALL.iter().flat_map(|strike| Moment::all().map(move |moment| (*strike, moment)));
+        let reachable = pairs.filter(|(strike, moment)| strike.never_at(*moment).is_none());
+        let counted = reachable.map(|(strike, moment)| (strike, moment, self.hits(strike, moment)));
+        counted.filter(|(_, _, hits)| *hits < times).collect()
+    }
+
     /// How often this happened at that moment.
     #[must_use]
     pub fn hits(&self, strike: Strike, moment: Moment) -> u64 {
@@ -167,6 +176,33 @@ impl Strike {
         Self::MetadataRot,
         Self::DataRot,
     ];
+
+    /// Why this cannot happen at that moment, if it cannot.
+    #[must_use]
+    pub const fn never_at(self, moment: Moment) -> Option<&'static str> {
+        let of_a_command =
+            !matches!(self, Self::PowerCut | Self::Kill | Self::TimeJump | Self::MetadataRot | Self::DataRot);
+        match (self, moment) {
+            (_, Moment::Idle) if of_a_command => {
+                Some("it strikes a command, which is under way then; probes and superblocks count as idle")
+            }
+            (Self::TimeJump, Moment::Recovery) => Some("who opens a pool asks no clock"),
+            (Self::MetadataRot | Self::DataRot, Moment::Recovery) => {
+                Some("bits change while the power is off, before the pool is opened")
+            }
+            (
+                Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot,
+                Moment::Doing(Activity::Degraded),
+            ) => {
+                Some("it would strike the only good copy of a map that has none: see the maps without mirror")
+            }
+            (
+                Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot | Self::DataRot,
+                Moment::Doing(Activity::InDoubt | Activity::Degraded),
+            ) => Some("devices either fail or deceive: of both together nothing could be promised"),
+            _ => None,
+        }
+    }
 }
 
 impl Moment {

@@ -43,7 +43,7 @@ fn run(history: &History) -> Statistics {
 
 #[test]
 fn every_answer_is_one_the_oracle_admits() {
-    histories(Kind::calm(1500), 90, 100_000);
+    histories(Kind::calm(1500), 95, 100_000);
 }
 
 #[test]

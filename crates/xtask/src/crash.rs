@@ -124,12 +124,9 @@ struct Campaign<'a> {
 }
 
 fn many(args: &Args) -> ExitCode {
+    // Room for as many runs as a campaign may have before the next one begins elsewhere.
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
-    let first = || args.minutes.or(args.crashes.map(|_| 0.0)).map(|_| fresh());
-    let seeds = args.seeds.clone().unwrap_or_else(|| {
-        let first = first().unwrap_or_else(fresh);
-        first..u64::MAX
-    });
+    let seeds = args.seeds.clone().unwrap_or_else(|| fresh()..u64::MAX);
     let start = Instant::now();
     let campaign = Campaign {
         args,
@@ -224,6 +221,8 @@ fn failed(args: &Args, seed: Seed, outcome: &Outcome) -> ExitCode {
         Some(shrunk) => println!("{shrunk}"),
         None => println!("run again, it does not fail: something depends on more than the seed"),
     }
-    println!("repeat with: cargo xtask crash --seed {seed}");
+    let without = if args.no_faults { " --no-faults" } else { "" };
+    println!("repeat with: cargo xtask crash --seed {seed}{without}");
+    println!("once it passes: add the seed, and what it was, to crates/world/seeds/failed.txt");
     ExitCode::FAILURE
 }

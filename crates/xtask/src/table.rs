@@ -1,15 +1,22 @@
-//! What a campaign has gone through, as tables.
+//! What a campaign has gone through, as tables in Markdown.
 
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::time::Duration;
 use weir_world::{Moment, Statistics, Strike};
 
+/// The campaign that counts, in crashes, and how often it is to meet each pair of fault and moment.
+const CRASHES: u64 = 1_000_000;
+const HITS: u64 = 1_000;
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
 /// The whole summary.
 pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     let mut out = String::new();
     let seconds = took.as_secs_f64().max(1e-9);
-    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let rows = [
         ("runs", total.runs.to_string()),
         ("crashes", format!("{} ({:.0}/s)", total.crashes, total.crashes as f64 / seconds)),
@@ -37,8 +44,48 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     let mut facts = Table::new();
     facts.load_style(presets::ASCII_MARKDOWN).set_header(["what", "how much"]);
     facts.add_rows(rows.map(|(what, much)| [what.to_owned(), much]));
-    let _always_fits = write!(out, "\n{facts}\n\n{}\n", matrix(total));
+    let _always_fits =
+        write!(out, "\n{facts}\n\n{}\n\n{}\n\n{}", aims(total), matrix(total), rare_pairs(total));
     out
+}
+
+/// What a campaign must have gone through to mean something.
+fn aims(total: &Statistics) -> Table {
+    let share = |part, whole| format!("{:.1} %", percent(part, whole));
+    let reaches = |part, whole, least| percent(part, whole) >= least;
+    let gap = total.median_gap();
+    let of_crashes = |part, least| (share(part, total.crashes), reaches(part, total.crashes, least));
+    let rarest = total.rarer_than(u64::MAX).into_iter().map(|(_, _, hits)| hits).min().unwrap_or(0);
+    let reused = (share(total.runs_with_reuse, total.runs), reaches(total.runs_with_reuse, total.runs, 25.0));
+    let rows = [
+        ("operations between crashes, median", "200", (gap.to_string(), gap >= 200)),
+        ("crashes after the journal went around", "10 %", of_crashes(total.after_wrap, 10.0)),
+        ("crashes during a checkpoint", "10 %", of_crashes(total.in_checkpoint, 10.0)),
+        ("crashes during recovery", "10 %", of_crashes(total.in_recovery, 10.0)),
+        ("runs with space reused by another volume", "25 %", reused),
+        ("hits of the rarest pair", "1000", (rarest.to_string(), rarest >= HITS)),
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(["aim", "at least", "found", "reached"]);
+    for (what, least, (found, reached)) in rows {
+        table.add_row([what, least, &found, if reached { "yes" } else { "NO" }]);
+    }
+    table
+}
+
+/// Which pairs were met too rarely, or would be if the campaign went on to its full length like this.
+fn rare_pairs(total: &Statistics) -> String {
+    let part = total.crashes as f64 / CRASHES as f64;
+    let enough = if part < 1.0 { (HITS as f64 * part).ceil() as u64 } else { HITS };
+    let rare = total.rarer_than(enough);
+    if rare.is_empty() {
+        return format!("Every pair that can be met was met at least {enough} times.\n");
+    }
+    let mut text = format!("Met less than {enough} times ({HITS} in {CRASHES} crashes):\n\n");
+    for (strike, moment, hits) in rare {
+        let _always_fits = writeln!(text, "- {strike}, {moment}: {hits}");
+    }
+    text
 }
 
 /// How often each thing happened at each moment.
@@ -48,7 +95,10 @@ fn matrix(total: &Statistics) -> Table {
     let name = |strike: &Strike| strike.to_string();
     table.set_header(["moment".to_owned()].into_iter().chain(Strike::ALL.iter().map(name)));
     for moment in Moment::all() {
-        let hits = Strike::ALL.iter().map(|strike| total.hits(*strike, moment).to_string());
+        let hits = Strike::ALL.iter().map(|strike| match total.hits(*strike, moment) {
+            0 if strike.never_at(moment).is_some() => "-".to_owned(),
+            hits => hits.to_string(),
+        });
         table.add_row([moment.to_string()].into_iter().chain(hits));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));

@@ -154,6 +154,7 @@ impl Driver {
         self.oracle.crash(how);
         self.under_way.clear();
         self.gone.clear();
+        self.jump = None;
         self.statistics.crashes += 1;
         *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
         self.answered_since_crash = 0;

@@ -13,8 +13,13 @@ pub enum Step {
     Wait(usize),
     /// Let this much time pass, wherever that leaves the requests under way.
     Pass(Nanos),
-    /// The clock jumps ahead by this much, before anything is noticed of it.
-    Jump(Nanos),
+    /// The clock jumps ahead, before anything is noticed of it.
+    Jump {
+        /// How many events pass before, while the steps that follow go on; 0: it jumps at once.
+        after: u64,
+        /// By how much.
+        time: Nanos,
+    },
     /// Wait for what a volume's clients asked, remove it and create another one in its place.
     Replace(usize),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
@@ -72,7 +77,8 @@ impl fmt::Debug for Step {
             Self::Ask(ask) => ask.fmt(f),
             Self::Wait(answers) => write!(f, "wait for {answers}"),
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
-            Self::Jump(time) => write!(f, "the clock jumps by {} ns", time.0),
+            Self::Jump { after: 0, time } => write!(f, "the clock jumps by {} ns", time.0),
+            Self::Jump { after, time } => write!(f, "the clock jumps by {} ns after {after} events", time.0),
             Self::Replace(volume) => write!(f, "replace volume {volume}"),
             Self::Crash(Crash { after, how, rot, again }) => {
                 f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
