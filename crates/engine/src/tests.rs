@@ -1,6 +1,7 @@
 //! Short histories of one engine over devices in memory: what is asked of the devices, and in which
 //! order. Random histories, power cuts and an oracle are in weir-world.
 
+mod admin;
 mod doubt_model;
 mod failing;
 mod hardening;

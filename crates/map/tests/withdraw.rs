@@ -7,10 +7,11 @@ mod support;
 use support::pool::{self, Shape};
 use support::store::MemStore;
 use weir_map::{Epoch, Found, Hardening, KeepSpace, Location, Map, Needs, Whole};
-use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceKind};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind};
 
 const FIRST: DeviceId = DeviceId(0);
 const SECOND: DeviceId = DeviceId(1);
+const THIRD: DeviceId = DeviceId(2);
 const ALL: BlockRange = BlockRange { first: 0, count: 16 };
 
 const fn block(first: u16) -> BlockRange {
@@ -32,8 +33,9 @@ fn commit(map: &mut Map) -> Vec<weir_map::Chunk> {
 
 /// A map with an extent whose blocks 0 and 1 are durable, in a place on the first device.
 fn map() -> (Map, ExtentKey, Whole) {
-    let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
-    let mut store = MemStore::new(2);
+    let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 };
+    let sizes = pool::superblocks_of(shape, &[50, 50, 50]);
+    let mut store = MemStore::new(sizes.len());
     pool::create(&mut store, &sizes).unwrap();
     let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
     let volume = map.create_volume("volume", Bytes::mib(1), Hardening::Flush);
@@ -103,4 +105,27 @@ fn a_place_waits_while_one_of_its_name_could_come_back_beside_it() {
     assert!(map.may_place(key), "nothing brings it back any more");
     let Found::Record(record) = map.find(key) else { panic!("it has a place") };
     assert_eq!(record.places.iter().map(|p| p.at.id().kind).collect::<Vec<_>>(), [PlaceKind::Fine]);
+}
+
+#[test]
+fn there_is_room_for_the_place_that_could_come_back() {
+    let (mut map, key, old) = map();
+    for (device, number) in [(FIRST, 1), (SECOND, 2), (THIRD, 3)] {
+        let slots = map.allocate_slots(device, 1).unwrap();
+        map.written(key, slots, block(number), None);
+    }
+    commit(&mut map);
+    let second = PlaceId { device: SECOND, kind: PlaceKind::Whole };
+    assert!(!map.may_have(key, second), "it has four places");
+    // What the whole place has left goes to a device that may lose it; the place is given up.
+    let slots = map.allocate_slots(THIRD, 1).unwrap();
+    map.written(key, slots, block(0), needs(THIRD));
+    map.give_back(key);
+    assert_eq!(wholes(&map, key), []);
+    assert!(!map.may_have(key, second), "there would be five if the first one came back");
+    assert!(!map.may_place(key));
+    assert_eq!(map.withdraw(THIRD, None), [key]);
+    assert_eq!(wholes(&map, key), [(old, vec![0])]);
+    let Found::Record(record) = map.find(key) else { panic!("it has several places") };
+    assert_eq!(record.places.len(), weir_map::PLACES_MAX);
 }

@@ -9,13 +9,14 @@ use crate::{
     World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine, Room, WhenFull};
+use weir_engine::{Activity, Engine, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, ExtentSize, Hint, IoDone, Memory, Nanos, Op, ReadShape,
-    Reply, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
+    ReadShape, Reply, Request, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
 
+mod errors;
 mod failure;
 mod lifecycle;
 mod rot;
@@ -85,6 +86,8 @@ pub struct Driver {
     /// Extents all devices have for data.
     room: u64,
     health: Health,
+    /// Devices that failed something since they were last mended.
+    failing: DeviceSet,
     under_way: FxHashMap<RequestId, UnderWay>,
     requests: u64,
     admins: u64,
@@ -131,6 +134,15 @@ struct UnderWay {
     ticket: Ticket,
     buffer: Option<Buffer>,
     since: Nanos,
+    /// Of a read while devices fail.
+    holders: Option<errors::Holders>,
+}
+
+impl UnderWay {
+    const fn place(&self) -> Place {
+        let Ask { volume, offset, len, .. } = self.ask;
+        Place { volume, offset, len }
+    }
 }
 
 impl Driver {
@@ -149,6 +161,7 @@ impl Driver {
             room: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
             layout,
             health: Health::Whole,
+            failing: DeviceSet::default(),
             under_way: FxHashMap::default(),
             requests: 0,
             admins: 0,
@@ -284,7 +297,12 @@ impl Driver {
     /// What has struck commands, which the engine still takes to be under way.
     fn note_strikes(&mut self) {
         if self.health != Health::Whole || self.astray {
-            self.world.struck().into_iter().for_each(|strike| self.struck(strike));
+            for (device, strike) in self.world.struck() {
+                self.struck(strike);
+                if !strike.is_silent() {
+                    self.failing.insert(device);
+                }
+            }
         }
     }
 
@@ -335,7 +353,8 @@ impl Driver {
         }
         self.requests += 1;
         let id = RequestId(self.requests);
-        self.under_way.insert(id, UnderWay { ask, ticket, buffer, since: self.world.now() });
+        let (since, holders) = (self.world.now(), self.holders(&ask));
+        self.under_way.insert(id, UnderWay { ask, ticket, buffer, since, holders });
         let request = Request {
             id,
             volume: self.volumes[ask.volume].id,
@@ -463,7 +482,7 @@ impl Driver {
         self.answered_since_crash += 1;
         match reply.result {
             Ok(shape) => self.succeeded(&request, shape)?,
-            Err(error) => self.failed(&request, error)?,
+            Err(error) => self.failed(&request, error, &reply)?,
         }
         if let Some(buffer) = reply.buffer {
             self.world.memory.give(buffer);
@@ -490,37 +509,6 @@ impl Driver {
             }
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),
-        }
-        Ok(())
-    }
-
-    fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
-        let UnderWay { ask, ticket, .. } = *request;
-        let no_space = error == RequestError::NoSpace && ask.op.changes();
-        let device_failed = matches!(
-            error,
-            RequestError::Io { .. }
-                | RequestError::InDoubt { .. }
-                | RequestError::FlushFailed(_)
-                | RequestError::ReadOnly
-        );
-        let in_order = no_space || (device_failed && self.health == Health::Broken);
-        if !in_order {
-            return Err(Failure::Refused { ask, error });
-        }
-        match ask.op {
-            Op::Read => self.oracle.read_failed(ticket),
-            Op::Flush => self.oracle.flush_failed(ticket),
-            _ => self.oracle.change_failed(ticket),
-        }
-        self.statistics.no_space += u64::from(no_space);
-        self.statistics.errors += u64::from(!no_space);
-        let (needed, room) = (self.extents_needed(ticket), self.room);
-        // Second places of chaos take space that nobody needs.
-        let thrifty = self.setup.policy != "chaos";
-        let of_data = self.engine.space_status().full == Some(Room::Data);
-        if no_space && of_data && thrifty && needed < room && self.health == Health::Whole {
-            return Err(Failure::SpaceLeft { ask, needed, room });
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ use std::fmt;
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
+mod doubt;
 mod stamp;
 
 pub use stamp::Found;
@@ -132,6 +133,8 @@ pub struct Oracle {
     flushes: BTreeSet<(Ticket, usize)>,
     /// Acknowledged changes that no acknowledged flush has covered.
     unflushed: Vec<Unflushed>,
+    /// Volumes with changes since the last flush that had nothing left to ask for.
+    unsettled: BTreeSet<usize>,
 }
 
 type Sector = SmallVec<[Candidate; 1]>;
@@ -252,6 +255,9 @@ impl Oracle {
         let oldest = self.oldest();
         let first = change == Change::Write && self.first_writes_durable[place.volume];
         let first = if first { self.blank_sectors(place) } else { Vec::new() };
+        if !trim {
+            self.unsettled.insert(place.volume);
+        }
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             prune(sector, oldest);
             sector.push(Candidate {
@@ -395,6 +401,7 @@ impl Oracle {
             }
             !covered
         });
+        self.note_settled(volume);
     }
 
     /// A flush failed: it promised nothing. What it was to make durable may be lost, and a later flush
@@ -414,6 +421,7 @@ impl Oracle {
         self.reads.clear();
         self.flushes.clear();
         self.unflushed.clear();
+        self.unsettled.clear();
         for sector in self.volumes.iter_mut().flatten() {
             if let [only] = sector.as_slice()
                 && only.durable

@@ -156,6 +156,12 @@ impl fmt::Display for Statistics {
 }
 
 impl Strike {
+    /// Whether nobody is told: commands seem to have gone well.
+    #[must_use]
+    pub const fn is_silent(self) -> bool {
+        matches!(self, Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot | Self::DataRot)
+    }
+
     /// All there are.
     pub const ALL: &[Self] = &[
         Self::PowerCut,

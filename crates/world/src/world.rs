@@ -130,9 +130,12 @@ impl World {
     }
 
     /// What faults have done since the last call.
-    pub fn struck(&mut self) -> Vec<Strike> {
-        let mut all = Vec::new();
-        self.devices.iter_mut().for_each(|device| device.struck(&mut all));
+    pub fn struck(&mut self) -> Vec<(DeviceId, Strike)> {
+        let (mut all, mut of_one) = (Vec::new(), Vec::new());
+        for (id, device) in (0..).map(DeviceId).zip(&mut self.devices) {
+            device.struck(&mut of_one);
+            all.extend(of_one.drain(..).map(|strike| (id, strike)));
+        }
         all
     }
 

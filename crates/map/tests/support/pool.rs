@@ -1,4 +1,4 @@
-//! A pool of two devices in memory, its metadata areas as small as a test wants.
+//! A pool of devices in memory, its metadata areas as small as a test wants.
 
 use super::store::MemStore;
 use weir_map::root::Root;
@@ -19,8 +19,13 @@ pub struct Shape {
 }
 
 pub fn superblocks(shape: Shape) -> Vec<Superblock> {
+    superblocks_of(shape, &[150, 250])
+}
+
+/// Of devices with so many extents for data each.
+pub fn superblocks_of(shape: Shape, devices: &[u32]) -> Vec<Superblock> {
     let extent = ExtentSize::new(Bytes(1 << shape.extent_log2)).expect("a valid size");
-    let superblock = |device: u8, data_extents: u32| {
+    let superblock = |(device, &data_extents): (u8, &u32)| {
         let member = device == META.0;
         let (journal_pages, meta_pages) =
             if member { (shape.journal_pages, shape.meta_pages) } else { (0, 0) };
@@ -31,7 +36,7 @@ pub fn superblocks(shape: Shape) -> Vec<Superblock> {
             generation: 1,
             size: Bytes(data_at + u64::from(data_extents) * extent.bytes().0 + PAGE as u64),
             device: DeviceId(device),
-            devices: 2,
+            devices: devices.len() as u8,
             extent,
             class: DeviceClass::Ssd,
             incarnation: 0,
@@ -46,7 +51,7 @@ pub fn superblocks(shape: Shape) -> Vec<Superblock> {
             abandoned: DeviceSet::default(),
         }
     };
-    vec![superblock(0, 150), superblock(1, 250)]
+    (0..).zip(devices).map(superblock).collect()
 }
 
 /// A pool as `create` makes it, but with metadata areas as small as a test wants.

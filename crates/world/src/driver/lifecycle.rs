@@ -106,7 +106,7 @@ impl Driver {
         if crash.how == Stop::PowerCut {
             // Whoever comes to see why it is dark replaces cables, too.
             self.world.mend_devices();
-            (self.health, self.astray) = (Health::Whole, false);
+            (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
         }
         self.check_metadata()?;
         if self.tail_is_spoilt() {
@@ -175,7 +175,12 @@ impl Driver {
     fn reopen(&mut self) -> Result<(), Failure> {
         for _ in 0..OPEN_ATTEMPTS {
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
-            self.world.struck().into_iter().for_each(|strike| self.note_in_recovery(strike));
+            for (device, strike) in self.world.struck() {
+                self.note_in_recovery(strike);
+                if !strike.is_silent() {
+                    self.failing.insert(device);
+                }
+            }
             match opened {
                 Ok(engine) => {
                     self.engine = engine;

@@ -88,7 +88,7 @@ impl Driver {
     }
 
     /// The devices that carry the map.
-    fn members(&self) -> impl Iterator<Item = DeviceId> + use<> {
+    pub(super) fn members(&self) -> impl Iterator<Item = DeviceId> + use<> {
         (0..if self.setup.mirrored { 2 } else { 1 }).map(DeviceId)
     }
 

@@ -1,0 +1,111 @@
+//! What a failing device may cost: errors for exactly what it concerns.
+//!
+//! The world knows which devices failed anything since they were last mended. Every error must name one
+//! of them, and a reason that holds for the blocks asked for: a read that fails needs a block that no
+//! other device has, or whose last change need not be durable; a flush that fails, a change that it
+//! was to make durable.
+
+use super::{Ask, Driver, Failure, Health, UnderWay};
+use smallvec::SmallVec;
+use weir_engine::Room;
+use weir_map::Found;
+use weir_model::{BLOCK, DeviceSet, ExtentKey, Op, Reply, RequestError, VolumeOffset};
+
+/// For each block that holds something: the devices that have it.
+pub(super) type Holders = SmallVec<[DeviceSet; 1]>;
+
+impl Driver {
+    /// Who holds the blocks of a read, while devices fail.
+    pub(super) fn holders(&self, ask: &Ask) -> Option<Holders> {
+        if self.health == Health::Whole || ask.op != Op::Read {
+            return None;
+        }
+        let (map, extent) = (self.engine.map(), self.setup.extent);
+        let volume = self.volumes[ask.volume].id;
+        let blocks = ask.offset.0 / BLOCK..(ask.offset.0 + ask.len.0).div_ceil(BLOCK);
+        let holders = blocks.map(|block| {
+            let at = VolumeOffset(block * BLOCK);
+            let index = extent.index(at);
+            let block = ((at.0 - extent.start(index).0) / BLOCK) as u16;
+            let mut devices = DeviceSet::default();
+            match map.find(ExtentKey { volume, index }) {
+                Found::Empty => {}
+                Found::Direct(whole) => devices.insert(whole.device),
+                Found::Record(record) => {
+                    let holding = record.places.iter().filter(|place| place.valid.contains(block));
+                    holding.for_each(|place| devices.insert(place.at.id().device));
+                }
+            }
+            devices
+        });
+        Some(holders.filter(|devices| !devices.is_empty()).collect())
+    }
+
+    /// A request failed: that must be in order.
+    pub(super) fn failed(
+        &mut self,
+        request: &UnderWay,
+        error: RequestError,
+        reply: &Reply,
+    ) -> Result<(), Failure> {
+        let UnderWay { ask, ticket, .. } = *request;
+        if !self.is_in_order(request, error, reply) {
+            return Err(Failure::Refused { ask, error });
+        }
+        match ask.op {
+            Op::Read => self.oracle.read_failed(ticket),
+            Op::Flush => self.oracle.flush_failed(ticket),
+            _ => self.oracle.change_failed(ticket),
+        }
+        let no_space = error == RequestError::NoSpace;
+        self.statistics.no_space += u64::from(no_space);
+        self.statistics.errors += u64::from(!no_space);
+        if no_space { self.check_no_space(request) } else { Ok(()) }
+    }
+
+    fn is_in_order(&self, request: &UnderWay, error: RequestError, reply: &Reply) -> bool {
+        let ask = &request.ask;
+        let changes = ask.op.changes();
+        match error {
+            RequestError::NoSpace => changes,
+            RequestError::ReadOnly => ask.op != Op::Read && self.all_members_fail(),
+            RequestError::FlushFailed(device) => {
+                self.failing.contains(device) && (changes || self.oracle.may_owe(ask.volume))
+            }
+            RequestError::InDoubt { device } => {
+                self.failing.contains(device) && self.oracle.may_be_in_doubt(request.place())
+            }
+            RequestError::Io { device, .. } => {
+                // A device given up may still write to the buffer, which no other can be read into then.
+                let kept = reply.buffer.is_none();
+                self.failing.contains(device) && (changes || kept || !self.is_elsewhere(request))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether each block of the read was on a device that is well, and still is.
+    fn is_elsewhere(&self, request: &UnderWay) -> bool {
+        let is_well = |devices: &DeviceSet| devices.iter().any(|device| !self.failing.contains(device));
+        let all = |holders: Option<&Holders>| holders.is_some_and(|holders| holders.iter().all(is_well));
+        request.ask.op == Op::Read
+            && all(request.holders.as_ref())
+            && all(self.holders(&request.ask).as_ref())
+    }
+
+    fn all_members_fail(&self) -> bool {
+        self.members().all(|member| self.failing.contains(member))
+    }
+
+    /// There really is no space.
+    fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
+        let (needed, room) = (self.extents_needed(request.ticket), self.room);
+        // Second places of chaos take space that nobody needs.
+        let thrifty = self.setup.policy != "chaos";
+        let of_data = self.engine.space_status().full == Some(Room::Data);
+        if of_data && thrifty && needed < room && self.health == Health::Whole {
+            return Err(Failure::SpaceLeft { ask: request.ask, needed, room });
+        }
+        Ok(())
+    }
+}
