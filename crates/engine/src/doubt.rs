@@ -249,9 +249,9 @@ impl Engine {
     fn tell_waiting(&mut self, device: DeviceId, volumes: &[VolumeId]) {
         let failed: Vec<_> = (self.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
-            .filter(|(_, a)| match a.request.op {
+            .filter(|(id, a)| match a.request.op {
                 Op::Flush => true,
-                op => op.changes() && self.vouches_for_doubtful(&a.request),
+                op => op.changes() && self.vouches_for_doubtful(ActiveId(*id), &a.request),
             })
             .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
             .collect();
@@ -266,21 +266,25 @@ impl Engine {
         }
     }
 
-    /// Whether the request's acknowledgement says that doubtful blocks of its range are durable.
-    fn vouches_for_doubtful(&self, request: &weir_model::Request) -> bool {
-        if !self.map_is_durable_when_acknowledged(request.volume, request.fua) {
-            return false;
-        }
+    /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
+    /// the next FLUSH makes them so: the one that failed was asked for before.
+    fn vouches_for_doubtful(&self, id: ActiveId, request: &weir_model::Request) -> bool {
         let extent = self.map.extent();
         let end = request.offset.0 + request.len.0;
         let key = |index| ExtentKey { volume: request.volume, index };
         let first = extent.index(request.offset);
         let last = extent.index(weir_model::VolumeOffset(end - 1));
+        let is_durable = self.map_is_durable_when_acknowledged(request.volume, request.fua);
         self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
             let start = extent.start(key.index).0;
             let from = request.offset.0.saturating_sub(start) as u32;
             let to = (end - start).min(extent.bytes().0) as u32;
-            doubtful.blocks.contains_any(weir_model::Span { start: from, len: to - from }.touched())
+            let touched = weir_model::Span { start: from, len: to - from }.touched();
+            let still_comes = |block| {
+                self.pieces.iter().any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
+            };
+            let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
+            blocks.any(|block| is_durable || !still_comes(block))
         })
     }
 

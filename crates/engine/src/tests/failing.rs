@@ -145,6 +145,30 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
 }
 
 #[test]
+fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 2 * EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(8192, &[2; 4096]);
+    h.hanging.push(DATA);
+    h.submit(1, Op::Write, EXTENT, 4096, 3);
+    // Its second part waits for the first write.
+    h.submit(2, Op::Write, EXTENT - 4096, 8192, 4);
+    h.submit(3, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.held.len(), 3);
+    h.held.rotate_left(1);
+    h.fail_next(IoKind::Flush, EIO);
+    h.wake(DATA);
+    let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    answers.sort_by_key(|(id, _)| *id);
+    assert!(answers.len() == 3 && answers.iter().all(|(_, result)| result.is_err()), "{answers:?}");
+    h.flush().expect("told already");
+    assert!(in_doubt(&mut h, EXTENT - 4096), "written before the flush failed");
+    assert_eq!(h.read(EXTENT, 4096).1, [4; 4096], "written after it");
+}
+
+#[test]
 fn what_a_failed_write_left_behind_is_flushed_or_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
