@@ -233,7 +233,7 @@ impl Status {
                 DeviceState::InUse => None,
                 DeviceState::Lost { why, for_ } => Some((why.to_string(), for_.get())),
             };
-            let state = match lost {
+            let device_state = match lost {
                 Some(_) => "lost",
                 None if device.doubtful > 0 => "doubtful",
                 None => "ok",
@@ -248,7 +248,7 @@ impl Status {
                 size_bytes: superblock.size.get(),
                 data_bytes: device.total.get(),
                 used_bytes: used(&device),
-                state: state.to_owned(),
+                state: device_state.to_owned(),
                 lost_ns: lost.as_ref().map(|lost| lost.1),
                 lost_why: lost.map(|lost| lost.0),
                 doubtful_blocks: device.doubtful,

@@ -201,6 +201,8 @@ fn a_pool_that_fills_up_warns_in_status_and_log() {
     let end = fill(&mut client);
     assert_eq!(end, before["pool"]["data_bytes"].as_u64().expect("a number"), "all of it could be used");
     let after = pool.json(&["pool", "status"]);
+    let writes = after["devices"][0]["traffic"]["writes"]["count"].as_u64();
+    assert!(writes > Some(0), "a served pool's devices show their traffic: {after}");
     assert_eq!((&after["pool"]["warning_percent"], &after["pool"]["full"]), (&50.into(), &"data".into()));
     assert!(after["pool"]["refused"].as_u64() > Some(0) && after["pool"]["recovery_ns"].as_u64() > Some(0));
     let log = server.log();
