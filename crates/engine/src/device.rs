@@ -2,6 +2,7 @@
 
 use crate::LostWhy;
 use crate::doubt::{UNFLUSHED_MAX, Unflushed};
+use crate::piece::Flight;
 use std::collections::VecDeque;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
@@ -126,6 +127,10 @@ pub(crate) struct Device {
     /// When to look next whether some command is overdue.
     watch: Option<Nanos>,
     outstanding: Outstanding,
+    /// Flushes and durable writes in flight.
+    promises: Outstanding,
+    /// Flushes that ended well, and the promises that must have ended before they count.
+    held: VecDeque<(u64, Flight)>,
     /// Space whose release is durable, resting until the commands that may touch it have ended.
     resting: VecDeque<(u64, Chunk)>,
 }
@@ -150,6 +155,8 @@ impl Device {
             distrusted: None,
             watch: None,
             outstanding: Outstanding::default(),
+            promises: Outstanding::default(),
+            held: VecDeque::new(),
             resting: VecDeque::new(),
         }
     }
@@ -167,6 +174,36 @@ impl Device {
     #[inline]
     pub(crate) fn end(&mut self, generation: u64) {
         self.outstanding.end(generation);
+    }
+
+    /// A flush or durable write begins; the number goes to [`Self::end_promise`].
+    #[inline]
+    pub(crate) fn begin_promise(&mut self) -> u64 {
+        self.promises.begin()
+    }
+
+    /// A flush or durable write ended, well or not.
+    #[inline]
+    pub(crate) fn end_promise(&mut self, promise: u64) {
+        self.promises.end(promise);
+    }
+
+    /// A flush ended well: it counts once the promises begun before have ended.
+    pub(crate) fn hold(&mut self, flush: Flight) {
+        let last = self.promises.close();
+        self.held.push_back((last, flush));
+    }
+
+    /// The next flush that counts.
+    pub(crate) fn next_counting(&mut self) -> Option<Flight> {
+        let (last, _) = self.held.front()?;
+        let clear = self.promises.has_ended(*last);
+        if clear { self.held.pop_front().map(|(_, flush)| flush) } else { None }
+    }
+
+    /// Flushes that ended well and will never count.
+    pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
+        std::mem::take(&mut self.held).into_iter().map(|(_, flush)| flush)
     }
 
     /// Commands in flight.
@@ -273,7 +310,7 @@ impl Device {
         all
     }
 
-    /// Whether a write of this generation proves nothing by its success.
+    /// Whether a write or flush of this generation proves nothing by its success.
     #[inline]
     pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
         self.distrusted.is_some_and(|last| generation <= last)

@@ -133,6 +133,7 @@ impl Engine {
     /// A flush or a durable write of the device failed, or the device is lost: what was written there
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
+        self.fail_flushes(device);
         let mut unflushed = self.devices[device.index()].distrust();
         unflushed.extend(self.being_written(device));
         self.fail_writes(device);

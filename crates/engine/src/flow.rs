@@ -22,7 +22,11 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let device = &mut self.devices[flight.device.index()];
+        let (of, promise) = (flight.device, flight.is_promise());
+        let device = &mut self.devices[of.index()];
+        if promise {
+            device.end_promise(flight.promise);
+        }
         if matches!(flight.purpose, Purpose::Abandoned) {
             device.end(flight.generation);
             self.abandoned_ended(id, memory);
@@ -32,11 +36,18 @@ impl Engine {
         } else {
             device.end(flight.generation);
             device.measure(flight.kind, flight.len(), self.now.since(flight.started));
-            let spoilt = matches!(flight.kind, IoKind::Write { .. }) && self.is_spoilt(&flight);
             self.written.note(&flight);
-            // A flush failed meanwhile, which may have been about this very write.
-            let result = if spoilt { Err(IoError::Os(EIO)) } else { Ok(()) };
-            self.end_flight(flight, result, memory);
+            if self.is_spoilt(&flight) {
+                // A flush failed meanwhile, which may have been about this very write.
+                self.end_flight(flight, Err(IoError::Os(EIO)), memory);
+            } else if flight.kind == IoKind::Flush {
+                self.devices[of.index()].hold(flight);
+            } else {
+                self.end_flight(flight, Ok(()), memory);
+            }
+        }
+        if promise {
+            self.end_flushes(of, memory);
         }
         self.run_ready(memory);
     }
@@ -51,8 +62,7 @@ impl Engine {
         if error == IoError::Lost {
             self.lose(flight.device, LostWhy::Gone, memory);
         }
-        let promised = matches!(flight.kind, IoKind::Flush | IoKind::Write { fua: true });
-        if promised && !is_full(flight.kind, error) {
+        if flight.is_promise() && !is_full(flight.kind, error) {
             self.flush_failed(flight.device, error);
         }
         self.end_flight(flight, Err(error), memory);

@@ -38,6 +38,7 @@ mod mover;
 mod notice;
 mod piece;
 mod probe;
+mod promise;
 mod read;
 mod request;
 mod retry;
@@ -318,6 +319,9 @@ impl Engine {
             return self.abandoned.refuse(flight);
         }
         flight.generation = device.begin(self.now);
+        if flight.is_promise() {
+            flight.promise = device.begin_promise();
+        }
         self.send(flight);
     }
 

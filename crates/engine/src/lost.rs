@@ -48,7 +48,8 @@ pub(crate) struct Abandoned {
     commands: Vec<(IoId, Buffer)>,
     /// Buffers to be given back to the memory once no abandoned command uses them.
     kept: Vec<Buffer>,
-    /// Commands refused because their device is lost, to be ended in turn.
+    /// Commands that come to nothing, to be ended in turn: refused because their device is lost, or flushes
+    /// that do not count.
     refused: std::collections::VecDeque<Flight>,
 }
 
@@ -74,7 +75,7 @@ impl Abandoned {
         self.kept.push(buffer);
     }
 
-    /// Whether refused commands are to be ended.
+    /// Whether commands that come to nothing are to be ended.
     pub(crate) fn has_refused(&self) -> bool {
         !self.refused.is_empty()
     }

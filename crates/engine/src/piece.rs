@@ -167,6 +167,8 @@ pub(crate) struct Flight {
     pub(crate) buffer: Buffer,
     pub(crate) started: Nanos,
     pub(crate) generation: u64,
+    /// Among the flushes and durable writes of its device, if it is one.
+    pub(crate) promise: u64,
     /// How often it has been tried, this time included.
     pub(crate) attempt: u8,
 }
@@ -183,7 +185,7 @@ pub(crate) struct NewIo {
 impl NewIo {
     pub(crate) fn flight(self, purpose: Purpose) -> Flight {
         let Self { device, kind, at, buffer } = self;
-        Flight { purpose, device, kind, at, buffer, started: Nanos(0), generation: 0, attempt: 1 }
+        Flight { purpose, device, kind, at, buffer, started: Nanos(0), generation: 0, promise: 0, attempt: 1 }
     }
 
     pub(crate) fn flush(device: DeviceId) -> Self {
@@ -195,6 +197,11 @@ impl Flight {
     /// Bytes transferred.
     pub(crate) fn len(&self) -> Bytes {
         Bytes(self.buffer.len.into())
+    }
+
+    /// Whether it says that something is durable.
+    pub(crate) const fn is_promise(&self) -> bool {
+        matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
     /// What a client is told.

@@ -8,6 +8,7 @@ mod hardening;
 mod harness;
 mod members;
 mod moves;
+mod promises;
 mod space;
 
 use super::*;

@@ -7,8 +7,8 @@
 //! - A write is durable when a [`IoKind::Flush`] *submitted after the write's completion* has
 //!   succeeded, or at its own completion with `fua`. Until then a power cut may lose it, whole or
 //!   in 512-byte sectors, in any subset.
-//! - A failed flush promises nothing about any write since the last successful one; a later flush
-//!   does not mend that.
+//! - A failed flush or `fua` write promises nothing about any write since the last successful flush; a
+//!   later flush does not mend that, nor does one that was under way at the same time.
 //! - The buffer belongs to the device from submission to completion.
 
 use crate::{Buffer, Bytes, DeviceId, DeviceOffset, IoError};

@@ -11,6 +11,8 @@ use weir_policy::placement;
 
 pub(super) const VOLUME_SIZE: u64 = 64 << 20;
 const DEVICE_SIZE: u64 = 8 << 20;
+/// More than any request takes.
+const ROUNDS_MAX: usize = 100_000;
 
 /// What a harness is made of.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +59,9 @@ pub(super) struct Harness {
     settings: Vec<DeviceSettings>,
     policy: &'static str,
     failing: VecDeque<(IoKind, Option<IoError>)>,
-    /// Devices that do not answer, and what they owe.
+    /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
     pub(super) hanging: Vec<DeviceId>,
+    pub(super) holding: Option<IoKind>,
     pub(super) held: Vec<Io>,
     now: Nanos,
 }
@@ -109,6 +112,7 @@ impl Harness {
             policy,
             failing: VecDeque::new(),
             hanging: Vec::new(),
+            holding: None,
             held: Vec::new(),
             now: Nanos(1),
         };
@@ -119,14 +123,16 @@ impl Harness {
 
     /// Runs until nothing is in flight; devices answer in order.
     pub(super) fn run(&mut self) {
-        loop {
+        for _ in 0..ROUNDS_MAX {
             self.now += Nanos::micros(1);
             self.engine.tick(self.now, &mut self.memory);
             let mut any = false;
             while let Some(io) = self.engine.next_io() {
                 any = true;
                 self.log.push(io);
-                if self.hanging.contains(&io.device) {
+                let holds = self.holding == Some(io.kind);
+                if holds || self.hanging.contains(&io.device) {
+                    self.holding.take_if(|_| holds);
                     self.held.push(io);
                     continue;
                 }
@@ -137,6 +143,7 @@ impl Harness {
                 return;
             }
         }
+        panic!("something is due again and again: {:?}", self.engine);
     }
 
     fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
@@ -163,10 +170,22 @@ impl Harness {
     /// A device that hung answers what it still owed.
     pub(super) fn wake(&mut self, device: DeviceId) {
         self.hanging.retain(|d| *d != device);
+        self.release(None);
+    }
+
+    /// What was held is answered: with the error, or when it has been carried out.
+    pub(super) fn release(&mut self, error: Option<IoError>) {
         for io in std::mem::take(&mut self.held) {
-            let result = self.carry_out(io);
+            let result = error.map_or_else(|| self.carry_out(io), Err);
             self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
         }
+        self.run();
+    }
+
+    /// What was held last fails.
+    pub(super) fn release_last(&mut self, error: IoError) {
+        let io = self.held.pop().expect("something held");
+        self.engine.complete(self.now, IoDone { id: io.id, result: Err(error) }, &mut self.memory);
         self.run();
     }
 
@@ -277,13 +296,22 @@ impl Harness {
 
     /// Submits a request whose reply is for the caller to collect. A payload is all `byte`.
     pub(super) fn submit(&mut self, id: u64, op: Op, offset: u64, len: u64, byte: u8) {
+        self.submit_with(id, op, offset, len, byte, false);
+    }
+
+    /// Submits a durable write whose reply is for the caller to collect.
+    pub(super) fn submit_fua(&mut self, id: u64, offset: u64, len: u64, byte: u8) {
+        self.submit_with(id, Op::Write, offset, len, byte, true);
+    }
+
+    fn submit_with(&mut self, id: u64, op: Op, offset: u64, len: u64, byte: u8, fua: bool) {
         let (offset, len) = (VolumeOffset(offset), Bytes(len));
         let buffer = op.has_payload().then(|| {
             let buffer = self.memory.take(Request::buffer_len(offset, len)).expect("memory");
             self.memory.bytes_mut(buffer).fill(byte);
             buffer
         });
-        let (volume, hint, fua) = (self.volume, Hint::None, false);
+        let (volume, hint) = (self.volume, Hint::None);
         let request = Request { id: RequestId(id), volume, op, offset, len, fua, hint, buffer };
         self.engine.submit(self.now, request, &mut self.memory);
     }
@@ -363,9 +391,13 @@ impl Harness {
         self.admin(Command::RemoveVolume { name: "vol".into() })
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(super) fn begin_stop(&mut self) {
         self.engine.begin_stop(self.now);
         self.run();
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.begin_stop();
         assert!(self.engine.stopped());
     }
 

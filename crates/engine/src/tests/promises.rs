@@ -1,0 +1,108 @@
+//! Flushes and durable writes under way at the same time: one of them is told of a lost write, and the
+//! success of the others means nothing.
+
+use super::harness::{Harness, Shape};
+use weir_map::superblock::ROOT_AT;
+use weir_model::{DeviceId, IoError, IoKind, Op, RequestError};
+
+const EIO: IoError = IoError::Os(5);
+const DURABLE: IoKind = IoKind::Write { fua: true };
+const DATA: DeviceId = DeviceId(0);
+
+/// A pool of one device, with a block that is durable and another one that is not.
+fn half_written() -> Harness {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(8192, &[2; 4096]);
+    h
+}
+
+#[test]
+fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
+    for error in [None, Some(EIO)] {
+        let mut h = Harness::new(2, "sequential");
+        h.write(0, &[1; 4096]);
+        h.flush().expect("a flush");
+        h.write(8192, &[2; 4096]);
+        h.holding = Some(DURABLE);
+        h.submit_fua(1, 0, 4096, 3);
+        h.run();
+        h.submit(2, Op::Flush, 0, 0, 0);
+        h.run();
+        assert_eq!(h.answer(), None, "what the durable write will tell is not known");
+        h.release(error);
+        let lost = error.map(|_| RequestError::FlushFailed(DATA));
+        let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
+        answers.sort_by_key(|(id, _)| *id);
+        assert_eq!(answers.map(|(_, result)| result.err()), [lost, lost]);
+        let in_doubt = h.try_read(8192, 4096).is_err();
+        assert_eq!(in_doubt, error.is_some());
+        h.flush().expect("told once");
+        h.stop();
+    }
+}
+
+#[test]
+fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
+    for error in [None, Some(EIO)] {
+        let mut h = half_written();
+        h.holding = Some(IoKind::Flush);
+        h.engine.request_checkpoint();
+        h.run();
+        h.log.clear();
+        h.submit(1, Op::Flush, 0, 0, 0);
+        h.run();
+        assert_eq!((h.commands(IoKind::Flush), h.commands(DURABLE)), (1, 0), "{:?}", h.log);
+        assert_eq!(h.answer(), None);
+        h.release(error);
+        let (_, result) = h.answer().expect("an answer");
+        assert_eq!(result.is_ok(), error.is_none(), "{result:?}");
+        assert_eq!(h.try_read(8192, 4096).is_ok(), error.is_none());
+    }
+}
+
+#[test]
+fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages() {
+    for (members, error) in [(1, None), (1, Some(EIO)), (2, Some(EIO))] {
+        let mut h = Harness::of(Shape { devices: members, members, ..Shape::default() }, "sequential");
+        h.write(0, &[1; 4096]);
+        h.flush().expect("a flush");
+        h.write(8192, &[2; 4096]);
+        h.holding = Some(IoKind::Flush);
+        h.submit(1, Op::Flush, 0, 0, 0);
+        h.run();
+        let of_first = |h: &Harness| h.held[0].device == DATA;
+        assert!(of_first(&h), "{:?}", h.held);
+        h.log.clear();
+        h.engine.request_checkpoint();
+        h.run();
+        let roots = |h: &Harness, device| {
+            h.log.iter().filter(|io| io.device == device && ROOT_AT.contains(&io.at)).count()
+        };
+        assert_eq!((h.commands(IoKind::Flush), roots(&h, DATA)), (members, 0), "{:?}", h.log);
+        h.release(error);
+        assert_eq!(roots(&h, DATA), usize::from(error.is_none()), "{:?}", h.log);
+        assert_eq!(roots(&h, DeviceId(1)), members - 1, "the other member goes on alone");
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_answers_for_no_flush() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(8192, &[2; 4096]);
+    h.holding = Some(DURABLE);
+    h.submit_fua(1, 0, 4096, 3);
+    h.run();
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    h.lose(DATA);
+    let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
+    answers.sort_by_key(|(id, _)| *id);
+    assert!(answers.iter().all(|(_, result)| result.is_err()), "{answers:?}");
+    h.flush().expect("told once");
+    h.release(None);
+    h.stop();
+}
