@@ -127,9 +127,13 @@ impl Engine {
             return self.fail_commit_waiters(RequestError::ReadOnly);
         }
         let is_due = self.commit_due().is_some_and(|due| due <= self.now);
-        if self.commits.phase == Phase::Idle && is_due && !(self.is_stopping() && self.commits_are_settled())
-        {
-            self.begin_commit();
+        if self.commits.phase == Phase::Idle && is_due {
+            if self.is_stopping() && self.commits_are_settled() {
+                // Changes that came to nothing: no commit is due for them later either.
+                self.commits.changed = None;
+            } else {
+                self.begin_commit();
+            }
         }
         if self.commits.phase == Phase::Flushing(0) {
             self.map.begin_commit();

@@ -28,7 +28,7 @@ pub use step::{Ask, Crash, Step};
 /// The longest read or write one request may carry: the longest buffer.
 const PAYLOAD_MAX: Bytes = Bytes::mib(4);
 
-/// How often virtual time may move on without any request being answered.
+/// How many events may pass without any step, request or command of the operator coming to its end.
 const IDLE_EVENTS_MAX: u32 = 1_000_000;
 
 /// Everything a history starts from.
@@ -104,6 +104,8 @@ pub struct Driver {
     /// Who had each extent of the devices when last looked at.
     owners: FxHashMap<Whole, VolumeId>,
     answered_since_crash: u64,
+    /// Events since anything came to its end.
+    idle_events: u32,
     statistics: Statistics,
 }
 
@@ -173,6 +175,7 @@ impl Driver {
             astray: false,
             owners: FxHashMap::default(),
             answered_since_crash: 0,
+            idle_events: 0,
             statistics: Statistics { runs: 1, ..Statistics::default() },
             setup,
         };
@@ -227,6 +230,7 @@ impl Driver {
     }
 
     fn begin(&mut self, step: &Step) -> Result<(), Failure> {
+        self.idle_events = 0;
         match step {
             Step::Ask(ask) => self.ask(*ask),
             Step::Wait(answers) => self.wait(*answers),
@@ -418,6 +422,10 @@ impl Driver {
     fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
         let next = [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
+        self.idle_events += 1;
+        if self.idle_events > IDLE_EVENTS_MAX {
+            return Err(if self.under_way.is_empty() { Failure::Idle } else { self.stuck() });
+        }
         let mut done = std::mem::take(&mut self.done);
         // After a jump of the clock all that is overdue comes at once.
         self.world.advance(next.max(self.world.now()), &mut done);
@@ -434,16 +442,9 @@ impl Driver {
     /// Time passes until `answers` more requests are answered, or none is under way.
     fn wait(&mut self, answers: usize) -> Result<(), Failure> {
         let left = self.under_way.len().saturating_sub(answers);
-        let mut events = 0;
-        let mut before = self.under_way.len();
         while self.under_way.len() > left {
-            events += 1;
-            if !self.advance(Nanos::MAX)? || events > IDLE_EVENTS_MAX {
+            if !self.advance(Nanos::MAX)? {
                 return Err(self.stuck());
-            }
-            if self.under_way.len() < before {
-                before = self.under_way.len();
-                events = 0;
             }
         }
         Ok(())
@@ -480,6 +481,7 @@ impl Driver {
         }
         self.statistics.requests += 1;
         self.answered_since_crash += 1;
+        self.idle_events = 0;
         match reply.result {
             Ok(shape) => self.succeeded(&request, shape)?,
             Err(error) => self.failed(&request, error, &reply)?,

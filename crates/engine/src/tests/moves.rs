@@ -3,7 +3,8 @@
 use super::harness::Harness;
 use weir_map::Found;
 use weir_model::{
-    BlockRange, DeviceId, ExtentIndex, ExtentKey, IoKind, Op, PlaceId, PlaceKind, ReadShape, RequestError,
+    BlockRange, DeviceId, ExtentIndex, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape,
+    RequestError,
 };
 use weir_policy::placement::Action;
 
@@ -333,4 +334,24 @@ mod random {
             prop_assert_eq!(h.free(), free);
         }
     }
+}
+
+#[test]
+fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
+    let mut h = Harness::new(4, "sequential");
+    h.write(0, &[1; 2 * EXTENT]);
+    h.flush().expect("a flush");
+    h.hanging.push(DeviceId(1));
+    h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
+    h.holding = Some(IoKind::Write { fua: false });
+    h.act(Action::Copy { key: h.key(1), blocks: ALL, to: place(2, PlaceKind::Whole) });
+    assert_eq!(h.held.len(), 2);
+    h.begin_stop();
+    // The other copy comes to nothing, when all there was to commit has been committed.
+    h.release_last(IoError::Os(28));
+    // Longer than a change waits for its commit, shorter than a command may take.
+    h.wait(Nanos::secs(20));
+    assert!(!h.engine.stopped());
+    h.wake(DeviceId(1));
+    assert!(h.engine.stopped());
 }

@@ -75,6 +75,9 @@ pub enum Failure {
     /// A command of the operator is never answered.
     #[error("{0} is never answered")]
     NeverDone(String),
+    /// No request is under way, and the engine is busy all the same, with nothing that ends.
+    #[error("the engine turns round and round")]
+    Idle,
     /// The engine was told to stop and does not.
     #[error("the engine does not stop")]
     NeverStops,

@@ -327,6 +327,7 @@ impl Driver {
         loop {
             while let Some(reply) = self.engine.next_admin_reply() {
                 if reply.id == id {
+                    self.idle_events = 0;
                     let refused = |error| Failure::Admin { command: what.clone(), error };
                     return reply.result.map(drop).map_err(refused);
                 }
