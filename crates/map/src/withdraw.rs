@@ -1,9 +1,9 @@
 //! Taking back changes whose data a device lost.
 //!
 //! A version of an extent whose data was lost can never become durable (safety rule 1), and the
-//! versions after it contain what it made valid. Values are absolute, so each of them is revised by
-//! itself: a block that is valid on the device, but is not so in the value before the first lost
-//! version, reverts to what that value says of it. What other devices hold stays.
+//! versions after it contain what it made valid. Each of them is revised in turn: a block that is valid
+//! on the device, but not at the same location in the value before, reverts to what that value, revised,
+//! says of it. What other devices hold stays.
 
 use crate::overlay::{Epoch, Needs, Version};
 use crate::value::{Chunk, Location, Place, Record, Released, Value};
@@ -34,21 +34,25 @@ impl Map {
                 Some(before) => pending.versions[before].value.clone(),
                 None => durable(),
             };
-            let base = Base { device, blocks: self.blocks, record: base.into_record(self.blocks) };
+            let blocks = self.blocks;
+            let mut base = Base { device, blocks, record: base.into_record(blocks) };
             let Some(pending) = self.overlay.get_mut(key) else { continue };
             let mut moved = Moved::default();
             for version in &mut pending.versions[first..] {
                 version.needs = version.needs.filter(|n| !is_lost(n));
                 let value = std::mem::take(&mut version.value);
-                version.value = base.revise(value, &mut moved).canonical(self.blocks);
+                version.value = base.revise(value, &mut moved).canonical(blocks);
+                base.record = version.value.clone().into_record(blocks);
             }
             // Slots an earlier version had and this one has not are in the release of some version.
             moved.given_up.clear();
             let current = base.revise(std::mem::take(&mut pending.current), &mut moved);
-            pending.current = current.canonical_place(self.blocks);
+            pending.current = current.canonical_place(blocks);
             let newest = pending.versions.last().map_or(0, |v| v.value.places());
             pending.tentative = pending.current.places() > newest;
+            let current = &pending.current;
             self.releasing -= take_back(&mut pending.versions[first..], &moved.regained);
+            self.releasing += release_later(&mut pending.versions[first..], &moved.regained, current);
             self.releasing += moved.given_up.len();
             if let Some(last) = pending.versions.last_mut() {
                 last.released.extend(moved.given_up);
@@ -153,6 +157,24 @@ impl Base {
     }
 }
 
+/// What was needed again, but not up to now, is released by the first version that does without; how
+/// much that is.
+fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) -> usize {
+    let mut count = 0;
+    for (i, chunk) in regained.iter().enumerate() {
+        if current.names(*chunk) || regained[..i].contains(chunk) {
+            continue;
+        }
+        let after = versions.iter().rposition(|v| v.value.names(*chunk)).map_or(0, |last| last + 1);
+        let at = after.min(versions.len().saturating_sub(1));
+        if let Some(version) = versions.get_mut(at) {
+            version.released.push(*chunk);
+            count += 1;
+        }
+    }
+    count
+}
+
 /// What is needed again is not released; how much that was.
 fn take_back(versions: &mut [Version], regained: &[Chunk]) -> usize {
     let mut count = 0;
@@ -162,4 +184,21 @@ fn take_back(versions: &mut [Version], regained: &[Chunk]) -> usize {
         count += before - version.released.len();
     }
     count
+}
+
+impl Value {
+    /// Whether the chunk is, or is part of, one of the places.
+    fn names(&self, chunk: Chunk) -> bool {
+        match self {
+            Self::Empty => false,
+            Self::Direct(whole) => chunk == Chunk::Whole(*whole),
+            Self::Record(record) => record.places.iter().any(|place| match (&place.at, chunk) {
+                (Location::Whole(whole), Chunk::Whole(wanted)) => *whole == wanted,
+                (Location::Fine { device, slots }, Chunk::Slot(wanted, slot)) => {
+                    *device == wanted && slots.contains(&slot)
+                }
+                _ => false,
+            }),
+        }
+    }
 }

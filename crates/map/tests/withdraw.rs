@@ -6,7 +6,7 @@ mod support;
 
 use support::pool::{self, Shape};
 use support::store::MemStore;
-use weir_map::{Epoch, Found, Hardening, KeepSpace, Location, Map, Needs, Whole};
+use weir_map::{Copied, Epoch, Found, Hardening, KeepSpace, Location, Map, Needs, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind};
 
 const FIRST: DeviceId = DeviceId(0);
@@ -24,9 +24,13 @@ fn needs(device: DeviceId) -> Option<Needs> {
 
 /// What is written to devices that were not flushed stays out.
 fn commit(map: &mut Map) -> Vec<weir_map::Chunk> {
+    commit_flushed(map, None)
+}
+
+fn commit_flushed(map: &mut Map, flushed: Option<Epoch>) -> Vec<weir_map::Chunk> {
     map.begin_commit();
     let (mut frame, mut released) = (Vec::new(), Vec::new());
-    while map.next_frame(|_| None, &mut frame).is_some() {}
+    while map.next_frame(|_| flushed, &mut frame).is_some() {}
     map.commit_durable(&mut released);
     released
 }
@@ -98,10 +102,7 @@ fn a_place_waits_while_one_of_its_name_could_come_back_beside_it() {
     map.written(key, slots, block(0), needs(SECOND));
     map.give_back(key);
     assert!(!map.may_place(key));
-    map.begin_commit();
-    let mut frame = Vec::new();
-    assert!(map.next_frame(|_| Some(Epoch(7)), &mut frame).is_some());
-    map.commit_durable(&mut Vec::new());
+    commit_flushed(&mut map, Some(Epoch(7)));
     assert!(map.may_place(key), "nothing brings it back any more");
     let Found::Record(record) = map.find(key) else { panic!("it has a place") };
     assert_eq!(record.places.iter().map(|p| p.at.id().kind).collect::<Vec<_>>(), [PlaceKind::Fine]);
@@ -128,4 +129,43 @@ fn there_is_room_for_the_place_that_could_come_back() {
     assert_eq!(wholes(&map, key), [(old, vec![0])]);
     let Found::Record(record) = map.find(key) else { panic!("it has several places") };
     assert_eq!(record.places.len(), weir_map::PLACES_MAX);
+}
+
+const WHOLE: PlaceId = PlaceId { device: FIRST, kind: PlaceKind::Whole };
+
+/// Moves a block to slots of the second device.
+fn move_away(map: &mut Map, key: ExtentKey, range: BlockRange) {
+    let slots = map.allocate_slots(SECOND, range.count).unwrap();
+    assert_eq!(map.copied(key, slots, range, needs(FIRST), needs(SECOND)), Copied::Yes);
+    assert!(map.dropped(key, WHOLE, range));
+}
+
+#[test]
+fn what_was_moved_to_a_device_that_lost_it_is_where_it_came_from() {
+    let (mut map, key, old) = map();
+    // The first write to the device that loses everything comes before the one that is moved there.
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.written(key, slots, block(5), needs(SECOND));
+    map.written(key, old, block(7), needs(FIRST));
+    move_away(&mut map, key, block(7));
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1])]);
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1, 7])]);
+    let slots = commit_flushed(&mut map, Some(Epoch(7)));
+    assert_eq!((slots.len(), map.releasing()), (2, 0), "one each for what was written and moved");
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1, 7])]);
+}
+
+#[test]
+fn a_place_needed_again_only_for_a_while_is_given_up_after_it() {
+    let (mut map, key, old) = map();
+    move_away(&mut map, key, BlockRange { first: 0, count: 2 });
+    map.give_back(key);
+    let slots = map.allocate_slots(FIRST, 1).unwrap();
+    map.written(key, slots, block(9), needs(FIRST));
+    map.cleared(key, BlockRange { first: 0, count: 2 }, KeepSpace::AsIs);
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    let released = commit_flushed(&mut map, Some(Epoch(7)));
+    assert!(released.contains(&weir_map::Chunk::Whole(old)) && released.len() == 3, "{released:?}");
+    assert_eq!((wholes(&map, key), map.releasing()), (vec![], 0));
 }
