@@ -82,12 +82,12 @@ pub(crate) fn open_and(
 ) -> Result<(Map, Recovery), MapError> {
     let assembly = Assembly::new(superblocks, options)?;
     let roots = read_roots(store, &assembly)?;
-    let newest = roots.first().map_or(0, |r| r.sequence);
+    let (newest, least) = roots.first().map_or((0, 0), |r| (r.sequence, r.journal.sequence));
     let mut first_error = None;
     for root in roots {
         let root_sequence = root.sequence;
         let mut loaded = Loaded::default();
-        match load(store, &assembly, root, &mut loaded) {
+        match load(store, &assembly, root, least, &mut loaded) {
             Ok(mut map) => {
                 let older_root = root_sequence < newest;
                 if older_root {
@@ -174,11 +174,13 @@ fn read_rings(store: &mut dyn Store, assembly: &Assembly, ring: Bytes) -> Result
     Ok(rings)
 }
 
-/// Loads the map a root reaches and replays the journal since.
+/// Loads the map a root reaches and replays the journal since, which must lead on to the frame `least`,
+/// where the newest root stands: without what is missing until there, an older state would come back.
 fn load(
     store: &mut dyn Store,
     assembly: &Assembly,
     root: Root,
+    least: u64,
     loaded: &mut Loaded,
 ) -> Result<Map, MapError> {
     let members = &assembly.members;
@@ -236,7 +238,11 @@ fn load(
         loaded.frames += 1;
         frame.deltas.into_iter().for_each(|delta| map.apply(delta));
     });
-    if let End::Damaged { sequence, offset } = end {
+    let missing = match end {
+        End::Damaged { sequence, offset } => Some((sequence, offset)),
+        End::Tail => (at.sequence < least).then_some((at.sequence, at.offset)),
+    };
+    if let Some((sequence, offset)) = missing {
         let why = format!("frame {sequence} was durable once and does not verify");
         return Err(damaged("journal", JOURNAL_AT.0 + offset, why));
     }

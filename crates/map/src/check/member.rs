@@ -197,7 +197,8 @@ impl Checking<'_, '_> {
     fn older(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
         if root.journal.journal != newest.journal.journal {
             // A recovery that was cut short: the newest root holds what this one's journal led to.
-            return matches!(self.replay(root, u64::MAX, |_, _| ()).end, End::Tail);
+            let replayed = self.replay(root, u64::MAX, |_, _| ());
+            return matches!(replayed.end, End::Tail) && replayed.next >= newest.journal.sequence;
         }
         let stop = newest.journal.sequence;
         let is_whole = older.is_whole();

@@ -1,0 +1,84 @@
+//! What the newest root reaches is damaged: the older one takes its place if its journal leads on to
+//! where the newest one stands.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use support::pool::{self, META, Shape};
+use support::store::MemStore;
+use weir_map::check::Severity;
+use weir_map::{Hardening, Map, MapError, PAGE, Superblock};
+use weir_model::{Bytes, DeviceOffset, Store};
+
+/// A change, durable: where its frame is.
+fn commit(map: &mut Map, store: &mut MemStore, name: &str) -> DeviceOffset {
+    map.create_volume(name, Bytes::mib(1), Hardening::Flush);
+    map.begin_commit();
+    let mut bytes = Vec::new();
+    let at = map.next_frame(|_| None, &mut bytes).unwrap();
+    store.write(META, at, &bytes).unwrap();
+    assert!(map.next_frame(|_| None, &mut bytes).is_none());
+    map.commit_durable(&mut Vec::new());
+    at
+}
+
+/// A checkpoint: the pages it wrote.
+fn checkpoint(map: &mut Map, store: &mut MemStore) -> Vec<u64> {
+    map.begin_checkpoint().unwrap();
+    let (mut bytes, mut pages) = (Vec::new(), Vec::new());
+    while let Some(at) = map.next_pages(8 * PAGE, &mut bytes) {
+        store.write(META, at, &bytes).unwrap();
+        let first = at.0 / PAGE as u64;
+        pages.extend(first..first + (bytes.len() / PAGE) as u64);
+    }
+    let (root, page, at) = map.finished_root().unwrap();
+    store.write(META, at, &page[..]).unwrap();
+    map.checkpoint_durable(root);
+    pages
+}
+
+/// A pool with a volume in each of two frames and a root behind them whose pages are damaged; where the
+/// first frame is.
+fn pool() -> (MemStore, Vec<Superblock>, DeviceOffset) {
+    let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
+    let mut store = MemStore::new(sizes.len());
+    pool::create(&mut store, &sizes).unwrap();
+    let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+    let first = commit(&mut map, &mut store, "one");
+    commit(&mut map, &mut store, "two");
+    for page in checkpoint(&mut map, &mut store) {
+        store.set_page(META, page, [0; PAGE]);
+    }
+    (store, sizes, first)
+}
+
+fn worst(store: &mut MemStore, superblocks: &[Superblock]) -> Option<Severity> {
+    let sizes: Vec<_> = superblocks.iter().map(|superblock| Some(superblock.size)).collect();
+    weir_map::check(store, &sizes).worst()
+}
+
+#[test]
+fn the_older_root_and_its_journal_have_everything() {
+    let (mut store, sizes, _) = pool();
+    assert_eq!(worst(&mut store, &sizes), Some(Severity::Spare));
+    let (map, older_root) = pool::open(&mut store, &sizes).unwrap();
+    assert!(older_root);
+    assert_eq!(map.catalogue().volumes.len(), 2);
+}
+
+#[test]
+fn a_frame_missing_on_the_way_is_not_taken_for_the_end() {
+    let (mut store, sizes, first) = pool();
+    store.set_page(META, first.0 / PAGE as u64, [0; PAGE]);
+    assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
+    assert!(matches!(pool::open(&mut store, &sizes), Err(MapError::Damaged { .. })));
+}
+
+#[test]
+fn nor_is_the_last_frame_the_newest_root_has_seen() {
+    let (mut store, sizes, first) = pool();
+    // Nothing but the root says that it was there.
+    store.set_page(META, first.0 / PAGE as u64 + 1, [0; PAGE]);
+    assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
+    assert!(matches!(pool::open(&mut store, &sizes), Err(MapError::Damaged { .. })));
+}
