@@ -263,26 +263,39 @@ impl Maker<'_> {
     /// A volume makes way for another one, and perhaps something happens to the pool meanwhile: nothing
     /// else comes in between while that goes on.
     fn replace(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
-        let faults = if self.kind.faults { 1 } else { 0 };
-        match weighted(rng, &[(6, 0), (1, 1), (faults, 2)]) {
+        match weighted(rng, &[(6, 0), (1, 1), (1, 2)]) {
             0 => {}
             1 => steps.push(Step::Jump { after: between(rng, 1, 12), time: leap(rng) }),
             _ => {
-                steps.push(Step::Break(rng.below(4) as usize, fault(rng)));
-                (0..4).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
+                steps.extend(self.breakage(rng));
+                (0..8).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
             }
         }
         steps.push(Step::Replace(rng.below(self.volumes) as usize));
     }
 
+    /// A device begins to fail or to deceive, if any may.
+    fn breakage(&self, rng: &mut Rng) -> Option<Step> {
+        let device = rng.below(4) as usize;
+        match (self.kind.faults, self.kind.rot) {
+            (true, _) => Some(Step::Break(device, fault(rng))),
+            (false, true) => Some(Step::Break(device, astray(rng))),
+            (false, false) => None,
+        }
+    }
+
     fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
-        let (replaced, quiet) = (rng.chance(0.05), rng.chance(0.05));
+        let (replaced, quiet) = (rng.chance(0.08), rng.chance(0.05));
         let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
         let after = if quiet { 0 } else { rng.below(after + 1) };
         let again = weighted(rng, &[(14, 0), (4, 1), (1, 2)]);
         let again = (0..again).map(|_| between(rng, 1, 12)).collect();
         let how = weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]);
-        let rot = (self.kind.rot && rng.chance(0.5)).then(|| rng.word());
+        let rot = (self.kind.rot && rng.chance(0.6)).then(|| rng.word());
+        if how == Stop::Kill && rng.chance(0.3) {
+            // Only a power cut ends it: the pool is opened with it.
+            steps.extend(self.breakage(rng));
+        }
         if quiet {
             steps.push(Step::Wait(usize::MAX));
         }
