@@ -58,6 +58,14 @@ pub enum Failure {
     /// The offline check finds damage after a mere crash.
     #[error("the check finds: {0:?}")]
     Check(Box<weir_map::check::Report>),
+    /// The offline check and the opening of a pool with damaged metadata differ.
+    #[error("the pool {}, but the check finds: {report:?}", if *opened { "opens" } else { "does not open" })]
+    NotForetold {
+        /// Whether it opened.
+        opened: bool,
+        /// What the check said before.
+        report: Box<weir_map::check::Report>,
+    },
     /// The pool did not open.
     #[error("opening the pool: {0}")]
     Open(#[from] MapError),

@@ -1,5 +1,6 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
+use super::rot;
 use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume, VolumeSpec};
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
@@ -173,6 +174,7 @@ impl Driver {
 
     /// Opens the pool. Broken devices may need several attempts, or make it impossible.
     fn reopen(&mut self) -> Result<(), Failure> {
+        let mut foretold = self.foretell();
         for _ in 0..OPEN_ATTEMPTS {
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
             for (device, strike) in self.world.struck() {
@@ -181,6 +183,7 @@ impl Driver {
                     self.failing.insert(device);
                 }
             }
+            foretold.take().map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
                     self.engine = engine;

@@ -6,9 +6,10 @@
 //! journal that is nowhere else is excepted: one that was lost looks like one that was never written.
 
 use super::lifecycle::{POOL, open_pool};
-use super::{Driver, Failure};
+use super::{Driver, Failure, Health};
 use crate::{Rng, Seed, Stop, Strike};
 use std::ops::Range;
+use weir_map::check::{Report, Severity};
 use weir_map::journal::{FRAME_MAX, Frame};
 use weir_map::root::{JournalPosition, Root};
 use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
@@ -57,7 +58,10 @@ impl Driver {
     }
 
     fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
-        match open_pool(&mut self.world, &self.setup, false) {
+        let foretold = self.foretell();
+        let opened = open_pool(&mut self.world, &self.setup, false);
+        foretold.map_or(Ok(()), |report| as_foretold(report, opened.is_ok()))?;
+        match opened {
             Ok(_) => self.statistics.survived += 1,
             Err(failure) if self.may_refuse(&failure) => {
                 self.statistics.noticed += 1;
@@ -67,6 +71,15 @@ impl Driver {
         }
         self.world.stop(Stop::PowerCut);
         Ok(())
+    }
+
+    /// What the offline check says of metadata that was struck.
+    pub(super) fn foretell(&mut self) -> Option<Box<Report>> {
+        if self.health != Health::Whole || self.spoilt_metadata().is_empty() {
+            return None;
+        }
+        let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
+        Some(Box::new(weir_map::check(&mut self.world, &sizes)))
     }
 
     /// The pool does not open. That is in order where metadata was struck that is nowhere else; what is
@@ -139,6 +152,12 @@ impl Driver {
         self.world.note(digest);
         Ok(())
     }
+}
+
+/// A pool opens if, and only if, the check finds nothing damaged that nothing intact is left for.
+pub(super) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
+    let is_damaged = report.worst() == Some(Severity::Damage);
+    if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
 }
 
 /// Where the frames from a position on end.
