@@ -22,7 +22,8 @@ const PROMPT: Nanos = Nanos::micros(100);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// Commands of some kinds to a range fail with [`EIO`]. A flush touches every range. A failed
-    /// flush gives up the writes it should have made durable.
+    /// flush gives up the writes it should have made durable, and so does a failed durable write: to many
+    /// devices that is a write and a flush.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,
@@ -232,7 +233,8 @@ impl<D: Device + 'static> Device for Faulty<D> {
             return self.device.submit(now, io, memory);
         };
         self.struck.push(strike);
-        if io.kind == IoKind::Flush && error != IoError::Lost {
+        let promised = matches!(io.kind, IoKind::Flush | IoKind::Write { fua: true });
+        if promised && error == IoError::Os(EIO) {
             self.device.storage().forsake();
         }
         self.held.insert((now + PROMPT, io.id), Err(error));
