@@ -68,7 +68,12 @@ impl Bench {
         bench.engine.admin(
             Nanos(0),
             AdminId(0),
-            Command::CreateVolume { name: "v".into(), size: Bytes(VOLUME), hardening: Hardening::Flush },
+            Command::CreateVolume {
+                name: "v".into(),
+                size: Bytes(VOLUME),
+                hardening: Hardening::Flush,
+                copies: 1,
+            },
         );
         bench.settle();
         bench.fill();

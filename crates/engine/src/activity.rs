@@ -31,6 +31,8 @@ pub enum Activity {
     WaitingForSpace,
     /// The mover copies blocks to another place.
     Moving,
+    /// Two copies may differ: a write intent is open.
+    IntentOpen,
     /// The map is on one of its two members only.
     Degraded,
     /// Blocks read as EIO because a flush failed or a device was lost.
@@ -39,7 +41,7 @@ pub enum Activity {
 
 impl Activity {
     /// All there are.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Reading,
         Self::Writing,
         Self::Flushing,
@@ -52,6 +54,7 @@ impl Activity {
         Self::SpaceResting,
         Self::WaitingForSpace,
         Self::Moving,
+        Self::IntentOpen,
         Self::Degraded,
         Self::InDoubt,
     ];
@@ -72,6 +75,7 @@ impl fmt::Display for Activity {
             Self::SpaceResting => "space resting",
             Self::WaitingForSpace => "waiting for space",
             Self::Moving => "mover copying",
+            Self::IntentOpen => "intent open",
             Self::Degraded => "one mirror only",
             Self::InDoubt => "blocks in doubt",
         })
@@ -84,7 +88,10 @@ impl Engine {
         let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
         match activity {
             Activity::Reading => {
-                in_flight(|p| matches!(p, Purpose::Read(_) | Purpose::ReadElsewhere(_) | Purpose::Merge(_)))
+                in_flight(|p| {
+                    use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere};
+                    matches!(p, Read(_) | ReadElsewhere(_) | Merge(_) | MergeElsewhere(_))
+                })
             }
             Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
@@ -97,6 +104,7 @@ impl Engine {
             Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
             Activity::WaitingForSpace => self.space.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::MoveRead(_) | Purpose::MoveWrite(_))),
+            Activity::IntentOpen => !self.intents.are_closed(),
             Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
             Activity::InDoubt => !self.doubt.is_empty(),
         }

@@ -20,6 +20,8 @@ pub enum Command {
         size: Bytes,
         /// When its map changes are durable.
         hardening: Hardening,
+        /// Copies kept of every block, on as many devices: 1 or 2.
+        copies: u8,
     },
     /// Changes when a volume's map changes are durable. In force once that is durable itself.
     SetHardening {
@@ -46,6 +48,18 @@ pub enum AdminError {
         "a volume of {0} is not possible: its size must be a multiple of 512 bytes, from 4096 bytes to 4 EiB"
     )]
     BadSize(Bytes),
+    /// So many copies cannot be kept.
+    #[error("{0} copies of a volume are not possible: keep 1, or 2 on two devices")]
+    BadCopies(u8),
+    /// Two copies on one device.
+    #[error("two copies need two devices, and this pool has one; create a pool of several devices")]
+    OneDevice,
+    /// The map itself would be lost with one device.
+    #[error(
+        "two copies need a map that survives the loss of a device, and this pool keeps it on one only; declare \
+         metadata = true for two devices in the pool file and create the pool anew"
+    )]
+    MapNotMirrored,
     /// The name is taken.
     #[error("there is a volume {0:?} already; choose another name or remove it first")]
     Exists(String),
@@ -61,8 +75,8 @@ impl AdminError {
     /// What the caller must do.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::BadName(_) | Self::BadSize(_) | Self::NotFound(_) => ErrorKind::Usage,
-            Self::Exists(_) => ErrorKind::Refused,
+            Self::BadName(_) | Self::BadSize(_) | Self::BadCopies(_) | Self::NotFound(_) => ErrorKind::Usage,
+            Self::Exists(_) | Self::OneDevice | Self::MapNotMirrored => ErrorKind::Refused,
             Self::Failed(_) => ErrorKind::Environment,
         }
     }
@@ -90,6 +104,12 @@ pub struct VolumeInfo {
     pub allocated: Bytes,
     /// When its map changes are durable.
     pub hardening: Hardening,
+    /// Copies kept of every block.
+    pub copies: u8,
+    /// Space in extents that have blocks with fewer copies; with one copy kept, none.
+    pub degraded: Bytes,
+    /// Which extents those are is still being looked for.
+    pub looking: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +153,8 @@ impl Engine {
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
         self.now = now;
         let refused = match command {
-            Command::CreateVolume { name, size, hardening } => {
-                self.create_volume(id, name, size, hardening).err()
+            Command::CreateVolume { name, size, hardening, copies } => {
+                self.create_volume(id, name, size, hardening, copies).err()
             }
             Command::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
             Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
@@ -153,12 +173,18 @@ impl Engine {
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
         let extent = self.map.extent().bytes().0;
         let all = self.map.catalogue().volumes.iter();
-        all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| VolumeInfo {
-            id: *id,
-            name: volume.name.clone(),
-            size: volume.size,
-            allocated: Bytes(self.map.mapped_extents(*id) * extent),
-            hardening: volume.hardening,
+        all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| {
+            let (degraded, looking) = self.degraded(*id);
+            VolumeInfo {
+                id: *id,
+                name: volume.name.clone(),
+                size: volume.size,
+                allocated: Bytes(self.map.mapped_extents(*id) * extent),
+                hardening: volume.hardening,
+                copies: volume.copies,
+                degraded,
+                looking,
+            }
         })
     }
 
@@ -168,6 +194,7 @@ impl Engine {
         name: String,
         size: Bytes,
         hardening: Hardening,
+        copies: u8,
     ) -> Result<(), AdminError> {
         let printable = !name.chars().any(char::is_control);
         if name.is_empty() || name.len() > NAME_MAX || !printable {
@@ -176,6 +203,7 @@ impl Engine {
         if !size.0.is_multiple_of(SECTOR) || !(4096..=1 << 62).contains(&size.0) {
             return Err(AdminError::BadSize(size));
         }
+        self.check_copies(copies)?;
         let taken = self.map.catalogue().by_name(&name).is_some()
             || self.admin.creating.iter().any(|(_, n)| *n == name);
         if taken {
@@ -187,10 +215,22 @@ impl Engine {
         if !self.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
-        let volume = self.map.create_volume(&name, size, hardening);
+        let volume = self.map.create_volume(&name, size, hardening, copies);
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
+    }
+
+    /// Two copies need two devices for the data, and for the map that says where they are.
+    fn check_copies(&self, copies: u8) -> Result<(), AdminError> {
+        let with_space = self.map.devices().iter().filter(|sb| sb.data_extents > 0).count();
+        match copies {
+            1 => Ok(()),
+            2 if with_space < 2 => Err(AdminError::OneDevice),
+            2 if !self.map.is_mirrored() => Err(AdminError::MapNotMirrored),
+            2 => Ok(()),
+            _ => Err(AdminError::BadCopies(copies)),
+        }
     }
 
     fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {

@@ -112,7 +112,7 @@ impl Doubt {
         self.owed.remove(&volume);
     }
 
-    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+    pub(crate) fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
         let doubtful = self.extents.entry(key).or_insert(Doubtful { device, blocks: blocks.clone() });
         doubtful.device = device;
         for block in blocks.iter() {
@@ -147,6 +147,7 @@ impl Engine {
         for (key, (doubtful, elsewhere)) in lost {
             if !elsewhere.is_empty() {
                 self.map.distrust(key, device, &elsewhere);
+                self.note_lacking(key);
                 self.review_writes(key);
             }
             if doubtful.is_empty() {
@@ -227,7 +228,9 @@ impl Engine {
     /// Writes under way to the device fail: it says nothing that they complete, and where they were to
     /// go may be given up.
     fn fail_writes(&mut self, device: DeviceId) {
-        let to_device = |p: &&mut Piece| p.target.is_some_and(|t| t.spot.place().device == device);
+        self.mirror.fail(device);
+        let to_device =
+            |p: &&mut Piece| p.target.is_some_and(|t| !t.mirrored && t.spot.place().device == device);
         for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }

@@ -16,7 +16,8 @@
 //! piece ([`read`]) becomes device reads at once; a changing piece first takes its blocks
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
-//! What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`]).
+//! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
+//! gets it back ([`resync`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`]).
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
@@ -31,9 +32,11 @@ mod commit;
 mod device;
 mod doubt;
 mod flow;
+mod intents;
 mod lock;
 mod lost;
 mod members;
+mod mirror;
 mod mover;
 mod notice;
 mod piece;
@@ -41,6 +44,7 @@ mod probe;
 mod promise;
 mod read;
 mod request;
+mod resync;
 mod retry;
 mod rounds;
 mod scratch;
@@ -97,6 +101,9 @@ pub struct Engine {
     scratch: Scratch,
     commits: Commits,
     members: members::Members,
+    mirror: mirror::Mirror,
+    intents: intents::Intents,
+    resync: resync::Resync,
     doubt: doubt::Doubt,
     abandoned: lost::Abandoned,
     checkpoint: checkpoint::Checkpoint,
@@ -184,6 +191,9 @@ impl Engine {
             locks: Locks::default(),
             scratch,
             commits: Commits::default(),
+            mirror: mirror::Mirror::default(),
+            intents: intents::Intents::default(),
+            resync: resync::Resync::default(),
             doubt: doubt::Doubt::default(),
             abandoned: lost::Abandoned::default(),
             checkpoint: checkpoint::Checkpoint::default(),
@@ -208,6 +218,7 @@ impl Engine {
         }
         engine.start_probes();
         engine.resume_removals();
+        engine.look_for_lacking();
         Ok(engine)
     }
 
@@ -236,6 +247,8 @@ impl Engine {
         self.advance_removals();
         self.drive_members(memory);
         self.hold_round();
+        self.close_intents();
+        self.drive_resync();
         self.drive_mover();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
@@ -273,7 +286,8 @@ impl Engine {
             return Some(self.now);
         }
         let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
-        later.into_iter().flatten().min()
+        let later = later.into_iter().chain([self.intents_due(), self.resync_due()]);
+        later.flatten().min()
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
@@ -285,6 +299,7 @@ impl Engine {
     pub fn begin_stop(&mut self, now: Nanos) {
         self.now = now;
         self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.close_intents();
         self.retry_waiting_space();
     }
 
@@ -297,7 +312,8 @@ impl Engine {
             && self.ios.is_empty()
             && self.replies.is_empty()
             && (self.commits.metadata_failed
-                || (self.commits_are_settled()
+                || (self.intents.are_closed()
+                    && self.commits_are_settled()
                     && self.checkpoint_is_settled()
                     && !self.members.are_recording()))
     }

@@ -113,6 +113,11 @@ impl Locks {
         free
     }
 
+    /// Whether somebody has, or waits for, blocks of the extent.
+    pub(crate) fn is_taken(&self, key: ExtentKey) -> bool {
+        self.extents.get(&key).is_some_and(|lock| !lock.held.is_empty() || !lock.waiting.is_empty())
+    }
+
     /// Whether the mover is at work in the extent.
     pub(crate) fn has_mover(&self, key: ExtentKey) -> bool {
         self.extents.get(&key).is_some_and(|lock| lock.moving.is_some())

@@ -150,6 +150,7 @@ impl Engine {
         self.notices.push(Notice::Lost { device, why });
         self.doubt(device);
         self.member_failed(device, IoError::Lost);
+        self.look_for_lacking();
         let unsent: Vec<IoId> = self.ios.iter().filter(|io| io.device == device).map(|io| io.id).collect();
         self.ios.retain(|io| io.device != device);
         let of_device = self.flights.iter().filter(|(_, f)| f.device == device);

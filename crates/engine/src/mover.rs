@@ -113,6 +113,11 @@ impl Engine {
         !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
     }
 
+    /// Fewer moves than this are under way, and none waits.
+    pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
+        self.mover.queue.is_empty() && self.mover.moves.len() < moves
+    }
+
     /// Something is being moved in the volume.
     pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
         self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
@@ -146,6 +151,10 @@ impl Engine {
     fn begin_move(&mut self, key: ExtentKey, blocks: BlockRange, to: PlaceId, alone: bool) {
         let Some(blocks) = self.sound(blocks, to) else { return };
         let all = self.map.extent().blocks();
+        // Where two copies are wanted they are all that is.
+        if self.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
+            return;
+        }
         if matches!(self.map.find(key), Found::Empty) || !self.locks.begin_move(key, all) {
             return;
         }
@@ -271,7 +280,8 @@ impl Engine {
         if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
             return Some((Destination { spot: Spot::Whole(*whole), fresh: false }, count));
         }
-        let whole = self.has_reserve(device).then(|| self.map.allocate(device))??;
+        let wanted = record.copies > 1 && !self.space.is_waited_for();
+        let whole = (wanted || self.has_reserve(device)).then(|| self.map.allocate(device))??;
         self.note_used();
         Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
     }

@@ -84,11 +84,18 @@ pub(crate) struct Target {
     pub(crate) changes: bool,
     /// The extent has other places, which may hold nothing afterwards.
     pub(crate) several: bool,
+    /// It goes to as many places as [`crate::mirror`] has noted.
+    pub(crate) mirrored: bool,
     /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
     pub(crate) old: [Option<(Buffer, u16)>; 2],
 }
 
 impl Target {
+    /// Bytes from here to there, as they are.
+    pub(crate) const fn at(spot: Spot, start: u32, end: u32) -> Self {
+        Self { spot, start, end, changes: false, several: false, mirrored: false, old: [None; 2] }
+    }
+
     /// All of a block at one of the ends is written.
     pub(crate) fn widen(&mut self, block: u16) {
         let start = u32::from(block) * BLOCK as u32;
@@ -133,6 +140,8 @@ pub(crate) enum Purpose {
     ReadElsewhere(PieceId),
     /// An old block, for the part of it a write does not carry.
     Merge(PieceId),
+    /// … that its first place could not deliver.
+    MergeElsewhere(PieceId),
     /// The bytes of a write piece.
     Write(PieceId),
     /// What the mover copies.

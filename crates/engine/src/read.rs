@@ -32,6 +32,7 @@ impl Engine {
                     Purpose::Read(id),
                 );
             }
+            Found::Record(_) if self.mirror.read_waits(id, key, range) => {}
             Found::Record(record) => {
                 let record = record.into_owned();
                 self.read_record(id, &record, memory);
@@ -145,6 +146,9 @@ impl Engine {
 
     pub(crate) fn read_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
         let first_try = matches!(flight.purpose, Purpose::Read(_));
+        if result.is_ok() && !first_try {
+            self.replace_unreadable(id, flight);
+        }
         let saved = result.is_err() && first_try && self.read_elsewhere(id, flight);
         let piece = &mut self.pieces[id.0 as usize];
         if let (Err(error), false) = (result, saved) {

@@ -7,6 +7,7 @@ mod failing;
 mod hardening;
 mod harness;
 mod members;
+mod mirror;
 mod moves;
 mod promises;
 mod space;

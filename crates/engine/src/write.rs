@@ -39,6 +39,9 @@ impl Engine {
             self.wait_for_pending(id);
             return self.piece_ended(id);
         }
+        if record.as_ref().map_or_else(|| self.is_mirrored(key), |r| r.copies > 1) {
+            return self.write_mirrored(id, memory);
+        }
         let Some(spot) = self.choose(id, record.as_ref()) else { return };
         // It may have been given a place just now.
         let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
@@ -63,27 +66,39 @@ impl Engine {
             return self.write_to(id, spot, None, memory);
         }
         let (start, end) = (span.start, span.end());
-        piece.target = Some(Target { spot, start, end, changes: false, several: false, old: [None; 2] });
+        piece.target = Some(Target::at(spot, start, end));
         self.write_target(id);
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
     /// block is valid there.
     fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
-        let piece = &self.pieces[id.0 as usize];
-        let (span, range, buffer) = (piece.span, piece.range, piece.buffer);
+        let Piece { span, range, .. } = self.pieces[id.0 as usize];
         let place = record.map(|r| r.place(spot.place()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
-        let sector = u32::from(self.devices[spot.place().device.index()].settings.sector);
-        let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
-        let mut target = Target {
-            spot,
-            start: span.start,
-            end: span.end(),
+        let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),
             several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != spot.place())),
-            old: [None; 2],
+            ..Target::at(spot, span.start, span.end())
         };
+        let sector = self.devices[spot.place().device.index()].settings.sector;
+        self.complete_blocks(id, target, record, sector, valid_here, memory);
+    }
+
+    /// Reads what is needed to write the target, and writes it. Part-blocks can be written as they are, in
+    /// units of `sector`, where the block is `valid_here`: wherever the target goes.
+    pub(crate) fn complete_blocks<M: Memory>(
+        &mut self,
+        id: PieceId,
+        mut target: Target,
+        record: Option<&Record>,
+        sector: u16,
+        valid_here: impl Fn(u16) -> bool,
+        memory: &mut M,
+    ) {
+        let Piece { span, range, buffer, .. } = self.pieces[id.0 as usize];
+        let (spot, sector) = (target.spot, u32::from(sector));
+        let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
         for edge in edges(span, range).filter(|edge| !(valid_here(*edge) && in_sectors)) {
             target.widen(edge);
@@ -140,6 +155,9 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
+        if result.is_err() && self.merge_elsewhere(id, flight) {
+            return;
+        }
         let piece = &mut self.pieces[id.0 as usize];
         if let Err(error) = result {
             piece.error.get_or_insert(flight.error(error));
@@ -172,28 +190,56 @@ impl Engine {
         self.write_target(id);
     }
 
+    /// Reads an old block that a device could not deliver from another place. `false` if none holds it, or
+    /// if that has been tried, or if the device may still change the buffer.
+    fn merge_elsewhere(&mut self, id: PieceId, flight: &Flight) -> bool {
+        let piece = &self.pieces[id.0 as usize];
+        let old = piece.target.iter().flat_map(|t| t.old).flatten();
+        let block = old.filter(|(buffer, _)| *buffer == flight.buffer).map(|(_, block)| block).next();
+        let (Some(block), Purpose::Merge(_)) = (block, &flight.purpose) else { return false };
+        let Some(mut record) = self.record(piece.key) else { return false };
+        record.places.retain(|p| p.device() != flight.device && self.is_usable(p.device()));
+        if self.abandoned.uses(flight.buffer) {
+            return false;
+        }
+        let Some(Source { device, at }) = self.source(&record, block) else { return false };
+        let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
+        self.launch(io, Purpose::MergeElsewhere(id));
+        true
+    }
+
     /// Writes the piece's bytes to its target.
     fn write_target(&mut self, id: PieceId) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let Some(target) = piece.target else { return };
+        let Some(target) = self.pieces[id.0 as usize].target else { return };
+        if target.mirrored {
+            return self.write_copies(id, target);
+        }
+        let left = self.write_spot(id, target);
+        self.pieces[id.0 as usize].left = left;
+    }
+
+    /// Writes the piece's bytes to the target's spot; how many commands that takes.
+    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target) -> u32 {
+        let piece = &self.pieces[id.0 as usize];
         let len = target.end - target.start;
         let buffer = match (piece.work, target.old[0]) {
             (Work::Write { zeros: true }, Some((old, _))) => old,
             (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
-        piece.left = 1;
         self.write_bytes(id, target, target.start, buffer);
+        1
     }
 
     /// Writes zeros to the piece's target, as many at a time as there are in memory.
-    fn write_zeros(&mut self, id: PieceId, target: Target) {
+    fn write_zeros(&mut self, id: PieceId, target: Target) -> u32 {
         let zeros = self.scratch.zeros;
         let starts = (target.start..target.end).step_by(zeros.len as usize);
-        self.pieces[id.0 as usize].left = starts.len() as u32;
+        let commands = starts.len() as u32;
         for start in starts {
             self.write_bytes(id, target, start, zeros.part(0, zeros.len.min(target.end - start)));
         }
+        commands
     }
 
     fn write_bytes(&mut self, id: PieceId, target: Target, start: u32, buffer: Buffer) {
@@ -207,10 +253,14 @@ impl Engine {
     }
 
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
-        self.put_back_scratch(id);
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range, request) = (piece.key, piece.range, piece.request);
         let Some(target) = piece.target else { return };
+        if target.mirrored {
+            return self.copy_ended(id, target, flight, result);
+        }
+        self.put_back_scratch(id);
+        let piece = &mut self.pieces[id.0 as usize];
         let fua = flight.kind == IoKind::Write { fua: true };
         piece.left -= 1;
         let is_last = piece.left == 0;
@@ -270,7 +320,7 @@ impl Engine {
 
     /// Notes what a flush of the device that fails would put in doubt, or no longer would.
     #[inline]
-    fn note_written(
+    pub(crate) fn note_written(
         &mut self,
         device: DeviceId,
         key: ExtentKey,
@@ -317,6 +367,7 @@ impl Engine {
 
     /// The piece has failed: a place allocated for it may hold nothing.
     fn change_failed(&mut self, id: PieceId) {
+        self.mirror.forget(id);
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         if let Some(target) = piece.target.take() {
@@ -326,7 +377,7 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    fn put_back_scratch(&mut self, id: PieceId) {
+    pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
         let Some(target) = &mut self.pieces[id.0 as usize].target else { return };
         if target.old[0].is_none() {
             return;

@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
 use crate::delta::Delta;
 use crate::journal::Journal;
-use crate::overlay::{Needs, Overlay, Version};
+use crate::overlay::{AllNeeds, Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
@@ -282,6 +282,10 @@ impl Map {
 
     /// Makes the extent's current value a version.
     pub(crate) fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: Released) {
+        self.push_all(key, [needs, None], released);
+    }
+
+    pub(crate) fn push_all(&mut self, key: ExtentKey, needs: AllNeeds, released: Released) {
         let blocks = self.blocks;
         let released = if Sabotage::ReusedBeforeDurable.is_on() {
             released.into_iter().for_each(|chunk| self.reuse(chunk));
@@ -476,7 +480,7 @@ impl Map {
 
     /// Queues the creation of a volume for the next commit and gives its id. It exists once that
     /// is durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
-    pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening) -> VolumeId {
+    pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening, copies: u8) -> VolumeId {
         // Changes of volumes that exist are on the way as well: what counts is the highest id.
         let after = |delta: &Delta| match delta {
             Delta::Volume { id, .. } => id.0.saturating_add(1),
@@ -484,7 +488,7 @@ impl Map {
         };
         let on_the_way = self.admin.iter().chain(self.commit.deltas()).map(after);
         let id = VolumeId(on_the_way.fold(self.catalogue.next_volume, u32::max));
-        self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies: 1 });
+        self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies });
         id
     }
 

@@ -27,10 +27,13 @@ pub struct Needs {
     pub epoch: Epoch,
 }
 
+/// What a version waits for: the flush of one device, or of two that hold copies of the same blocks.
+pub(crate) type AllNeeds = [Option<Needs>; 2];
+
 /// A state an extent passed through.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    pub(crate) needs: Option<Needs>,
+    pub(crate) needs: AllNeeds,
     /// Canonical.
     pub(crate) value: Value,
     /// What was given up on the way here: free once this version, or a later one, is durable.
@@ -111,7 +114,7 @@ impl Overlay {
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
             // A version that needs nothing may ride with the one before it, which it must follow anyway.
-            Some(last) if open && (version.needs.is_none() || last.needs == version.needs) => {
+            Some(last) if open && (!version.is_unsure() || last.needs == version.needs) => {
                 last.value = version.value;
                 last.released.extend(version.released);
             }
@@ -180,16 +183,24 @@ impl Overlay {
     }
 }
 
+impl Version {
+    /// Each flush it waits for.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Needs> + '_ {
+        self.needs.iter().flatten().copied()
+    }
+
+    /// Whether its data may still be lost.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.needs != [None; 2]
+    }
+}
+
 impl Pending {
     /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
     /// known to be durable.
     pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>) -> usize {
         let unflushed = Sabotage::CommittedBeforeItsFlush.is_on();
-        self.versions
-            .iter()
-            .take_while(|v| {
-                v.needs.is_none_or(|n| flushed(n.device).is_some_and(|f| f >= n.epoch)) || unflushed
-            })
-            .count()
+        let is_there = |n: Needs| flushed(n.device).is_some_and(|f| f >= n.epoch);
+        self.versions.iter().take_while(|v| v.needs().all(is_there) || unflushed).count()
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::Sabotage;
 use crate::map::{Found, Map};
-use crate::overlay::Needs;
-use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value};
+use crate::overlay::{AllNeeds, Needs};
+use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value, Whole};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
@@ -78,7 +78,7 @@ impl Map {
         if names.is_empty() {
             return true;
         }
-        let needs = || self.overlay.get(key).into_iter().flat_map(|p| &p.versions).filter_map(|v| v.needs);
+        let needs = || self.overlay.get(key).into_iter().flat_map(|p| &p.versions).flat_map(|v| v.needs());
         let clashes = |name: &PlaceId| {
             name.kind == PlaceKind::Whole && needs().any(|needs| needs.device != name.device)
         };
@@ -101,7 +101,7 @@ impl Map {
             Value::Direct(whole) => note(&mut names, Location::Whole(*whole).id()),
             Value::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
         };
-        for (i, _) in pending.versions.iter().enumerate().filter(|(_, v)| v.needs.is_some()) {
+        for (i, _) in pending.versions.iter().enumerate().filter(|(_, v)| v.is_unsure()) {
             match i.checked_sub(1) {
                 Some(before) => own(&pending.versions[before].value),
                 None => own(&self.durable(key).0),
@@ -185,9 +185,33 @@ impl Map {
         });
     }
 
-    /// The copies of these blocks are the same again, durably: their intents are withdrawn.
-    pub fn settled(&mut self, key: ExtentKey, range: BlockRange) {
-        self.change(key, None, |record, _, _| record.settle(range));
+    /// The copies of these blocks are the same again, once what was written to them is durable, and
+    /// nothing is being written there: their intents are withdrawn. `needs`: the flushes of the devices
+    /// with copies.
+    pub fn settled(&mut self, key: ExtentKey, range: BlockRange, needs: [Option<Needs>; 2]) {
+        self.change_all(key, needs, |record, _, _| record.settle(range));
+    }
+
+    /// Blocks were written, the same bytes, to these whole places of the extent, which hold them from
+    /// now on; no other place does. `needs`: the flushes that make the data durable. If one of them
+    /// fails, what that device was to hold is taken back, and the other copy stays.
+    pub fn written_twice(
+        &mut self,
+        key: ExtentKey,
+        at: [Whole; 2],
+        range: BlockRange,
+        needs: [Option<Needs>; 2],
+    ) {
+        self.change_all(key, needs, |record, blocks, released| {
+            for whole in at {
+                record.fill(&Location::Whole(whole), range, blocks, released);
+            }
+            for place in &mut record.places {
+                if !at.iter().any(|whole| place.at == Location::Whole(*whole)) {
+                    place.clear(range, released);
+                }
+            }
+        });
     }
 
     /// Safety rule 3: whether blocks of a place may be written in place. Not if a cut could leave a
@@ -248,12 +272,22 @@ impl Map {
         needs: Option<Needs>,
         change: impl FnOnce(&mut Record, u16, &mut Released),
     ) {
+        self.change_all(key, [needs, None], change);
+    }
+
+    /// … that waits for two devices.
+    fn change_all(
+        &mut self,
+        key: ExtentKey,
+        needs: AllNeeds,
+        change: impl FnOnce(&mut Record, u16, &mut Released),
+    ) {
         let (record, blocks) = self.current_record(key);
         let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
         let mut released = Released::new();
         change(&mut record, blocks, &mut released);
         self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push(key, needs, released);
+        self.push_all(key, needs, released);
     }
 
     /// Whether extents may have fine places: a record with all the slots it could ever name must fit a

@@ -20,6 +20,7 @@ struct Packed {
     /// Whole places in `at`; [`UNUSED`], [`APART`].
     state: u8,
     keep: bool,
+    copies: u8,
     apart: Option<Box<Record>>,
 }
 
@@ -29,15 +30,14 @@ const UNUSED: u8 = 0xff;
 const APART: u8 = 0xfe;
 
 impl Packed {
-    const EMPTY: Self = Self { at: [0; 2], valid: [0; 2], state: UNUSED, keep: false, apart: None };
+    const EMPTY: Self =
+        Self { at: [0; 2], valid: [0; 2], state: UNUSED, keep: false, copies: 1, apart: None };
 
     fn pack(record: Record, blocks: u16) -> Self {
-        let plain = blocks <= 32
-            && record.places.len() <= 2
-            && record.copies == 1
-            && record.references == 1
-            && record.intent.is_none();
-        let mut packed = Self { state: record.places.len() as u8, keep: record.keep, ..Self::EMPTY };
+        let plain =
+            blocks <= 32 && record.places.len() <= 2 && record.references == 1 && record.intent.is_none();
+        let Record { keep, copies, .. } = record;
+        let mut packed = Self { state: record.places.len() as u8, keep, copies, ..Self::EMPTY };
         for (i, place) in record.places.iter().enumerate().take(2) {
             match &place.at {
                 Location::Whole(w) if plain => {
@@ -59,7 +59,7 @@ impl Packed {
             (places, None) => Some(Record {
                 places: (0..usize::from(places)).map(|i| self.place(i)).collect::<SmallVec<_>>(),
                 keep: self.keep,
-                copies: 1,
+                copies: self.copies,
                 references: 1,
                 intent: None,
             }),

@@ -155,14 +155,16 @@ impl Record {
         shared
     }
 
-    /// Places that hold nothing, and so can be released: if space is to be kept, all but one whole
-    /// place.
+    /// Places that hold nothing, and so can be released: if space is to be kept, all but as many whole
+    /// places as there are to be copies.
     pub(crate) fn unused(&self) -> impl Iterator<Item = PlaceId> + '_ {
         let wholes = || self.places.iter().filter(|p| p.at.id().kind == PlaceKind::Whole);
-        let used = wholes().find(|p| !p.valid.is_empty());
-        let kept = used.or_else(|| wholes().next()).filter(|_| self.keep).map(|p| p.at.id());
+        let used = wholes().filter(|p| !p.valid.is_empty()).count();
+        let spare = if self.keep { usize::from(self.copies).saturating_sub(used) } else { 0 };
+        let empty_wholes = wholes().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
+        let kept: SmallVec<[PlaceId; 2]> = empty_wholes.take(spare).collect();
         let empty = self.places.iter().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
-        empty.filter(move |id| Some(*id) != kept)
+        empty.filter(move |id| !kept.contains(id))
     }
 
     /// The place at `at`, made if there is none, holds these blocks too.

@@ -26,10 +26,8 @@ impl Map {
         for key in keys {
             let durable = || self.durable(key).0;
             let Some(pending) = self.overlay.get(key) else { continue };
-            let Some(first) = pending.versions.iter().position(|v| v.needs.as_ref().is_some_and(is_lost))
-            else {
-                continue;
-            };
+            let lost = |v: &Version| v.needs().any(|n| is_lost(&n));
+            let Some(first) = pending.versions.iter().position(lost) else { continue };
             let base = match first.checked_sub(1) {
                 Some(before) => pending.versions[before].value.clone(),
                 None => durable(),
@@ -39,7 +37,7 @@ impl Map {
             let Some(pending) = self.overlay.get_mut(key) else { continue };
             let mut moved = Moved::default();
             for version in &mut pending.versions[first..] {
-                version.needs = version.needs.filter(|n| !is_lost(n));
+                version.needs = version.needs.map(|n| n.filter(|n| !is_lost(n)));
                 let value = std::mem::take(&mut version.value);
                 version.value = base.revise(value, &mut moved).canonical(blocks);
                 base.record = version.value.clone().into_record(blocks);
@@ -65,18 +63,36 @@ impl Map {
     /// The extent's places on `device` no longer hold the truth for those of the blocks that another
     /// device holds too: their copy there is in doubt.
     pub fn distrust(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+        // In every version that no commit has taken: one of them may become durable without the others.
+        let blocks = self.blocks;
+        let pending = self.overlay.get_mut(key);
+        let open = pending.into_iter().flat_map(|p| p.versions.iter_mut().skip(p.committing as usize));
+        for version in open {
+            if let Value::Record(record) = &mut version.value {
+                // What is given up here is given up by a later version, or below.
+                record.distrust(device, doubtful, &mut Released::new());
+                version.value = version.value.canonical(blocks);
+            }
+        }
         let (record, blocks) = self.current_record(key);
         let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
         let mut released = Released::new();
+        record.distrust(device, doubtful, &mut released);
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push(key, None, released);
+    }
+}
+
+impl Record {
+    /// Places on the device no longer hold those of the blocks that a place on another one holds too.
+    fn distrust(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
         for block in doubtful.iter() {
-            if record.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
-                for place in record.places.iter_mut().filter(|p| p.device() == device) {
-                    place.clear(one(block), &mut released);
+            if self.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
+                for place in self.places.iter_mut().filter(|p| p.device() == device) {
+                    place.clear(one(block), released);
                 }
             }
         }
-        self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push(key, None, released);
     }
 }
 

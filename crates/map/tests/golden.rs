@@ -39,9 +39,9 @@ fn sample() -> MemStore {
     create(&mut store, &superblocks).expect("nothing fails here");
     let (mut map, _) = open(&mut store, &superblocks).expect("a new pool opens");
     let extent = 1 << SHAPE.extent_log2;
-    let plain = map.create_volume("plain", Bytes(40 * extent), Hardening::Flush);
-    let sparse = map.create_volume("spärlich", Bytes(600_000 * extent), Hardening::Write);
-    let going = map.create_volume("going", Bytes(5 * extent + 512), Hardening::Flush);
+    let plain = map.create_volume("plain", Bytes(40 * extent), Hardening::Flush, 1);
+    let sparse = map.create_volume("spärlich", Bytes(600_000 * extent), Hardening::Write, 1);
+    let going = map.create_volume("going", Bytes(5 * extent + 512), Hardening::Flush, 1);
     commit(&mut map, &mut store);
 
     for (index, device, range) in

@@ -48,7 +48,7 @@ fn sample() -> MemStore {
     let mut store = MemStore::new(2);
     create_laid_out(&mut store, &mirrored()).expect("nothing fails here");
     let (mut map, _) = open(&mut store, DeviceSet::default(), &OpenOptions::default()).expect("a new pool");
-    let volume = map.create_volume("mirrored", Bytes(40 << SHAPE.extent_log2), Hardening::Flush);
+    let volume = map.create_volume("mirrored", Bytes(40 << SHAPE.extent_log2), Hardening::Flush, 1);
     commit(&mut map, &mut store);
     for index in 0..2 {
         let whole = map.allocate(DeviceId(index as u8)).expect("there is space");

@@ -117,14 +117,14 @@ fn volumes_made_while_another_is_changed_have_ids_of_their_own() {
         let mut frame = Vec::new();
         assert!(map.next_frame(|_| None, &mut frame).is_some());
     };
-    let first = map.create_volume("first", Bytes::mib(1), Hardening::Flush);
+    let first = map.create_volume("first", Bytes::mib(1), Hardening::Flush, 1);
     commit(&mut map);
     map.commit_durable(&mut Vec::new());
     map.set_hardening(first, Hardening::Write);
     commit(&mut map);
-    let second = map.create_volume("second", Bytes::mib(1), Hardening::Flush);
+    let second = map.create_volume("second", Bytes::mib(1), Hardening::Flush, 1);
     map.commit_durable(&mut Vec::new());
-    let third = map.create_volume("third", Bytes::mib(1), Hardening::Flush);
+    let third = map.create_volume("third", Bytes::mib(1), Hardening::Flush, 1);
     assert!(first < second && second < third, "{first:?} {second:?} {third:?}");
     commit(&mut map);
     map.commit_durable(&mut Vec::new());

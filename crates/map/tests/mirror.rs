@@ -110,7 +110,7 @@ impl History {
         };
         history.open(DeviceSet::default()).expect("a new pool opens");
         let map = history.map.as_mut().expect("it is open");
-        map.create_volume("v", Bytes(1 << 40), Hardening::Flush);
+        map.create_volume("v", Bytes(1 << 40), Hardening::Flush, 1);
         history.make_durable().expect("nothing fails here");
         history
     }

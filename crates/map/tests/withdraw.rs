@@ -42,7 +42,7 @@ fn map() -> (Map, ExtentKey, Whole) {
     let mut store = MemStore::new(sizes.len());
     pool::create(&mut store, &sizes).unwrap();
     let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
-    let volume = map.create_volume("volume", Bytes::mib(1), Hardening::Flush);
+    let volume = map.create_volume("volume", Bytes::mib(1), Hardening::Flush, 1);
     commit(&mut map);
     let key = ExtentKey { volume, index: ExtentIndex(0) };
     let whole = map.allocate(FIRST).unwrap();

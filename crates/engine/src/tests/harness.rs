@@ -23,11 +23,13 @@ pub(super) struct Shape {
     pub(super) settings: DeviceSettings,
     /// The volume's size in bytes.
     pub(super) volume: u64,
+    /// Copies of it.
+    pub(super) copies: u8,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { devices: 1, members: 1, settings: DeviceSettings::default(), volume: VOLUME_SIZE }
+        Self { devices: 1, members: 1, settings: DeviceSettings::default(), volume: VOLUME_SIZE, copies: 1 }
     }
 }
 
@@ -52,6 +54,7 @@ pub(super) struct Harness {
     pub(super) engine: Engine,
     pub(super) volume: VolumeId,
     volume_size: u64,
+    pub(super) copies: u8,
     /// Every command the devices got.
     pub(super) log: Vec<Io>,
     memory: HeapMemory,
@@ -85,7 +88,7 @@ impl Harness {
     }
 
     pub(super) fn of(shape: Shape, policy: &'static str) -> Self {
-        let Shape { devices, members, settings, volume } = shape;
+        let Shape { devices, members, settings, volume, copies } = shape;
         let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices]);
         let new = |i| NewDevice { name: format!("d{i}"), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
         let pool = NewPool {
@@ -105,6 +108,7 @@ impl Harness {
             engine,
             volume: VolumeId(0),
             volume_size: volume,
+            copies,
             log: Vec::new(),
             memory,
             disks,
@@ -378,6 +382,7 @@ impl Harness {
             name: "vol".into(),
             size: Bytes(self.volume_size),
             hardening: Hardening::Flush,
+            copies: self.copies,
         };
         self.volume = self.admin(command)?;
         Ok(())

@@ -180,7 +180,7 @@ impl Pool {
 
     /// Writes every extent of one volume, and a checkpoint.
     pub(crate) fn fill(&mut self, kind: Kind) {
-        let volume = self.map.create_volume("all", Bytes(self.extents << 17), Hardening::Flush);
+        let volume = self.map.create_volume("all", Bytes(self.extents << 17), Hardening::Flush, 1);
         self.commit();
         let idle = taken();
         for n in 0..self.extents {

@@ -24,7 +24,7 @@ impl Sparse {
         let mut store = MemStore::new(2);
         create(&mut store, &superblocks).expect("nothing is wrong with the devices");
         let (mut map, _) = open(&mut store, &superblocks).expect("a new pool opens");
-        let volume = map.create_volume("sparse", Bytes(1 << 62), Hardening::Flush);
+        let volume = map.create_volume("sparse", Bytes(1 << 62), Hardening::Flush, 1);
         let blocks = map.extent().blocks();
         let mut sparse = Self { store, superblocks, map, volume, distance: 100u64.pow(power), blocks };
         sparse.commit();

@@ -167,7 +167,7 @@ impl History {
             return;
         }
         if settled {
-            self.map.settled(key, range);
+            self.map.settled(key, range, [None; 2]);
             held.intent.retain(|b| !range.contains(*b));
         } else {
             self.map.intend(key, range);

@@ -18,7 +18,7 @@ impl History {
         }
         let size = Bytes(VOLUMES[usize::from(size) % VOLUMES.len()] << self.shape.extent_log2);
         let name = format!("volume {}", self.volumes_made.len());
-        let id = self.map.create_volume(&name, size, Hardening::Flush);
+        let id = self.map.create_volume(&name, size, Hardening::Flush, 1);
         assert!(self.volumes_made.insert(id), "volume id {} was used before", id.0);
         self.admin.push_back(Delta::Volume { id, name, size, hardening: Hardening::Flush, copies: 1 });
     }

@@ -1,0 +1,348 @@
+//! Writes of volumes with two copies.
+//!
+//! An extent has a whole place on each of two devices. A write goes to both at once, and is
+//! acknowledged when both have it. What both hold is overwritten only under a write intent
+//! ([`crate::intents`]): a cut may leave the copies different.
+//!
+//! If one of them fails, it no longer holds these blocks, and that is durable before the write is
+//! acknowledged. If both fail, what they hold may differ, and the blocks are in doubt. With one usable
+//! device, or space on one only, a write goes there alone; [`crate::resync`] makes the second copy later.
+//!
+//! A read that meets blocks being written waits for that: what it showed of one copy, the other might
+//! never get.
+
+use crate::Engine;
+use crate::piece::{Flight, Piece, PieceId, Spot, Target};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use weir_map::{BlockSet, Location, Needs, Record, Whole};
+use weir_model::{
+    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind, RequestError,
+};
+
+/// One of the places a write goes to.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    whole: Whole,
+    /// Device commands still to end.
+    left: u32,
+    /// What it holds is not known.
+    failed: bool,
+    needs: Option<Needs>,
+}
+
+/// A write to several places.
+#[derive(Clone, Debug, Default)]
+struct Both {
+    legs: SmallVec<[Leg; 2]>,
+    error: Option<RequestError>,
+    /// Where it succeeds, it is durable.
+    fua: bool,
+}
+
+/// Blocks of an extent that are being written in several places, and who waits to read them.
+#[derive(Debug, Default)]
+struct Busy {
+    writes: SmallVec<[(PieceId, BlockRange); 2]>,
+    readers: Vec<PieceId>,
+}
+
+/// Writes to several places under way.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    writes: FxHashMap<PieceId, Both>,
+    busy: FxHashMap<ExtentKey, Busy>,
+}
+
+impl Mirror {
+    /// Whether a read must wait for writes under way; it is ready again when one of them has ended.
+    #[inline]
+    pub(crate) fn read_waits(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) -> bool {
+        if self.busy.is_empty() {
+            return false;
+        }
+        let busy = self.busy.get_mut(&key).filter(|b| b.writes.iter().any(|(_, w)| w.overlaps(range)));
+        busy.is_some_and(|busy| {
+            busy.readers.push(id);
+            true
+        })
+    }
+
+    /// What is on its way to a device proves nothing by arriving there.
+    pub(crate) fn fail(&mut self, device: DeviceId) {
+        for both in self.writes.values_mut() {
+            for leg in both.legs.iter_mut().filter(|leg| leg.whole.device == device) {
+                leg.failed = true;
+                both.error.get_or_insert(RequestError::FlushFailed(device));
+            }
+        }
+    }
+
+    /// The piece has failed before anything was written.
+    #[inline]
+    pub(crate) fn forget(&mut self, id: PieceId) {
+        if !self.writes.is_empty() {
+            self.writes.remove(&id);
+        }
+    }
+
+    fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
+        self.busy.entry(key).or_default().writes.push((id, range));
+    }
+
+    /// The write has ended, whatever became of it; who waited for it.
+    fn end(&mut self, id: PieceId, key: ExtentKey) -> (Both, Vec<PieceId>) {
+        let both = self.writes.remove(&id).unwrap_or_default();
+        let Some(busy) = self.busy.get_mut(&key) else { return (both, Vec::new()) };
+        busy.writes.retain(|(piece, _)| *piece != id);
+        let readers = std::mem::take(&mut busy.readers);
+        if busy.writes.is_empty() {
+            self.busy.remove(&key);
+        }
+        (both, readers)
+    }
+}
+
+const fn place(whole: Whole) -> PlaceId {
+    PlaceId { device: whole.device, kind: PlaceKind::Whole }
+}
+
+/// The whole places of a record.
+pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
+    record.places.iter().filter_map(|p| match p.at {
+        Location::Whole(whole) => Some(whole),
+        Location::Fine { .. } => None,
+    })
+}
+
+impl Engine {
+    /// Whether the volume keeps two copies of its blocks.
+    pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
+        self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
+    }
+
+    /// Writes a piece to all the places it is to be in.
+    pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let Some(places) = self.choose_both(id) else { return };
+        let Piece { key, span, .. } = self.pieces[id.0 as usize];
+        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
+        // Valid wherever it is written, and nowhere else.
+        let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
+        let range = self.pieces[id.0 as usize].range;
+        let target = Target {
+            changes: (range.first..range.end()).any(|b| !settled(b)),
+            several: true,
+            mirrored: true,
+            ..Target::at(Spot::Whole(places[0]), span.start, span.end())
+        };
+        let sectors = places.iter().map(|w| self.devices[w.device.index()].settings.sector);
+        let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
+        let leg = |whole: &Whole| Leg { whole: *whole, left: 0, failed: false, needs: None };
+        let both = Both { legs: places.iter().map(leg).collect(), ..Both::default() };
+        self.mirror.writes.insert(id, both);
+        self.complete_blocks(id, target, Some(&record), sector, settled, memory);
+    }
+
+    /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
+    fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let record = self.record(key);
+        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
+        let mut usable: SmallVec<[Whole; 2]> =
+            all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
+        if usable.is_empty() && all.len() > 1 {
+            // Both copies are on devices that are lost: the write says so.
+            usable.push(all[0]);
+        }
+        if usable.is_empty() {
+            if all.is_empty() && !self.map.may_place(key) {
+                self.wait_to_overwrite(id);
+                return None;
+            }
+            let whole = self.allocate(id, key)?;
+            if !all.is_empty() && !self.map.may_have(key, place(whole)) {
+                self.map.reuse(weir_map::Chunk::Whole(whole));
+                self.wait_to_overwrite(id);
+                return None;
+            }
+            self.map.place(key, whole);
+            usable.push(whole);
+        }
+        if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) {
+            let second = self.second_device(key).and_then(|device| self.map.allocate(device));
+            if let Some(whole) = second {
+                self.note_used();
+                self.map.place(key, whole);
+                usable.push(whole);
+            }
+        }
+        self.may_overwrite_all(id, &usable).then_some(())?;
+        let waits = usable.iter().any(|whole| self.waits_for_mover(id, place(*whole), range));
+        (!waits).then_some(usable)
+    }
+
+    /// A device for an extent's second copy; `None` if there is none with space, or others wait for space.
+    pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
+        if self.space.is_waited_for() || !self.map.has_metadata_room() {
+            return None;
+        }
+        let record = self.record(key);
+        let mut views = self.views();
+        for view in &mut views {
+            let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
+            let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
+            if taken || !self.map.may_have(key, id) {
+                view.free = 0;
+            }
+        }
+        self.policy.allocate(&views, key)
+    }
+
+    /// Safety rule 3 for all the places: opens an intent where there must be one, and has the piece wait
+    /// until that is durable.
+    fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let may = |engine: &Self| places.iter().all(|w| engine.map.may_overwrite(key, place(*w), range));
+        if may(self) {
+            return true;
+        }
+        self.open_intent(key);
+        if may(self) {
+            return true;
+        }
+        self.wait_to_overwrite(id);
+        false
+    }
+
+    /// Writes the piece's target to all its places.
+    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target) {
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        let fua = self.active[request.0].request.fua && !target.changes;
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        both.fua = fua;
+        let places: SmallVec<[Whole; 2]> =
+            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.whole).collect();
+        if places.is_empty() {
+            return self.both_ended(id, target);
+        }
+        self.mirror.begin(id, key, range);
+        let mut left = 0;
+        for whole in places {
+            let commands = self.write_spot(id, Target { spot: Spot::Whole(whole), ..target });
+            if let Some(both) = self.mirror.writes.get_mut(&id) {
+                let leg = both.legs.iter_mut().find(|leg| leg.whole == whole);
+                leg.into_iter().for_each(|leg| leg.left = commands);
+            }
+            left += commands;
+        }
+        self.pieces[id.0 as usize].left = left;
+    }
+
+    /// A command of a write to several places has ended.
+    pub(crate) fn copy_ended(
+        &mut self,
+        id: PieceId,
+        target: Target,
+        flight: &Flight,
+        result: Result<(), IoError>,
+    ) {
+        let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
+        let fua = flight.kind == IoKind::Write { fua: true };
+        let needs = result.ok().and_then(|()| self.devices[flight.device.index()].wrote(flight.device, fua));
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        if let Err(error) = result {
+            both.error = Some(flight.error(error));
+        }
+        let Some(leg) = both.legs.iter_mut().find(|leg| leg.whole.device == flight.device) else { return };
+        leg.failed |= result.is_err();
+        // The last one's epoch is that of them all, or later.
+        leg.needs = needs;
+        leg.left -= 1;
+        let (ended, failed) = (leg.left == 0, leg.failed);
+        if ended && failed {
+            self.note_unfinished(id, flight.device);
+        } else if ended {
+            self.note_written(flight.device, key, &target, range, needs.is_some());
+        }
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.left -= 1;
+        if piece.left == 0 {
+            self.both_ended(id, target);
+        }
+    }
+
+    /// Every place has been written, or has failed.
+    fn both_ended(&mut self, id: PieceId, target: Target) {
+        self.put_back_scratch(id);
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        let (both, readers) = self.mirror.end(id, key);
+        self.ready.extend(readers);
+        self.use_intent(key);
+        let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
+        let failed = good.len() < both.legs.len();
+        if failed || good.len() < 2 {
+            self.note_lacking(key);
+        }
+        match good[..] {
+            [] => return self.both_failed(id, both.error),
+            [a, b] if target.changes => {
+                self.map.written_twice(key, [a.whole, b.whole], range, [a.needs, b.needs]);
+            }
+            [a] if target.changes || failed => self.map.written(key, a.whole, range, a.needs),
+            _ => {}
+        }
+        self.doubt.settle(key, range);
+        self.locks.tidy_later(key);
+        if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
+            self.note_change();
+        }
+        let active = &mut self.active[request.0];
+        // That a copy is no longer one is durable before anybody can rely on the other.
+        active.commit |= failed || (active.request.fua && !both.fua);
+        self.wait_for_pending(id);
+        self.piece_ended(id);
+    }
+
+    /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
+    /// and as nobody knows what was seen of the other, they are in doubt.
+    fn both_failed(&mut self, id: PieceId, error: Option<RequestError>) {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let mut differ = BlockSet::none(self.map.extent().blocks());
+        let record = self.record(key);
+        let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
+        let twice = (range.first..range.end()).filter(|b| holders(*b).count() > 1);
+        twice.for_each(|b| differ.insert(BlockRange { first: b, count: 1 }));
+        let kept = differ.iter().next().and_then(|b| {
+            let all = holders(b).map(|p| p.at.id());
+            all.min_by_key(|id| !self.is_usable(id.device))
+        });
+        if let Some(kept) = kept {
+            for block in differ.iter() {
+                self.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
+            }
+            self.doubt.add(kept.device, key, differ);
+            self.note_change();
+        }
+        self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
+    }
+
+    /// What one copy could not deliver has been read from the other: the former is to be written anew,
+    /// and holds nothing until then.
+    pub(crate) fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
+        let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
+        if !self.is_mirrored(key) || self.locks.is_taken(key) {
+            return;
+        }
+        let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
+        let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
+        let Some(record) = self.record(key) else { return };
+        let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
+        let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
+        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        blocks.insert(BlockRange { first, count: end - first });
+        self.map.distrust(key, bad, &blocks);
+        self.note_lacking(key);
+        self.note_change();
+    }
+}
