@@ -87,12 +87,10 @@ impl Engine {
     pub fn is_doing(&self, activity: Activity) -> bool {
         let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
         match activity {
-            Activity::Reading => {
-                in_flight(|p| {
-                    use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere};
-                    matches!(p, Read(_) | ReadElsewhere(_) | Merge(_) | MergeElsewhere(_))
-                })
-            }
+            Activity::Reading => in_flight(|p| {
+                use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere};
+                matches!(p, Read(_) | ReadElsewhere(_) | Merge(_) | MergeElsewhere(_))
+            }),
             Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
             Activity::Frame => in_flight(|p| matches!(p, Purpose::Frame)),

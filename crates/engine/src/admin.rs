@@ -100,7 +100,7 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// Extents that have space, times the extent size.
+    /// Extents that have space, times the extent size and the copies.
     pub allocated: Bytes,
     /// When its map changes are durable.
     pub hardening: Hardening,
@@ -179,7 +179,7 @@ impl Engine {
                 id: *id,
                 name: volume.name.clone(),
                 size: volume.size,
-                allocated: Bytes(self.map.mapped_extents(*id) * extent),
+                allocated: Bytes(self.map.mapped_extents(*id) * extent * u64::from(volume.copies)),
                 hardening: volume.hardening,
                 copies: volume.copies,
                 degraded,

@@ -38,6 +38,9 @@ pub enum Request {
         /// When its map changes are durable; with each flush unless given.
         #[serde(default)]
         hardening: Hardening,
+        /// Copies kept of every block; one unless given.
+        #[serde(default = "one_copy")]
+        copies: u8,
     },
     /// Change when a volume's map changes are durable; answered when that is durable.
     SetHardening {
@@ -53,6 +56,10 @@ pub enum Request {
     },
     /// Stop as if by SIGTERM; answered when it has begun.
     Stop,
+}
+
+const fn one_copy() -> u8 {
+    1
 }
 
 /// The answer.
@@ -175,10 +182,11 @@ impl Request {
     /// What the engine is to do, if it is for the engine.
     pub fn command(&self) -> Option<Command> {
         match self {
-            Self::CreateVolume { name, size_bytes, hardening } => Some(Command::CreateVolume {
+            Self::CreateVolume { name, size_bytes, hardening, copies } => Some(Command::CreateVolume {
                 name: name.clone(),
                 size: Bytes(*size_bytes),
                 hardening: (*hardening).into(),
+                copies: *copies,
             }),
             Self::SetHardening { name, hardening } => {
                 Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
@@ -225,8 +233,12 @@ mod tests {
     #[test]
     fn lines_are_as_documented() {
         let create = Request::parse(br#"{"do":"create_volume","name":"disk","size_bytes":1073741824}"#);
-        let expected =
-            Request::CreateVolume { name: "disk".into(), size_bytes: 1 << 30, hardening: Hardening::Flush };
+        let expected = Request::CreateVolume {
+            name: "disk".into(),
+            size_bytes: 1 << 30,
+            hardening: Hardening::Flush,
+            copies: 1,
+        };
         assert_eq!(create, Ok(expected));
         assert_eq!(Request::parse(br#"{"do":"status"}"#), Ok(Request::Status));
         assert_eq!(Answer::Done.line(), b"\"done\"\n");

@@ -122,7 +122,18 @@ impl Volumes for Ram {
     fn volumes(&self) -> Vec<VolumeInfo> {
         let size = Bytes(self.bytes.len() as u64);
         let hardening = Hardening::Flush;
-        vec![VolumeInfo { id: VolumeId(0), name: "ram".into(), size, allocated: size, hardening }]
+        let (copies, degraded) = (1, Bytes(0));
+        let name = "ram".into();
+        vec![VolumeInfo {
+            id: VolumeId(0),
+            name,
+            size,
+            allocated: size,
+            hardening,
+            copies,
+            degraded,
+            looking: false,
+        }]
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);

@@ -102,6 +102,9 @@ pub enum VolumeCommand {
         /// cache, or when the write is acknowledged
         #[arg(long, value_parser = hardening(), default_value = "flush")]
         hardening: Hardening,
+        /// Copies kept of every block, each on another device: 2 survive the loss of either
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2), default_value = "1")]
+        copies: u8,
     },
     /// Change a volume
     Set {

@@ -46,8 +46,8 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             let done = pool::dump::restore(pool_file, &file, accept_rollback)?;
             output::print(common.json, &done.to_json(), || done.human());
         }
-        Command::Volume(VolumeCommand::Create { name, size, hardening }) => {
-            show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening)?);
+        Command::Volume(VolumeCommand::Create { name, size, hardening, copies }) => {
+            show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening, copies)?);
         }
         Command::Volume(VolumeCommand::Set { name, hardening }) => {
             show_volumes(common, &pool::set_hardening(pool_file, &name, hardening)?);

@@ -68,14 +68,16 @@ pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Fai
 /// Makes a thin volume, and says which there are then.
 ///
 /// # Errors
-/// If the name is taken.
+/// If the name is taken, or the pool cannot keep so many copies.
 pub fn create_volume(
     pool_file: &Path,
     name: &str,
     size: Bytes,
     hardening: Hardening,
+    copies: u8,
 ) -> Result<Vec<VolumePart>, Failure> {
-    change(pool_file, &Request::CreateVolume { name: name.to_owned(), size_bytes: size.get(), hardening })
+    let (name, size_bytes) = (name.to_owned(), size.get());
+    change(pool_file, &Request::CreateVolume { name, size_bytes, hardening, copies })
 }
 
 /// Changes when a volume's map changes are durable, and says which volumes there are.

@@ -167,6 +167,21 @@ pub struct VolumePart {
     pub used_bytes: u64,
     /// When its map changes are durable: `flush` or `write`.
     pub hardening: Hardening,
+    /// Copies kept of every block.
+    pub copies: u8,
+    /// Space in extents some blocks of which have fewer copies for now; `null` while that is looked for.
+    pub degraded_bytes: Option<u64>,
+}
+
+impl VolumePart {
+    /// Its copies, and what lacks one, for people.
+    fn copies(&self) -> String {
+        match (self.copies, self.degraded_bytes) {
+            (0 | 1, _) | (_, Some(0)) => self.copies.to_string(),
+            (copies, Some(degraded)) => format!("{copies}, {} DEGRADED", Bytes(degraded)),
+            (copies, None) => format!("{copies}, looking for what lacks one"),
+        }
+    }
 }
 
 impl Commands {
@@ -274,6 +289,8 @@ impl Status {
             size_bytes: volume.size.get(),
             used_bytes: volume.allocated.get(),
             hardening: volume.hardening.into(),
+            copies: volume.copies,
+            degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
         });
         let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
         status.volumes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -435,13 +452,14 @@ pub fn volumes_table(volumes: &[VolumePart]) -> String {
         return "no volumes; make one with: weir volume create NAME --size 100GiB\n".into();
     }
     table(
-        ["VOLUME", "SIZE", "USED", "HARDENING"],
+        ["VOLUME", "SIZE", "USED", "HARDENING", "COPIES"],
         volumes.iter().map(|volume| {
             [
                 volume.name.clone(),
                 Bytes(volume.size_bytes).to_string(),
                 Bytes(volume.used_bytes).to_string(),
                 volume.hardening.to_string(),
+                volume.copies(),
             ]
         }),
     )

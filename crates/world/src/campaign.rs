@@ -194,14 +194,18 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
             faults: vec![],
         }
     };
-    let volume = |rng: &mut Rng| {
+    // Two copies need a map on two devices. Drawn apart, so that all else is as it is without them.
+    let mut apart = Rng::new(seed).fork().fork();
+    let chance = if mirrored && apart.chance(0.5) { 0.7 } else { 0.0 };
+    let mut volume = |rng: &mut Rng| {
         let size = match (crowd, rng.below(4)) {
             (true, _) => Bytes(bytes),
             // Often one that ends within an extent.
             (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             (false, _) => Bytes(between(rng, 1, 8) * bytes),
         };
-        VolumeSpec { size, hardening: pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]) }
+        let hardening = pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]);
+        VolumeSpec { size, hardening, copies: if apart.chance(chance) { 2 } else { 1 } }
     };
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {

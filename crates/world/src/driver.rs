@@ -67,6 +67,8 @@ pub struct VolumeSpec {
     pub size: Bytes,
     /// When the map's part of its writes is durable.
     pub hardening: Hardening,
+    /// Copies kept of every block.
+    pub copies: u8,
 }
 
 /// A pool in the simulated world.

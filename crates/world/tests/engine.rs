@@ -93,7 +93,7 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
             meta_pages: 96,
             mirrored: false,
             deadline: Nanos::secs(30),
-            volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush }],
+            volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush, copies: 1 }],
             when_full: WhenFull::Error,
             memory: Bytes::mib(4),
             depth: 1,
@@ -120,7 +120,8 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         sector: 512,
         faults: vec![],
     };
-    let volume = |extents: u64| VolumeSpec { size: Bytes::kib(64 * extents), hardening: Hardening::Flush };
+    let volume =
+        |extents: u64| VolumeSpec { size: Bytes::kib(64 * extents), hardening: Hardening::Flush, copies: 1 };
     let setup = Setup {
         seed: Seed(1),
         extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),

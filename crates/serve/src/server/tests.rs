@@ -235,8 +235,12 @@ fn the_control_socket_answers_in_order() {
             Answer::Failed { class, message } => (class, message),
             other => panic!("{other:?}"),
         };
-        let create =
-            Request::CreateVolume { name: "x".into(), size_bytes: 1 << 20, hardening: Default::default() };
+        let create = Request::CreateVolume {
+            name: "x".into(),
+            size_bytes: 1 << 20,
+            hardening: Default::default(),
+            copies: 1,
+        };
         assert_eq!(refused(create).0, Class::Usage);
         let client = server.client();
         let (class, message) = refused(Request::RemoveVolume { name: "ram".into() });

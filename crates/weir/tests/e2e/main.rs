@@ -5,6 +5,7 @@
 
 mod check;
 mod clients;
+mod copies;
 mod dump;
 mod failing;
 mod full;

@@ -38,7 +38,8 @@ impl fmt::Display for History {
             device.faults.iter().try_for_each(|fault| writeln!(f, "    {fault:?}"))?;
         }
         for (number, volume) in setup.volumes.iter().enumerate() {
-            writeln!(f, "  volume {number}: {} KiB, hardening {:?}", kib(volume.size.0), volume.hardening)?;
+            let (size, copies) = (kib(volume.size.0), volume.copies);
+            writeln!(f, "  volume {number}: {size} KiB, hardening {:?}, copies {copies}", volume.hardening)?;
         }
         self.steps.iter().enumerate().try_for_each(|(number, step)| writeln!(f, "  {number:5}  {step:?}"))
     }

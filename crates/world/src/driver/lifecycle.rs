@@ -305,8 +305,8 @@ impl Driver {
     }
 
     pub(super) fn create_volume(&mut self, name: String, spec: VolumeSpec) -> Result<Volume, Failure> {
-        let VolumeSpec { size, hardening } = spec;
-        self.admin(Command::CreateVolume { name: name.clone(), size, hardening })?;
+        let VolumeSpec { size, hardening, copies } = spec;
+        self.admin(Command::CreateVolume { name: name.clone(), size, hardening, copies })?;
         let created = self.engine.volumes().find(|volume| volume.name == name);
         match created {
             Some(volume) => Ok(Volume { id: volume.id, name, spec }),
