@@ -476,8 +476,9 @@ impl Driver {
     fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
         self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
         let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
-        // A device that hangs may keep the buffer of a request that failed.
-        let kept = reply.buffer.is_none() && reply.result.is_err() && self.health == Health::Broken;
+        // A device that hangs may keep the buffer of a request that failed, or of a write to another one, too.
+        let may_keep = reply.result.is_err() || request.ask.op == Op::Write;
+        let kept = reply.buffer.is_none() && may_keep && self.health == Health::Broken;
         if (request.buffer != reply.buffer && !kept) || reply.response != self.world.now() - request.since {
             return Err(Failure::StrayReply(reply.id));
         }

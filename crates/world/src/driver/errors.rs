@@ -9,7 +9,7 @@ use super::{Ask, Driver, Failure, Health, UnderWay};
 use smallvec::SmallVec;
 use weir_engine::Room;
 use weir_map::Found;
-use weir_model::{BLOCK, DeviceSet, ExtentKey, Op, Reply, RequestError, VolumeOffset};
+use weir_model::{BLOCK, DeviceSet, ExtentKey, IoError, Op, Reply, RequestError, VolumeOffset};
 
 /// For each block that holds something: the devices that have it.
 pub(super) type Holders = SmallVec<[DeviceSet; 1]>;
@@ -75,9 +75,10 @@ impl Driver {
             RequestError::InDoubt { device } => {
                 self.failing.contains(device) && self.oracle.may_be_in_doubt(request.place())
             }
-            RequestError::Io { device, .. } => {
-                // A device given up may still write to the buffer, which no other can be read into then.
-                let kept = reply.buffer.is_none();
+            RequestError::Io { device, error, .. } => {
+                // A device given up may still write to the buffer, which no other can be read into then; it may
+                // have ended that before the reply.
+                let kept = reply.buffer.is_none() || error == IoError::Lost;
                 self.failing.contains(device) && (changes || kept || !self.is_elsewhere(request))
             }
             _ => false,
