@@ -110,7 +110,7 @@ impl Demo {
         std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
         let pool_file = write_pool_file(&folder, drives)?;
         pool::create(&pool_file, false)?;
-        pool::create_volume(&pool_file, VOLUME, SPAN, Hardening::Flush)?;
+        pool::create_volume(&pool_file, VOLUME, SPAN, Hardening::Flush, 1)?;
         let server = Server::start(&folder, &pool_file)?;
         let mut picture = Picture::new();
         if drives.len() > 1 {
