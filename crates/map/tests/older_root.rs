@@ -12,7 +12,7 @@ use weir_model::{Bytes, DeviceOffset, Store};
 
 /// A change, durable: where its frame is.
 fn commit(map: &mut Map, store: &mut MemStore, name: &str) -> DeviceOffset {
-    map.create_volume(name, Bytes::mib(1), Hardening::Flush);
+    map.create_volume(name, Bytes::mib(1), Hardening::Flush, 1);
     map.begin_commit();
     let mut bytes = Vec::new();
     let at = map.next_frame(|_| None, &mut bytes).unwrap();

@@ -113,6 +113,9 @@ impl Volumes for Identity {
             size: self.size,
             allocated: self.size,
             hardening: Hardening::Flush,
+            copies: 1,
+            degraded: Bytes(0),
+            looking: false,
         }]
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
