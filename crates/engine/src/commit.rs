@@ -16,7 +16,7 @@ use crate::members::Part;
 use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use weir_map::{Epoch, Sabotage};
-use weir_model::{DeviceId, IoError, Memory, Nanos, RequestError, VolumeId};
+use weir_model::{DeviceId, ExtentKey, IoError, Memory, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -65,6 +65,8 @@ pub(crate) struct Commits {
     /// The oldest change no commit has begun for.
     changed: Option<Nanos>,
     frame: Vec<u8>,
+    /// Extents of which a copy was found, since this commit began, to miss what had been written.
+    pub(crate) cleared: Vec<ExtentKey>,
     pub(crate) metadata_failed: bool,
 }
 
@@ -161,6 +163,7 @@ impl Engine {
         commits.now = std::mem::take(&mut commits.next);
         commits.requested = false;
         commits.changed = None;
+        commits.cleared.clear();
         let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
             .filter(|(_, device)| device.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
@@ -263,8 +266,14 @@ impl Engine {
 
     fn end_commit(&mut self) {
         self.commits.phase = Phase::Idle;
-        for waiter in std::mem::take(&mut self.commits.now) {
-            self.answer(waiter, None);
+        let mut waiters = std::mem::take(&mut self.commits.now);
+        if self.commits.cleared.iter().any(|key| self.map.has_pending(*key)) {
+            // That a copy misses what they wait for may follow a change that needs another flush. The next
+            // commit covers both.
+            waiters.append(&mut self.commits.next);
+            self.commits.next = waiters;
+        } else {
+            waiters.into_iter().for_each(|waiter| self.answer(waiter, None));
         }
         self.retry_waiting_space();
     }

@@ -147,6 +147,7 @@ impl Engine {
         for (key, (doubtful, elsewhere)) in lost {
             if !elsewhere.is_empty() {
                 self.map.distrust(key, device, &elsewhere);
+                self.commits.cleared.push(key);
                 self.note_lacking(key);
                 self.review_writes(key);
             }

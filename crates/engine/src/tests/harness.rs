@@ -171,6 +171,11 @@ impl Harness {
         }
     }
 
+    /// What a device was told to write is not there: what was there before is.
+    pub(super) fn lose_write(&mut self, io: Io, before: &[u8]) {
+        self.disks.write(io.device, io.at, before).expect("memory");
+    }
+
     /// A device that hung answers what it still owed.
     pub(super) fn wake(&mut self, device: DeviceId) {
         self.hanging.retain(|d| *d != device);

@@ -187,6 +187,31 @@ fn a_flush_that_fails_on_one_copy_fails_nothing() {
 }
 
 #[test]
+fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
+    let mut h = of(4);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    let lost = *h.data_writes().iter().rfind(|io| io.device == DeviceId(0)).expect("a write");
+    // While its devices are flushed, another block of the extent is written: that change needs the next flush.
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.submit(2, Op::Write, 65536, 4096, 3);
+    h.run();
+    assert_eq!(h.held.len(), 4, "{:?}", h.held);
+    h.held.sort_by_key(|io| io.kind == IoKind::Flush);
+    h.fail_next(IoKind::Flush, EIO);
+    h.hanging.clear();
+    h.wake(DeviceId(0));
+    assert_eq!((h.answer(), h.answer()), (Some((2, Ok(ReadShape::Data))), Some((1, Ok(ReadShape::Data)))));
+    // The power fails, and the device whose flush failed has lost what was written.
+    h.lose_write(lost, &[1; 4096]);
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
 fn a_full_second_device_leaves_one_copy_until_there_is_space() {
     let mut h = of(2);
     let all = h.engine.map().space(DeviceId(0)).free().min(h.engine.map().space(DeviceId(1)).free());
