@@ -5,6 +5,7 @@ use crate::map::Map;
 use crate::members::{Assembly, raise};
 use crate::page::PageNumber;
 use crate::reader::Repair;
+use crate::root::Root;
 use crate::superblock::ROOT_AT;
 use crate::{MapError, PAGE, Sabotage, Superblock, create};
 use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
@@ -13,9 +14,9 @@ use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
 const COPY_PAGES: u64 = 256;
 
 impl Map {
-    /// Makes the loaded map the one that is served: records what the pool goes on without, mends what
-    /// was damaged on one member, writes members that were left behind anew, and gives the map a new
-    /// journal, durable in both roots of every member. Says which members were written anew.
+    /// Makes the map loaded from `root` the one that is served: records what the pool goes on without,
+    /// mends what was damaged on one member, writes members that were left behind anew, and gives the map
+    /// a new journal, durable in both roots of every member. Says which members were written anew.
     ///
     /// # Errors
     /// If a device fails without which it cannot go on.
@@ -23,6 +24,7 @@ impl Map {
         &mut self,
         store: &mut dyn Store,
         assembly: &Assembly,
+        root: &Root,
         repairs: Vec<Repair>,
         used: &[PageNumber],
     ) -> Result<DeviceSet, MapError> {
@@ -30,7 +32,15 @@ impl Map {
         // the very first flush: a device tells of lost writes once. A member left behind has data too.
         let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
         for device in self.present.iter().filter(|_| !skipped) {
-            let flushed = create::flush(store, device);
+            // Whom it told may have ended with it. No flush makes such a root durable then, and what the
+            // root before it reaches is about to be overwritten: it is written again, as it is. Nothing
+            // else needs that: its pages were durable before it was written, and frames that are not
+            // were never acknowledged.
+            let rewritten = match self.members.contains(&device) {
+                true => create::write(store, device, ROOT_AT[root.slot()], &root.encode(self.pool)[..]),
+                false => Ok(()),
+            };
+            let flushed = create::flush(store, device).and(rewritten);
             self.or_leave_behind(store, device, flushed)?;
         }
         if assembly.unwritten {

@@ -64,7 +64,7 @@ struct Loaded {
 /// # Errors
 /// If the superblocks do not belong together, a device is absent without which the pool must not be
 /// opened, a device fails, or what is stored is damaged; nothing but metadata pages no root reaches
-/// has then been written.
+/// has then been written, and the root used, as it was.
 pub fn open(
     store: &mut dyn Store,
     superblocks: &[Superblock],
@@ -87,7 +87,7 @@ pub(crate) fn open_and(
     for root in roots {
         let root_sequence = root.sequence;
         let mut loaded = Loaded::default();
-        match load(store, &assembly, root, least, &mut loaded) {
+        match load(store, &assembly, root.clone(), least, &mut loaded) {
             Ok(mut map) => {
                 let older_root = root_sequence < newest;
                 if older_root {
@@ -97,7 +97,7 @@ pub(crate) fn open_and(
                 }
                 tidy(&mut map);
                 let repaired = loaded.repairs.len() as u64;
-                let levelled = map.take_over(store, &assembly, loaded.repairs, &loaded.used)?;
+                let levelled = map.take_over(store, &assembly, &root, loaded.repairs, &loaded.used)?;
                 let recovery = Recovery {
                     root: root_sequence,
                     frames: loaded.frames,

@@ -19,8 +19,8 @@ struct Device {
     unflushed: Vec<(u64, Page)>,
     /// Every command fails.
     broken: bool,
-    /// The next flush fails, which is told once.
-    lost_writes: bool,
+    /// Flushes until one fails, which is told once.
+    flushes_left: Option<u64>,
 }
 
 /// Sparse devices of any size. Absent pages are zeros.
@@ -48,7 +48,13 @@ impl MemStore {
 
     /// The next flush of the device fails.
     pub fn fail_flush(&mut self, device: DeviceId) {
-        self.devices[device.index()].lost_writes = true;
+        self.fail_flush_after(device, 0);
+    }
+
+    /// The flush of the device after this many fails: what was written before it can still be read, and
+    /// no later flush makes it durable.
+    pub fn fail_flush_after(&mut self, device: DeviceId, flushes: u64) {
+        self.devices[device.index()].flushes_left = Some(flushes);
     }
 
     /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
@@ -134,8 +140,12 @@ impl Store for MemStore {
 
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
         let device = self.device(device)?;
-        if std::mem::take(&mut device.lost_writes) {
-            return Err(IoError::Os(5));
+        if let Some(left) = device.flushes_left {
+            device.flushes_left = left.checked_sub(1);
+            if left == 0 {
+                device.unflushed.clear();
+                return Err(IoError::Os(5));
+            }
         }
         for (number, page) in device.unflushed.drain(..) {
             if let Some(old) = device.durable.insert(number, page) {
