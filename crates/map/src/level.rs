@@ -43,7 +43,8 @@ impl Map {
             let flushed = create::flush(store, device).and(rewritten);
             self.or_leave_behind(store, device, flushed)?;
         }
-        if assembly.unwritten {
+        // The same holds for superblocks: that the pool goes on without a device must not be forgotten.
+        if assembly.unwritten || !self.missing().is_empty() {
             self.record(store)?;
         }
         for (device, number, bytes) in repairs {
