@@ -28,6 +28,9 @@ pub struct Kind {
     /// Several volumes of one extent each fight over less space than they need, so that what one
     /// gives up another one gets at once.
     pub crowded: bool,
+    /// Volumes of hundreds of extents, written a block here and there and trimmed all over: frames and
+    /// maps of many pages, in a metadata area that the map can outgrow.
+    pub wide: bool,
     /// At least so many devices.
     pub devices_min: u64,
     /// At least so many volumes.
@@ -44,6 +47,7 @@ impl Kind {
             faults: false,
             rot: false,
             crowded: false,
+            wide: false,
             devices_min: 1,
             volumes_min: 1,
         }
@@ -54,9 +58,11 @@ impl Kind {
     pub fn of(seed: Seed) -> Self {
         let mut rng = Rng::new(seed).fork();
         let crowded = rng.chance(0.15);
+        let wide = !crowded && rng.chance(0.05);
         let kinds = [(true, false), (false, false), (true, false), (false, true), (false, false)];
         let (faults, rot) = pick(&mut rng, &kinds);
-        Self { crowded, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(50, 350) }
+        let crashes = if wide { 12 } else { 50 };
+        Self { crowded, wide, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(crashes, 350) }
     }
 
     /// So many crashes with so many requests before each.
@@ -102,7 +108,7 @@ impl History {
             maker.some_requests(&mut rng, requests, &mut steps);
             maker.crash(&mut rng, &mut steps);
             // Without looking at everything, much stays undecided until the next crash.
-            if rng.below(2) == 0 {
+            if rng.below(if kind.wide { 4 } else { 2 }) == 0 {
                 steps.push(Step::Check);
             }
         }
@@ -162,19 +168,26 @@ fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     least + rng.below((most + 1).saturating_sub(least))
 }
 
+/// Extents of a wide volume at most, and of a device under it.
+const WIDE: u64 = 600;
+
 /// Tiny devices, so that space runs out, under volumes that promise more than there is; a short
 /// journal, so that it goes around often.
 fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
-    let kib = weighted(rng, &[(16, 64), (3, 128), (1, 256)]);
+    let (crowd, wide) = (kind.crowded, kind.wide);
+    let kib = if wide { 64 } else { weighted(rng, &[(16, 64), (3, 128), (1, 256)]) };
     let bytes = kib << 10;
-    let crowd = kind.crowded;
     let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
     let volumes =
         if crowd { between(rng, 3, 4) } else { between(rng, kind.volumes_min, kind.volumes_min + 2) };
     let (journal_pages, meta_pages) = (between(rng, 8, 40), between(rng, 108, 140));
     let mirrored = devices > 1 && rng.chance(0.4);
     let device = |rng: &mut Rng, number: u64| {
-        let extents = if crowd { between(rng, 1, 2) } else { between(rng, 1, 10) };
+        let extents = match (crowd, wide) {
+            (true, _) => between(rng, 1, 2),
+            (_, true) => between(rng, WIDE / 2, WIDE),
+            _ => between(rng, 1, 10),
+        };
         let pace = match rng.below(8) {
             0 => Pace::Model(pick(rng, &weir_timing::NAMES).to_owned()),
             _ => Pace::Random(Nanos::micros(between(rng, 1, 2000))),
@@ -200,6 +213,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let mut volume = |rng: &mut Rng| {
         let size = match (crowd, rng.below(4)) {
             (true, _) => Bytes(bytes),
+            _ if wide => Bytes(between(rng, WIDE / 2, WIDE) * bytes),
             // Often one that ends within an extent.
             (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             (false, _) => Bytes(between(rng, 1, 8) * bytes),

@@ -1,6 +1,6 @@
 //! Requests made up at random.
 
-use super::{Maker, between, weighted};
+use super::{Maker, WIDE, between, weighted};
 use crate::Rng;
 use crate::driver::Ask;
 use weir_model::{Bytes, Op, SECTOR, VolumeOffset};
@@ -13,12 +13,15 @@ impl Maker<'_> {
         let often = if self.kind.crowded { 10 } else { 1 };
         let volume = rng.below(self.volumes) as usize;
         let rarely = rng.chance(0.1);
+        let far = if self.kind.wide { 200 } else { 0 };
         let (op, (at, len), fua) =
-            match weighted(rng, &[(80, 0), (2 * often, 1), (8, 2), (2 * often, 3), (5, 4)]) {
+            match weighted(rng, &[(80, 0), (2 * often, 1), (8, 2), (2 * often, 3), (5, 4), (far, 5)]) {
+                5 => (data(rng), ((rng.below(16 * WIDE), 0), (0, 8)), rarely),
                 0 => (data(rng), range(rng), rarely),
                 1 => (data(rng), self.whole(rng), rarely),
                 2 => (clear(rng), range(rng), rarely),
                 // Whole extents give their space back; at once, if it has to be durable.
+                3 if self.kind.wide => (clear(rng), ((0, 0), (16 * WIDE, 0)), rng.chance(0.5)),
                 3 => (clear(rng), self.whole(rng), rng.chance(0.5)),
                 _ => (Op::Flush, ((0, 0), (0, 0)), false),
             };
@@ -29,6 +32,9 @@ impl Maker<'_> {
     fn whole(&self, rng: &mut Rng) -> (Span, Span) {
         if self.kind.crowded {
             return ((0, 0), (16, 0));
+        }
+        if self.kind.wide {
+            return ((16 * rng.below(WIDE), 0), (16 * between(rng, 1, 2), 0));
         }
         ((16 * rng.below(8), 0), (16 * between(rng, 1, 2), 0))
     }
