@@ -188,6 +188,7 @@ impl Engine {
             left: 0,
             error: None,
             found: (false, false),
+            takes_blocks: true,
             target: None,
         };
         piece.span.len = border - span.start;

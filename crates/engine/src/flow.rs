@@ -136,14 +136,14 @@ impl Engine {
     /// Makes a piece; a changing one runs once it has its blocks.
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
-        let changes = piece.work != Work::Read;
+        let takes_blocks = piece.takes_blocks;
         if self.watches {
             let op = self.active[piece.request.0].request.op;
             self.policy.accessed(&Access { key, blocks: range, op });
         }
         self.active[piece.request.0].left += 1;
         let id = PieceId(self.pieces.insert(piece) as u32);
-        if !changes || self.locks.take(key, range, id) {
+        if !takes_blocks || self.locks.take(key, range, id) {
             self.ready.push_back(id);
         }
     }
@@ -151,9 +151,9 @@ impl Engine {
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
         // Only what is needed is copied out of the table: a piece is large.
-        let Piece { request, key, range, work, error, found, .. } = self.pieces[id.0 as usize];
+        let Piece { request, key, range, takes_blocks, error, found, .. } = self.pieces[id.0 as usize];
         self.pieces.remove(id.0 as usize);
-        if work != Work::Read {
+        if takes_blocks {
             self.give_back_blocks(key, range);
         }
         let active = &mut self.active[request.0];

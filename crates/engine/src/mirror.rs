@@ -40,32 +40,20 @@ struct Both {
     fua: bool,
 }
 
-/// Blocks of an extent that are being written in several places, and who waits to read them.
-#[derive(Debug, Default)]
-struct Busy {
-    writes: SmallVec<[(PieceId, BlockRange); 2]>,
-    readers: Vec<PieceId>,
-}
-
 /// Writes to several places under way.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     writes: FxHashMap<PieceId, Both>,
-    busy: FxHashMap<ExtentKey, Busy>,
+    /// The blocks being written, by extent.
+    busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
 }
 
 impl Mirror {
-    /// Whether a read must wait for writes under way; it is ready again when one of them has ended.
+    /// Whether some of the blocks are being written.
     #[inline]
-    pub(crate) fn read_waits(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) -> bool {
-        if self.busy.is_empty() {
-            return false;
-        }
-        let busy = self.busy.get_mut(&key).filter(|b| b.writes.iter().any(|(_, w)| w.overlaps(range)));
-        busy.is_some_and(|busy| {
-            busy.readers.push(id);
-            true
-        })
+    pub(crate) fn is_writing(&self, key: ExtentKey, range: BlockRange) -> bool {
+        let writes = if self.busy.is_empty() { None } else { self.busy.get(&key) };
+        writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
     }
 
     /// What is on its way to a device proves nothing by arriving there.
@@ -87,19 +75,18 @@ impl Mirror {
     }
 
     fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
-        self.busy.entry(key).or_default().writes.push((id, range));
+        self.busy.entry(key).or_default().push((id, range));
     }
 
-    /// The write has ended, whatever became of it; who waited for it.
-    fn end(&mut self, id: PieceId, key: ExtentKey) -> (Both, Vec<PieceId>) {
-        let both = self.writes.remove(&id).unwrap_or_default();
-        let Some(busy) = self.busy.get_mut(&key) else { return (both, Vec::new()) };
-        busy.writes.retain(|(piece, _)| *piece != id);
-        let readers = std::mem::take(&mut busy.readers);
-        if busy.writes.is_empty() {
-            self.busy.remove(&key);
+    /// The write has ended, whatever became of it.
+    fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
+        if let Some(writes) = self.busy.get_mut(&key) {
+            writes.retain(|(piece, _)| *piece != id);
+            if writes.is_empty() {
+                self.busy.remove(&key);
+            }
         }
-        (both, readers)
+        self.writes.remove(&id).unwrap_or_default()
     }
 }
 
@@ -119,6 +106,17 @@ impl Engine {
     /// Whether the volume keeps two copies of its blocks.
     pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
         self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
+    }
+
+    /// A read that met a write takes its blocks, as a write would: it has its turn after those that are
+    /// waiting now, and before all that come later.
+    pub(crate) fn read_in_turn(&mut self, id: PieceId) {
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.takes_blocks = true;
+        let (key, range) = (piece.key, piece.range);
+        if self.locks.take(key, range, id) {
+            self.ready.push_back(id);
+        }
     }
 
     /// Writes a piece to all the places it is to be in.
@@ -276,8 +274,7 @@ impl Engine {
     fn both_ended(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
         let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        let (both, readers) = self.mirror.end(id, key);
-        self.ready.extend(readers);
+        let both = self.mirror.end(id, key);
         self.use_intent(key);
         let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
         let failed = good.len() < both.legs.len();

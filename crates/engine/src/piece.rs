@@ -111,8 +111,10 @@ pub(crate) struct Piece {
     pub(crate) key: ExtentKey,
     pub(crate) span: Span,
     pub(crate) work: Work,
-    /// The blocks taken in [`crate::lock`], if the piece changes anything.
+    /// The blocks touched.
     pub(crate) range: BlockRange,
+    /// It takes them in [`crate::lock`]: what changes anything does, and a read that met a write.
+    pub(crate) takes_blocks: bool,
     /// Reads and writes: the touched blocks.
     pub(crate) buffer: Buffer,
     /// Device commands still to end.

@@ -32,7 +32,9 @@ impl Engine {
                     Purpose::Read(id),
                 );
             }
-            Found::Record(_) if self.mirror.read_waits(id, key, range) => {}
+            Found::Record(_) if !piece.takes_blocks && self.mirror.is_writing(key, range) => {
+                self.read_in_turn(id);
+            }
             Found::Record(record) => {
                 let record = record.into_owned();
                 self.read_record(id, &record, memory);

@@ -110,6 +110,7 @@ impl Engine {
                 left: 0,
                 error: None,
                 found: (false, false),
+                takes_blocks: work != Work::Read,
                 target: None,
             });
             at = at + Bytes(len.into());
@@ -202,6 +203,7 @@ impl Engine {
             left: 0,
             error: None,
             found: (false, false),
+            takes_blocks: true,
             target: None,
         };
         let whole = span.len == self.map.extent().bytes().0 as u32;

@@ -212,6 +212,27 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
 }
 
 #[test]
+fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    // From here on the intent is there.
+    h.write(0, &[1; 4096]);
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.submit(1, Op::Write, 0, 4096, 2);
+    h.run();
+    h.submit(2, Op::Read, 0, 8192, 0);
+    h.submit(3, Op::Write, 4096, 4096, 3);
+    h.run();
+    assert_eq!(h.held.len(), 2, "the second write waits for the read: {:?}", h.held);
+    h.hanging.clear();
+    h.release(None);
+    let answered: Vec<u64> = std::iter::from_fn(|| h.answer()).map(|(id, _)| id).collect();
+    assert_eq!(answered, [1, 2, 3]);
+    assert_eq!(h.read(0, 8192).1, [[2; 4096], [3; 4096]].concat());
+}
+
+#[test]
 fn a_full_second_device_leaves_one_copy_until_there_is_space() {
     let mut h = of(2);
     let all = h.engine.map().space(DeviceId(0)).free().min(h.engine.map().space(DeviceId(1)).free());
