@@ -76,7 +76,7 @@ impl Engine {
         memory: &mut M,
     ) {
         match flight.purpose {
-            Purpose::Read(id) | Purpose::ReadElsewhere(id) => self.read_ended(id, &flight, result),
+            Purpose::Read(id) | Purpose::ReadElsewhere(id) => self.read_ended(id, &flight, result, memory),
             Purpose::Merge(id) | Purpose::MergeElsewhere(id) => self.merge_ended(id, &flight, result, memory),
             Purpose::Write(id) => self.write_ended(id, &flight, result),
             Purpose::MoveRead(id) => self.move_read_ended(id, result),

@@ -2,6 +2,7 @@
 
 use crate::Engine;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
+use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
 
@@ -118,18 +119,19 @@ impl Engine {
         Some(Source { device, at })
     }
 
-    /// Reads what a device could not deliver from other places, if they hold all of it. `false` if not,
-    /// or if the device may still change the buffer.
-    fn read_elsewhere(&mut self, id: PieceId, flight: &Flight) -> bool {
+    /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile
+    /// are zeros. `false` if some block is held by no other usable device, or if the device may still
+    /// change the buffer.
+    fn read_elsewhere<M: Memory>(&mut self, id: PieceId, flight: &Flight, memory: &mut M) -> bool {
         let piece = &self.pieces[id.0 as usize];
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
-        let Found::Record(record) = self.map.find(piece.key) else { return false };
-        let mut record = record.into_owned();
+        let mut record = self.record(piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
+        let zeros: SmallVec<[bool; 32]> = (range.first..range.end()).map(|b| !record.holds(b)).collect();
         record.places.retain(|p| p.at.id().device != flight.device && self.is_usable(p.at.id().device));
-        let held = (range.first..range.end()).all(|b| record.holds(b));
-        if !held || self.abandoned.uses(flight.buffer) || self.doubtful(id).is_some() {
+        let known = (range.first..range.end()).zip(zeros).all(|(b, zeros)| zeros || record.holds(b));
+        if !known || self.abandoned.uses(flight.buffer) || self.doubtful(id).is_some() {
             return false;
         }
         let mut at = range.first;
@@ -140,18 +142,26 @@ impl Engine {
             if let Some(Source { device, at }) = source {
                 self.pieces[id.0 as usize].left += 1;
                 self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadElsewhere(id));
+            } else {
+                memory.bytes_mut(buffer).fill(0);
             }
             at = run.end();
         }
         true
     }
 
-    pub(crate) fn read_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
+    pub(crate) fn read_ended<M: Memory>(
+        &mut self,
+        id: PieceId,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
         let first_try = matches!(flight.purpose, Purpose::Read(_));
         if result.is_ok() && !first_try {
             self.replace_unreadable(id, flight);
         }
-        let saved = result.is_err() && first_try && self.read_elsewhere(id, flight);
+        let saved = result.is_err() && first_try && self.read_elsewhere(id, flight, memory);
         let piece = &mut self.pieces[id.0 as usize];
         if let (Err(error), false) = (result, saved) {
             piece.error.get_or_insert(flight.error(error));

@@ -233,6 +233,21 @@ fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
 }
 
 #[test]
+fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.submit(1, Op::Read, 0, 8192, 9);
+    h.run();
+    h.submit(2, Op::Trim, 0, 4096, 0);
+    h.run();
+    h.release(Some(IoError::Lost));
+    let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert_eq!(answered, [(2, Ok(ReadShape::Data)), (1, Ok(ReadShape::Data))]);
+}
+
+#[test]
 fn a_full_second_device_leaves_one_copy_until_there_is_space() {
     let mut h = of(2);
     let all = h.engine.map().space(DeviceId(0)).free().min(h.engine.map().space(DeviceId(1)).free());
