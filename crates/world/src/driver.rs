@@ -360,6 +360,7 @@ impl Driver {
         self.requests += 1;
         let id = RequestId(self.requests);
         let (since, holders) = (self.world.now(), self.holders(&ask));
+        self.forget_holders(&ask);
         self.under_way.insert(id, UnderWay { ask, ticket, buffer, since, holders });
         let request = Request {
             id,

@@ -14,10 +14,17 @@ use weir_model::{BLOCK, DeviceSet, ExtentKey, IoError, Op, Reply, RequestError, 
 /// For each block that holds something: the devices that have it.
 pub(super) type Holders = SmallVec<[DeviceSet; 1]>;
 
+/// Whether two requests are about blocks of one extent.
+fn meet(a: &Ask, b: &Ask, extent: u64) -> bool {
+    let extents = |ask: &Ask| (ask.offset.0 / extent, (ask.offset.0 + ask.len.0).div_ceil(extent));
+    let ((a_first, a_end), (b_first, b_end)) = (extents(a), extents(b));
+    a.volume == b.volume && a_first < b_end && b_first < a_end
+}
+
 impl Driver {
-    /// Who holds the blocks of a read, while devices fail.
+    /// Who holds the blocks of a read, while devices fail and no change of them is under way.
     pub(super) fn holders(&self, ask: &Ask) -> Option<Holders> {
-        if self.health == Health::Whole || ask.op != Op::Read {
+        if self.health == Health::Whole || ask.op != Op::Read || self.is_changing(ask) {
             return None;
         }
         let (map, extent) = (self.engine.map(), self.setup.extent);
@@ -39,6 +46,21 @@ impl Driver {
             devices
         });
         Some(holders.filter(|devices| !devices.is_empty()).collect())
+    }
+
+    /// A change of extents that are being read: where their blocks are meanwhile nobody can tell.
+    pub(super) fn forget_holders(&mut self, change: &Ask) {
+        let extent = self.setup.extent.bytes().0;
+        if change.op.changes() {
+            let read = self.under_way.values_mut().filter(|request| meet(&request.ask, change, extent));
+            read.for_each(|request| request.holders = None);
+        }
+    }
+
+    fn is_changing(&self, read: &Ask) -> bool {
+        let extent = self.setup.extent.bytes().0;
+        let mut changes = self.under_way.values().map(|request| &request.ask).filter(|ask| ask.op.changes());
+        changes.any(|change| meet(read, change, extent))
     }
 
     /// A request failed: that must be in order.
