@@ -60,8 +60,8 @@ impl Map {
                 continue;
             };
             let more = ready < pending.versions.len();
+            let unsaid = Sabotage::TrimNotJournalled.is_on() && matches!(value, Value::Empty);
             let (deltas, record) = self.deltas_for(key, value);
-            let unsaid = Sabotage::TrimNotJournalled.is_on() && record.is_none();
             if !unsaid && !self.commit.builder.add(&deltas, self.blocks) {
                 self.unreserve(key, record);
                 self.overlay.requeue(key, true);

@@ -59,6 +59,11 @@ impl Place {
         first as usize..(first + self.len.0 / SECTOR) as usize
     }
 
+    fn overlaps(self, other: Self) -> bool {
+        let (mine, others) = (self.sectors(), other.sectors());
+        self.volume == other.volume && mine.start < others.end && others.start < mine.end
+    }
+
     fn whole_blocks(self) -> Self {
         let start = self.offset.0.next_multiple_of(BLOCK);
         let end = (self.offset.0 + self.len.0) / BLOCK * BLOCK;
@@ -135,6 +140,9 @@ pub struct Oracle {
     unflushed: Vec<Unflushed>,
     /// Volumes with changes since the last flush that had nothing left to ask for.
     unsettled: BTreeSet<usize>,
+    /// Changes that failed since the last crash: no one knows what they left in a device's cache, even
+    /// where a read has shown what was there before.
+    failed: Vec<Place>,
 }
 
 type Sector = SmallVec<[Candidate; 1]>;
@@ -317,6 +325,7 @@ impl Oracle {
     /// A change failed: each of its sectors may have been changed or not.
     pub fn change_failed(&mut self, ticket: Ticket) {
         let Some(OpenChange { place, .. }) = self.changes.remove(&ticket) else { return };
+        self.failed.push(place);
         let now = self.next_moment();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             acknowledge(sector, ticket, now);
@@ -422,6 +431,7 @@ impl Oracle {
         self.flushes.clear();
         self.unflushed.clear();
         self.unsettled.clear();
+        self.failed.clear();
         for sector in self.volumes.iter_mut().flatten() {
             if let [only] = sector.as_slice()
                 && only.durable

@@ -123,8 +123,8 @@ impl Driver {
     /// There really is no space.
     fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
         let (needed, room) = (self.extents_needed(request.ticket), self.room);
-        // Second places of chaos, and second copies, take space that nobody needs.
-        let thrifty = self.setup.policy != "chaos" && self.setup.volumes.iter().all(|v| v.copies == 1);
+        // Second places of chaos take space that nobody needs.
+        let thrifty = self.setup.policy != "chaos";
         let of_data = self.engine.space_status().full == Some(Room::Data);
         if of_data && thrifty && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask: request.ask, needed, room });

@@ -229,6 +229,10 @@ impl Driver {
     }
 
     fn try_to_replace(&mut self, volume: usize) -> Result<(), Failure> {
+        if !self.engine.map().has_room_for_places() {
+            // The metadata area may be too small for the new volume, as a wide map makes it.
+            return Ok(());
+        }
         while self.under_way.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
@@ -356,7 +360,8 @@ impl Driver {
             let place = Place { volume, offset: VolumeOffset(*start), len };
             self.kept.contains(&(volume, *start)) || self.oracle.may_hold_data(place, since)
         };
-        (0..size.0).step_by(extent.0 as usize).filter(may_hold).count() as u64
+        let copies = u64::from(self.volumes[volume].spec.copies);
+        copies * (0..size.0).step_by(extent.0 as usize).filter(may_hold).count() as u64
     }
 }
 

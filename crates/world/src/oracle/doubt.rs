@@ -11,6 +11,9 @@ impl Oracle {
         let start = place.offset.0 / BLOCK * BLOCK;
         let end = (place.offset.0 + place.len.0).next_multiple_of(BLOCK);
         let place = Place { offset: VolumeOffset(start), len: Bytes(end - start), ..place };
+        if self.failed.iter().any(|failed| failed.overlaps(place)) {
+            return true;
+        }
         let volume = &self.volumes[place.volume];
         let sectors = place.sectors();
         let touched = &volume[sectors.start..sectors.end.min(volume.len())];
