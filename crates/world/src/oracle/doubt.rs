@@ -21,10 +21,10 @@ impl Oracle {
     }
 
     /// Whether a flush of the volume may find that changes were lost: not if it has seen none since the
-    /// last one that covered them all.
+    /// last one that covered them all, and none has failed.
     #[must_use]
     pub fn may_owe(&self, volume: usize) -> bool {
-        self.unsettled.contains(&volume)
+        self.unsettled.contains(&volume) || self.failed.iter().any(|failed| failed.volume == volume)
     }
 
     /// A flush of the volume was acknowledged.
