@@ -43,8 +43,7 @@ impl Map {
             let flushed = create::flush(store, device).and(rewritten);
             self.or_leave_behind(store, device, flushed)?;
         }
-        // The same holds for superblocks: that the pool goes on without a device must not be forgotten.
-        if assembly.unwritten || !self.missing().is_empty() {
+        if assembly.unwritten {
             self.record(store)?;
         }
         for (device, number, bytes) in repairs {

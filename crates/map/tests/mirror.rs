@@ -358,18 +358,3 @@ fn a_member_left_behind_that_lost_writes_is_not_served_as_if_nothing_were() {
     assert!(matches!(error, MapError::Io { what: "flush", .. }), "{error}");
     history.open([MEMBERS[1]].into_iter().collect()).expect("the pool opens without it");
 }
-
-#[test]
-fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
-    let mut history = History::new();
-    history.power_is_back(&mut Rng(1));
-    let without: DeviceSet = [MEMBERS[1], DATA].into_iter().collect();
-    let options = OpenOptions { accept_rollback: true, without };
-    // The first superblock's.
-    history.store.fail_flush_after(MEMBERS[0], 1);
-    history.try_open(without, &options).expect_err("a flush fails");
-    history.try_open(without, &options).expect("no flush fails");
-    history.power_is_back(&mut Rng(3));
-    let found = read_superblock(&mut history.store, MEMBERS[0], SIZE).expect("it is sound");
-    assert_eq!(found.map(|sb| sb.missing), Some(without));
-}
