@@ -119,6 +119,14 @@ impl BlockSet {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
+    /// How many of the range.
+    #[inline]
+    pub fn count_in(&self, range: BlockRange) -> u32 {
+        let mut count = 0;
+        Self::for_words(range, |w, mask| count += (self.words[w] & mask).count_ones());
+        count
+    }
+
     /// The blocks, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.words.iter().enumerate().flat_map(|(w, &word)| {
@@ -193,6 +201,8 @@ mod tests {
                 prop_assert!(inside == insert && run.end() >= end);
                 let rank = twin[..usize::from(first)].iter().filter(|t| **t).count();
                 prop_assert_eq!(set.rank(first), rank);
+                let within = twin[usize::from(first)..usize::from(end)].iter().filter(|t| **t).count();
+                prop_assert_eq!(set.count_in(range) as usize, within);
                 let next = (first..blocks).find(|b| twin[usize::from(*b)]);
                 prop_assert_eq!(set.next_run(first, blocks).map(|r| r.first), next);
             }

@@ -68,9 +68,11 @@ impl Frame {
             return None;
         }
         let mut r = Reader::new(&whole[HEADER..]);
-        let deltas =
-            (0..header.deltas.get()).map(|_| Delta::decode(blocks, &mut r)).collect::<Option<_>>()?;
-        r.is_empty().then(|| Self {
+        let count = header.deltas.get();
+        let deltas: Vec<_> = (0..count).map_while(|_| Delta::decode(blocks, &mut r)).collect();
+        // The rest of a torn frame seldom makes sense: that would be a second defence.
+        let is_read = deltas.len() == count as usize && r.is_empty();
+        (is_read || !whole_and_good).then(|| Self {
             journal: header.journal.get(),
             sequence: header.sequence.get(),
             durable: header.durable.get(),
@@ -268,6 +270,29 @@ pub(crate) enum End {
         /// Where in the ring it should be.
         offset: u64,
     },
+    /// A journal that began later has a frame: the root that began it is lost, or cannot be used.
+    Superseded {
+        /// Its id.
+        journal: u64,
+        /// Where in the ring that frame is.
+        offset: u64,
+    },
+}
+
+impl End {
+    /// What is wrong, and where in the ring; `None` if nothing is.
+    pub(crate) fn fault(&self) -> Option<(u64, String)> {
+        match self {
+            Self::Tail => None,
+            Self::Damaged { sequence, offset } => {
+                Some((*offset, format!("frame {sequence} was durable once and does not verify")))
+            }
+            Self::Superseded { journal, offset } => Some((
+                *offset,
+                format!("a frame of journal {journal}, and no root that can be used began it"),
+            )),
+        }
+    }
 }
 
 /// Replays the frames from `from` on, giving each to `apply`; says where and why it ended. `rings` are
@@ -308,20 +333,33 @@ pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
     is_header.then(|| (header.journal.get(), header.sequence.get()))
 }
 
-/// Whether some frame says the missing one was durable.
+/// Whether some frame says the missing one was durable, or that this journal is not the last. (One of an earlier
+/// incarnation says nothing: what it changed was rolled back.)
 fn end_at(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
     let vouches = |f: &Frame| {
         (f.journal, f.incarnation) == (at.journal, at.incarnation)
             && f.sequence > at.sequence
             && f.durable >= at.sequence
     };
-    let proof = rings.iter().any(|ring| {
-        (0..ring.len()).step_by(PAGE).any(|offset| {
-            ring[offset..].starts_with(&MAGIC)
-                && Frame::decode(&ring[offset..], pool, blocks).is_some_and(|f| vouches(&f))
-        })
-    });
-    if proof { End::Damaged { sequence: at.sequence, offset: at.offset } } else { End::Tail }
+    let supersedes = |f: &Frame| {
+        let is_past = f.incarnation.wrapping_sub(at.incarnation) > u32::MAX / 2;
+        f.journal > at.journal && !is_past
+    };
+    let mut end = End::Tail;
+    for (ring, offset) in
+        rings.iter().flat_map(|ring| (0..ring.len()).step_by(PAGE).map(move |at| (ring, at)))
+    {
+        let bytes = &ring[offset..];
+        let frame = bytes.starts_with(&MAGIC).then(|| Frame::decode(bytes, pool, blocks)).flatten();
+        match frame {
+            Some(f) if vouches(&f) => return End::Damaged { sequence: at.sequence, offset: at.offset },
+            Some(f) if supersedes(&f) => {
+                end = End::Superseded { journal: f.journal, offset: offset as u64 };
+            }
+            _ => {}
+        }
+    }
+    end
 }
 
 #[cfg(test)]

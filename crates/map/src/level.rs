@@ -10,6 +10,17 @@ use crate::superblock::ROOT_AT;
 use crate::{MapError, PAGE, Sabotage, Superblock, create};
 use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
 
+/// Makes the superblocks durable from which it was decided who is current: both copies of each device
+/// found, the same bytes. One may have been read from a cache after its flush had failed; and where one
+/// copy could not be read, it may be newer than the other, a decision that was cut short and must not
+/// come to light after another one was made. A current member may only be left behind once this has
+/// been done: till then nobody knows what it will say of the other. Those left behind already have no
+/// say.
+fn affirm(store: &mut dyn Store, assembly: &Assembly) -> Result<(), MapError> {
+    let mut heard = assembly.found.iter().filter(|sb| !assembly.stale.contains(&sb.device));
+    heard.try_for_each(|sb| create::write_superblock(store, sb))
+}
+
 /// Pages copied at once, at most.
 const COPY_PAGES: u64 = 256;
 
@@ -28,21 +39,8 @@ impl Map {
         repairs: Vec<Repair>,
         used: &[PageNumber],
     ) -> Result<DeviceSet, MapError> {
-        // What a killed server left in the devices' caches becomes durable before anything builds on it, with
-        // the very first flush: a device tells of lost writes once. A member left behind has data too.
-        let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
-        for device in self.present.iter().filter(|_| !skipped) {
-            // Whom it told may have ended with it. No flush makes such a root durable then, and what the
-            // root before it reaches is about to be overwritten: it is written again, as it is. Nothing
-            // else needs that: its pages were durable before it was written, and frames that are not
-            // were never acknowledged.
-            let rewritten = match self.members.contains(&device) {
-                true => create::write(store, device, ROOT_AT[root.slot()], &root.encode(self.pool)[..]),
-                false => Ok(()),
-            };
-            let flushed = create::flush(store, device).and(rewritten);
-            self.or_leave_behind(store, device, flushed)?;
-        }
+        self.make_read_durable(store, root)?;
+        affirm(store, assembly)?;
         if assembly.unwritten {
             self.record(store)?;
         }
@@ -66,9 +64,33 @@ impl Map {
                 sb.incarnation += u32::from(levelled.contains(sb.device));
             }
             raise(&mut self.devices);
+            // First on those that have gone on without the others. One that does not durably know that
+            // they are back would do so again, by itself, and so must not be left behind for them.
+            let survivors = self.members.iter().filter(|device| !levelled.contains(**device));
+            for device in survivors {
+                create::write_superblock(store, &self.devices[device.index()])?;
+            }
             self.record(store)?;
         }
         Ok(levelled)
+    }
+
+    /// What a killed server left in the devices' caches becomes durable before anything builds on it, with
+    /// the very first flush: a device tells of lost writes once. A member left behind has data too.
+    fn make_read_durable(&self, store: &mut dyn Store, root: &Root) -> Result<(), MapError> {
+        let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
+        for device in self.present.iter().filter(|_| !skipped) {
+            // Whom it told may have ended with it. No flush makes such a root durable then, and what the
+            // root before it reaches is about to be overwritten: it is written again, as it is. Nothing
+            // else needs that: its pages were durable before it was written, and frames that are not
+            // were never acknowledged.
+            let rewritten = match self.members.contains(&device) {
+                true => create::write(store, device, ROOT_AT[root.slot()], &root.encode(self.pool)[..]),
+                false => Ok(()),
+            };
+            create::flush(store, device).and(rewritten)?;
+        }
+        Ok(())
     }
 
     /// Writes a stale member's metadata anew from a current one's, roots and journal aside. Its own is

@@ -57,7 +57,7 @@ pub use map::{Found, KeepSpace, Map, MapMemory, MapRoom};
 pub use members::OpenOptions;
 pub use open::{Recovery, open};
 pub use overlay::{Epoch, Needs};
-pub use places::Copied;
+pub use places::{Copied, WHOLE_MAX};
 pub use sabotage::Sabotage;
 pub use space::Space;
 pub use superblock::{PoolId, Superblock};

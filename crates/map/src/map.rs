@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
 use crate::delta::Delta;
 use crate::journal::Journal;
-use crate::overlay::{AllNeeds, Needs, Overlay, Version};
+use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
@@ -281,11 +281,11 @@ impl Map {
     }
 
     /// Makes the extent's current value a version.
-    pub(crate) fn push(&mut self, key: ExtentKey, needs: Option<Needs>, released: Released) {
-        self.push_all(key, [needs, None], released);
+    pub(crate) fn push(&mut self, key: ExtentKey, brings: Brings, needs: Option<Needs>, released: Released) {
+        self.push_all(key, brings, [needs, None], released);
     }
 
-    pub(crate) fn push_all(&mut self, key: ExtentKey, needs: AllNeeds, released: Released) {
+    pub(crate) fn push_all(&mut self, key: ExtentKey, brings: Brings, needs: AllNeeds, released: Released) {
         let blocks = self.blocks;
         let released = if Sabotage::ReusedBeforeDurable.is_on() {
             released.into_iter().for_each(|chunk| self.reuse(chunk));
@@ -295,7 +295,7 @@ impl Map {
         };
         self.releasing += released.len();
         let Some(value) = self.overlay.get(key).map(|p| p.current.canonical(blocks)) else { return };
-        self.overlay.push(key, Version { needs, value, released });
+        self.overlay.push(key, Version { needs, value, brings, released });
     }
 
     /// Puts a place allocated on `whole` under an extent that has no whole place on that device. It holds nothing yet: the
@@ -372,7 +372,7 @@ impl Map {
         record.narrow(at.id(), range, &mut released);
         let value = Value::Record(record).canonical_place(self.blocks);
         self.set_current(key, value);
-        self.push(key, needs, released);
+        self.push(key, Brings::Data, needs, released);
     }
 
     /// A record without places for an extent that has none.
@@ -397,7 +397,7 @@ impl Map {
             KeepSpace::No => record.keep = false,
         }
         self.set_current(key, Value::Record(record));
-        self.push(key, None, released);
+        self.push(key, Brings::Nothing, None, released);
     }
 
     /// Releases places that hold nothing; if space is to be kept, all but one whole place. To be
@@ -421,7 +421,7 @@ impl Map {
         });
         let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
         self.set_current(key, value.canonical_place(self.blocks));
-        self.push(key, None, released);
+        self.push(key, Brings::Nothing, None, released);
     }
 
     /// Extents and slots given up whose release is not yet durable.

@@ -17,6 +17,8 @@ pub struct OpenOptions {
 /// A pool's devices, as far as they are there.
 #[derive(Clone, Debug)]
 pub(crate) struct Assembly {
+    /// The superblocks of the devices that are there, as they were found.
+    pub(crate) found: Vec<Superblock>,
     /// By device id, of one generation; stand-ins for those absent.
     pub(crate) superblocks: Vec<Superblock>,
     pub(crate) present: DeviceSet,
@@ -71,6 +73,7 @@ impl Assembly {
             sb
         };
         let mut assembly = Self {
+            found: found.to_vec(),
             superblocks: ids().map(superblock).collect(),
             present,
             members: at_hand.iter().collect(),

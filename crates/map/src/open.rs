@@ -38,7 +38,8 @@ pub struct Recovery {
     pub absent: DeviceSet,
     /// Metadata members that had been left behind and were written anew from the other.
     pub levelled: DeviceSet,
-    /// Metadata members that are left behind from now on: absent, or they failed while opening.
+    /// Metadata members that are left behind from now on: absent, or they failed while opening, once
+    /// their superblocks were known to be durable.
     pub left_behind: DeviceSet,
 }
 
@@ -64,7 +65,7 @@ struct Loaded {
 /// # Errors
 /// If the superblocks do not belong together, a device is absent without which the pool must not be
 /// opened, a device fails, or what is stored is damaged; nothing but metadata pages no root reaches
-/// has then been written, and the root used, as it was.
+/// has then been written, and the root used and the superblocks, as they were.
 pub fn open(
     store: &mut dyn Store,
     superblocks: &[Superblock],
@@ -238,12 +239,11 @@ fn load(
         loaded.frames += 1;
         frame.deltas.into_iter().for_each(|delta| map.apply(delta));
     });
-    let missing = match end {
-        End::Damaged { sequence, offset } => Some((sequence, offset)),
-        End::Tail => (at.sequence < least).then_some((at.sequence, at.offset)),
+    let end = match end {
+        End::Tail if at.sequence < least => End::Damaged { sequence: at.sequence, offset: at.offset },
+        end => end,
     };
-    if let Some((sequence, offset)) = missing {
-        let why = format!("frame {sequence} was durable once and does not verify");
+    if let Some((offset, why)) = end.fault() {
         return Err(damaged("journal", JOURNAL_AT.0 + offset, why));
     }
     let first = JournalPosition {
@@ -255,7 +255,7 @@ fn load(
     };
     map.journal = Journal::new(sb.pool, ring, first);
     map.records.finish_loading();
-    map.settle_intents();
+    loaded.read += map.settle_intents(store);
     map.rebuild_space()?;
     Ok(map)
 }

@@ -30,12 +30,25 @@ pub struct Needs {
 /// What a version waits for: the flush of one device, or of two that hold copies of the same blocks.
 pub(crate) type AllNeeds = [Option<Needs>; 2];
 
+/// What a change brings into an extent, more after less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Brings {
+    /// Nothing: places give up blocks.
+    Nothing,
+    /// What another of its places holds, too.
+    Copies,
+    /// What none of its places held.
+    Data,
+}
+
 /// A state an extent passed through.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) needs: AllNeeds,
     /// Canonical.
     pub(crate) value: Value,
+    /// The most any of the changes that led here brought.
+    pub(crate) brings: Brings,
     /// What was given up on the way here: free once this version, or a later one, is durable.
     pub(crate) released: Released,
 }
@@ -108,14 +121,19 @@ impl Overlay {
     }
 
     /// Adds a version; one with the same need takes the place of the last, unless that is being committed.
+    ///
+    /// Nor do copies take the place of data. The data may be on another device than the last version waits
+    /// for, and the place it was copied from be given up: if the copies are lost, they fall back on the
+    /// version that says where the data was.
     pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         pending.tentative = pending.current.places() > version.value.places();
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
             // A version that needs nothing may ride with the one before it, which it must follow anyway.
-            Some(last) if open && (!version.is_unsure() || last.needs == version.needs) => {
+            Some(last) if open && version.may_replace(last) => {
                 last.value = version.value;
+                last.brings = last.brings.max(version.brings);
                 last.released.extend(version.released);
             }
             _ => pending.versions.push(version),
@@ -187,6 +205,12 @@ impl Version {
     /// Each flush it waits for.
     pub(crate) fn needs(&self) -> impl Iterator<Item = Needs> + '_ {
         self.needs.iter().flatten().copied()
+    }
+
+    /// Whether what this one is lost with, and falls back on, is the same for the one before it.
+    fn may_replace(&self, last: &Self) -> bool {
+        let falls_back_on_last = self.brings == Brings::Copies && last.brings == Brings::Data;
+        !falls_back_on_last && (!self.is_unsure() || last.needs == self.needs)
     }
 
     /// Whether its data may still be lost.

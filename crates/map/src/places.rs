@@ -6,14 +6,14 @@
 
 use crate::Sabotage;
 use crate::map::{Found, Map};
-use crate::overlay::{AllNeeds, Needs};
+use crate::overlay::{AllNeeds, Brings, Needs};
 use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value, Whole};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
 
 /// Most whole places an extent gets: as many as copies can be wanted.
-const WHOLE_MAX: usize = 2;
+pub const WHOLE_MAX: usize = 2;
 
 /// Places, each once.
 type Names = SmallVec<[PlaceId; 8]>;
@@ -143,9 +143,11 @@ impl Map {
         }
         if source.is_some() {
             let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::Record(record)));
-            self.push(key, source, Released::new());
+            self.push(key, Brings::Nothing, source, Released::new());
         }
-        self.change(key, needs, |record, blocks, released| record.fill(&at, range, blocks, released));
+        self.change(key, Brings::Copies, needs, |record, blocks, released| {
+            record.fill(&at, range, blocks, released);
+        });
         self.note_pages_to_come(key);
         Copied::Yes
     }
@@ -160,7 +162,7 @@ impl Map {
         if !(range.first..range.end()).all(|b| shared.contains(b) || !place.valid.contains(b)) {
             return false;
         }
-        self.change(key, None, |record, _, released| {
+        self.change(key, Brings::Nothing, None, |record, _, released| {
             if let Some(place) = record.place_mut(from) {
                 place.clear(range, released);
             }
@@ -171,7 +173,7 @@ impl Map {
     /// Of the blocks of `range` this place holds, no other place does any more. In effect at once; a
     /// write there must wait until it [may](Self::may_overwrite).
     pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
-        self.change(key, None, |record, _, released| {
+        self.change(key, Brings::Nothing, None, |record, _, released| {
             record.narrow(to, range, released);
             record.settle(range);
         });
@@ -180,7 +182,7 @@ impl Map {
     /// Write intents: the copies of these blocks may differ from now on, and recovery is to settle for
     /// one of them. Writes to them must wait until they [may](Self::may_overwrite).
     pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
-        self.change(key, None, |record, blocks, _| {
+        self.change(key, Brings::Nothing, None, |record, blocks, _| {
             record.intent.get_or_insert_with(|| crate::BlockSet::none(blocks)).insert(range);
         });
     }
@@ -189,7 +191,7 @@ impl Map {
     /// nothing is being written there: their intents are withdrawn. `needs`: the flushes of the devices
     /// with copies.
     pub fn settled(&mut self, key: ExtentKey, range: BlockRange, needs: [Option<Needs>; 2]) {
-        self.change_all(key, needs, |record, _, _| record.settle(range));
+        self.change_all(key, Brings::Nothing, needs, |record, _, _| record.settle(range));
     }
 
     /// Blocks were written, the same bytes, to these whole places of the extent, which hold them from
@@ -202,7 +204,7 @@ impl Map {
         range: BlockRange,
         needs: [Option<Needs>; 2],
     ) {
-        self.change_all(key, needs, |record, blocks, released| {
+        self.change_all(key, Brings::Data, needs, |record, blocks, released| {
             for whole in at {
                 record.fill(&Location::Whole(whole), range, blocks, released);
             }
@@ -239,6 +241,20 @@ impl Map {
         }
     }
 
+    /// Whether this place may come to hold some of these blocks again without being written: it holds them in
+    /// the durable map, or in a version that may be withdrawn to. Who writes there what is not the blocks'
+    /// truth on its own device must wait until it may not.
+    pub fn may_come_back(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        let holds = |value: &Value| match value {
+            Value::Empty => false,
+            Value::Direct(whole) => Location::Whole(*whole).id() == id,
+            Value::Record(record) => record.place(id).is_some_and(|place| place.valid.contains_any(range)),
+        };
+        self.overlay.get(key).is_some_and(|pending| {
+            pending.versions.iter().any(|version| holds(&version.value)) || holds(&self.durable(key).0)
+        })
+    }
+
     /// Extents of devices that something names: the durable map, a change that is not durable yet, or
     /// space given up whose release is not durable. Walks everything: for checks.
     pub fn owned_extents(&self) -> u64 {
@@ -269,16 +285,18 @@ impl Map {
     fn change(
         &mut self,
         key: ExtentKey,
+        brings: Brings,
         needs: Option<Needs>,
         change: impl FnOnce(&mut Record, u16, &mut Released),
     ) {
-        self.change_all(key, [needs, None], change);
+        self.change_all(key, brings, [needs, None], change);
     }
 
     /// … that waits for two devices.
     fn change_all(
         &mut self,
         key: ExtentKey,
+        brings: Brings,
         needs: AllNeeds,
         change: impl FnOnce(&mut Record, u16, &mut Released),
     ) {
@@ -287,7 +305,7 @@ impl Map {
         let mut released = Released::new();
         change(&mut record, blocks, &mut released);
         self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push_all(key, needs, released);
+        self.push_all(key, brings, needs, released);
     }
 
     /// Whether extents may have fine places: a record with all the slots it could ever name must fit a

@@ -5,7 +5,7 @@
 //! on the device, but not at the same location in the value before, reverts to what that value, revised,
 //! says of it. What other devices hold stays.
 
-use crate::overlay::{Epoch, Needs, Version};
+use crate::overlay::{Brings, Epoch, Needs, Version};
 use crate::value::{Chunk, Location, Place, Record, Released, Value};
 use crate::{BlockSet, Map};
 use smallvec::SmallVec;
@@ -60,6 +60,34 @@ impl Map {
         concerned
     }
 
+    /// The blocks whose copy on `device` [`Self::withdraw`] may take back, though somebody may know better
+    /// than what they would then fall back on; and the epoch that has to be durable before it cannot any
+    /// more. `None` if there are no such changes. Cost: a walk over the extent's pending changes.
+    pub fn unsure(
+        &self,
+        key: ExtentKey,
+        device: DeviceId,
+        flushed: Option<Epoch>,
+    ) -> Option<(BlockSet, Epoch)> {
+        let pending = self.overlay.get(key)?;
+        let waits = |n: &Needs| n.device == device && flushed.is_none_or(|f| f < n.epoch);
+        let first = pending.versions.iter().position(|v| v.needs().any(|n| waits(&n)))?;
+        let needs = pending.versions[first..].iter().flat_map(Version::needs);
+        let epoch = needs.filter(waits).map(|n| n.epoch).max()?;
+        let blocks = self.blocks;
+        let base = |value: Value| Base { device, blocks, record: value.into_record(blocks) };
+        let before = if first == 0 { Some(self.durable(key).0) } else { None };
+        let versions = pending.versions[first.saturating_sub(1)..].iter().map(|v| v.value.clone());
+        let bases: SmallVec<[Base; 4]> = before.into_iter().chain(versions).map(base).collect();
+        let mut unsure = BlockSet::none(blocks);
+        let record = pending.current.clone().into_record(blocks)?;
+        for place in record.places.iter().filter(|p| p.device() == device) {
+            let is_new = |block: &u16| bases.iter().any(|base| !base.has(place, *block));
+            place.valid.iter().filter(is_new).for_each(|block| unsure.insert(one(block)));
+        }
+        Some((unsure, epoch))
+    }
+
     /// The extent's places on `device` no longer hold the truth for those of the blocks that another
     /// device holds too: their copy there is in doubt.
     pub fn distrust(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
@@ -79,7 +107,7 @@ impl Map {
         let mut released = Released::new();
         record.distrust(device, doubtful, &mut released);
         self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push(key, None, released);
+        self.push(key, Brings::Nothing, None, released);
     }
 }
 

@@ -7,8 +7,9 @@ mod support;
 use support::Rng;
 use support::pool::{self, META, Shape};
 use support::store::MemStore;
-use weir_map::{Hardening, Map, PAGE, Superblock};
-use weir_model::{Bytes, Store};
+use weir_map::create::{create_laid_out, read_superblock};
+use weir_map::{Found, Hardening, Map, PAGE, Superblock, Whole};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Store};
 
 /// More flushes and writes than opening takes here.
 const MANY: u64 = 40;
@@ -18,6 +19,11 @@ fn commit(map: &mut Map, store: &mut MemStore, names: std::ops::Range<u32>) {
     for name in names {
         map.create_volume(&format!("volume {name:020}"), Bytes::mib(1), Hardening::Flush, 1);
     }
+    make_durable(map, store);
+}
+
+/// What has changed becomes durable by a frame.
+fn make_durable(map: &mut Map, store: &mut MemStore) {
     map.begin_commit();
     let mut bytes = Vec::new();
     while let Some(at) = map.next_frame(|_| None, &mut bytes) {
@@ -87,4 +93,141 @@ fn of_a_root_written_while_serving() {
     store.flush(META).unwrap_err();
     drop(map);
     every_cut_is_survived(&store, &sizes, 200, "the root's flush failed");
+}
+
+#[test]
+fn of_a_superblock_written_when_creating() {
+    let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
+    let mut opened = 0;
+    for (device, flushes) in sizes.iter().flat_map(|sb| (0..MANY).map(move |flushes| (sb.device, flushes))) {
+        let mut store = MemStore::new(sizes.len());
+        store.fail_flush_after(device, flushes);
+        if create_laid_out(&mut store, &sizes).is_ok() {
+            continue;
+        }
+        let read = |sb: &Superblock| matches!(read_superblock(&mut store, sb.device, sb.size), Ok(Some(_)));
+        if !sizes.iter().all(read) {
+            continue;
+        }
+        opened += 1;
+        drop(pool::open(&mut store, &sizes).unwrap());
+        for seed in 0..8 {
+            let mut store = store.clone();
+            store.power_cut(&mut Rng(seed));
+            pool::open(&mut store, &sizes)
+                .unwrap_or_else(|error| panic!("{device}, flush {flushes}, seed {seed}: {error}"));
+        }
+    }
+    assert!(opened > 0, "no pool looked complete though its creation failed");
+}
+
+/// A pool with an extent in two places, all of it under a durable intent.
+struct TwoCopies {
+    store: MemStore,
+    sizes: Vec<Superblock>,
+    map: Map,
+    key: ExtentKey,
+    wholes: [Whole; 2],
+}
+
+impl TwoCopies {
+    fn new() -> Self {
+        let sizes =
+            pool::superblocks_of(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 }, &[50; 3]);
+        let mut store = MemStore::new(sizes.len());
+        pool::create(&mut store, &sizes).unwrap();
+        let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+        let volume = map.create_volume("copied", Bytes::mib(1), Hardening::Flush, 2);
+        make_durable(&mut map, &mut store);
+        let key = ExtentKey { volume, index: ExtentIndex(3) };
+        let all = BlockRange { first: 0, count: map.extent().blocks() };
+        let wholes = [DeviceId(1), DeviceId(2)].map(|device| map.allocate(device).unwrap());
+        wholes.into_iter().for_each(|whole| map.place(key, whole));
+        let mut new = Self { store, sizes, map, key, wholes };
+        new.write(1);
+        wholes.into_iter().for_each(|whole| new.store.flush(whole.device).unwrap());
+        new.map.written_twice(key, wholes, all, [None; 2]);
+        make_durable(&mut new.map, &mut new.store);
+        new.map.intend(key, all);
+        make_durable(&mut new.map, &mut new.store);
+        new
+    }
+
+    /// Both places are written, all of them.
+    fn write(&mut self, byte: u8) {
+        for whole in self.wholes {
+            self.store.write(whole.device, self.map.address(whole, 0), &[byte; 65536]).unwrap();
+        }
+    }
+
+    /// The page of a device with a block of one of the places.
+    fn page(&self, whole: Whole, block: u64) -> u64 {
+        self.map.address(whole, 0).0 / PAGE as u64 + block
+    }
+
+    fn open_again(&mut self) {
+        self.map = pool::open(&mut self.store, &self.sizes).unwrap().0;
+    }
+
+    /// The devices that hold a block.
+    fn holders(&self, block: u16) -> Vec<DeviceId> {
+        let Found::Record(record) = self.map.find(self.key) else { panic!("{:?}", self.map.find(self.key)) };
+        record.places.iter().filter(|p| p.valid.contains(block)).map(|p| p.at.id().device).collect()
+    }
+
+    fn read(&self, store: &mut MemStore, whole: Whole) -> Vec<u8> {
+        let mut bytes = vec![0; 65536];
+        store.read(whole.device, self.map.address(whole, 0), &mut bytes).unwrap();
+        bytes
+    }
+}
+
+#[test]
+fn of_a_copy_that_is_chosen() {
+    let mut pool = TwoCopies::new();
+    pool.write(2);
+    for whole in pool.wholes {
+        pool.store.fail_flush(whole.device);
+        pool.store.flush(whole.device).unwrap_err();
+    }
+    // Whatever is read now, and perhaps copied, is there after the power was cut.
+    pool.open_again();
+    let chosen = pool.wholes[0];
+    assert!((0..16).all(|block| pool.holders(block) == [chosen.device]));
+    let found = pool.read(&mut pool.store.clone(), chosen);
+    assert_eq!(found, [2; 65536]);
+    for seed in 0..8 {
+        let mut store = pool.store.clone();
+        store.power_cut(&mut Rng(seed));
+        assert_eq!(pool.read(&mut store, chosen), found, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_written_again_is_not_chosen() {
+    let mut pool = TwoCopies::new();
+    pool.store.fail_read(DeviceId(1), pool.page(pool.wholes[0], 0));
+    pool.open_again();
+    assert!((0..16).all(|block| pool.holders(block) == [DeviceId(2)]));
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_decides_for_its_block_only() {
+    let mut pool = TwoCopies::new();
+    let bad = [0, 1].map(|copy| pool.page(pool.wholes[copy], 3 + copy as u64));
+    pool.store.spoil(DeviceId(1), bad[0]);
+    pool.store.spoil(DeviceId(2), bad[1]);
+    pool.open_again();
+    let holders: Vec<_> = (0..16).map(|block| pool.holders(block)).collect();
+    let second = |block| if block == 3 { DeviceId(2) } else { DeviceId(1) };
+    assert_eq!(holders, (0..16).map(|block| vec![second(block)]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_no_device_takes_again_is_not_left_to_one_that_is_away() {
+    let mut pool = TwoCopies::new();
+    pool.store.spoil(DeviceId(2), pool.page(pool.wholes[1], 5));
+    pool.store.set_broken(DeviceId(1), true);
+    pool.map = pool::open_without(&mut pool.store, &pool.sizes, &[DeviceId(1)]).unwrap().0;
+    assert!((0..16).all(|block| pool.holders(block) == [DeviceId(2)]));
 }

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use support::store::MemStore;
 use support::{Rng, property};
 use weir_map::create::{read_superblock, write_superblock};
-use weir_map::superblock::ROOT_AT;
+use weir_map::superblock::{ROOT_AT, Reading};
 use weir_map::{
     Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Recovery, Superblock,
 };
 use weir_model::{
-    BlockRange, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, Store, VolumeId,
+    BlockRange, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, IoError, Store,
+    VolumeId,
 };
 
 const MEMBERS: [DeviceId; 2] = [DeviceId(0), DeviceId(1)];
@@ -36,6 +37,24 @@ enum Step {
         absent: u8,
         seed: u64,
     },
+    /// The server ends, perhaps in the middle of a write, and its devices keep what they were given; then
+    /// the pool opens with these devices.
+    Kill {
+        writes: u8,
+        absent: u8,
+    },
+    /// The flush of the device after so many fails: what it should have made durable is read until the
+    /// power goes, and no later flush makes it so. Perhaps every command from then on fails.
+    FailFlush {
+        device: u8,
+        after: u8,
+        breaks: bool,
+    },
+    /// The next read of a copy of its superblock fails.
+    FailRead {
+        device: u8,
+        second: bool,
+    },
     /// A bit of a member's metadata rots while the pool is closed.
     Rot {
         member: u8,
@@ -54,6 +73,22 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Devices fail in passing and nobody accepts a rollback; nothing rots.
+fn passing() -> impl Strategy<Value = Step> {
+    let absent = || prop_oneof![3 => Just(0u8), 2 => 1u8..7];
+    prop_oneof![
+        3 => (1u8..3).prop_map(Step::Commit),
+        1 => Just(Step::Checkpoint),
+        1 => (0u8..3).prop_map(Step::Break),
+        5 => (0u8..3, 0u8..20, any::<bool>())
+            .prop_map(|(device, after, breaks)| Step::FailFlush { device, after, breaks }),
+        2 => (0u8..3, any::<bool>()).prop_map(|(device, second)| Step::FailRead { device, second }),
+        4 => (0u8..8, absent()).prop_map(|(writes, absent)| Step::Kill { writes, absent }),
+        4 => (0u8..8, absent(), any::<u64>())
+            .prop_map(|(writes, absent, seed)| Step::Cut { writes, absent, seed }),
+    ]
+}
+
 /// What histories have met, to know that they reach the corners.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
@@ -65,6 +100,7 @@ struct Met {
     split: u64,
     cut_openings: u64,
     repaired: u64,
+    failed_openings: u64,
 }
 
 /// A pool whose state is the set of commits it holds: the n-th maps extent n.
@@ -79,6 +115,10 @@ struct History {
     forked: bool,
     /// The members of the present one.
     branch: DeviceSet,
+    /// The user accepts a rollback at times.
+    rolls_back: bool,
+    /// Commands that are to fail, and may yet have an opening fail.
+    failures: u64,
     met: Met,
 }
 
@@ -106,6 +146,8 @@ impl History {
             next: 0,
             forked: false,
             branch: DeviceSet::default(),
+            rolls_back: true,
+            failures: 0,
             met: Met::default(),
         };
         history.open(DeviceSet::default()).expect("a new pool opens");
@@ -115,6 +157,13 @@ impl History {
         history
     }
 
+    /// The same, closed.
+    fn while_closed(&self) -> Self {
+        let Self { store, must, may, .. } = self;
+        let (store, must, may) = (store.clone(), must.clone(), may.clone());
+        Self { store, map: None, must, may, ..*self }
+    }
+
     fn run(&mut self, steps: &[Step]) {
         for step in steps {
             match *step {
@@ -122,6 +171,16 @@ impl History {
                 Step::Checkpoint => self.checkpoint(),
                 Step::Break(device) => self.store.set_broken(DeviceId(device), true),
                 Step::Cut { writes, absent, seed } => self.cut(writes, set(absent), seed),
+                Step::Kill { writes, absent } => self.kill(writes, set(absent)),
+                Step::FailFlush { device, after, breaks } => {
+                    self.failures += 1;
+                    self.store.break_at_flush(DeviceId(device), u64::from(after), breaks);
+                }
+                Step::FailRead { device, second } => {
+                    self.failures += 1;
+                    let number = if second { SIZE.0 / PAGE as u64 - 1 } else { 0 };
+                    self.store.fail_read(DeviceId(device), number);
+                }
                 Step::Rot { member, seed } => self.rot(MEMBERS[usize::from(member)], seed),
             }
         }
@@ -196,6 +255,26 @@ impl History {
         self.open_somehow(absent);
     }
 
+    fn kill(&mut self, writes: u8, absent: DeviceSet) {
+        self.store.fail_after(1 + u64::from(writes));
+        (0..writes).for_each(|_| self.commit());
+        self.server_ended();
+        if !writes.is_multiple_of(3) {
+            self.store.fail_after(1 + u64::from(writes) * 3);
+            if self.open(absent).is_err() {
+                self.met.cut_openings += 1;
+            }
+            self.server_ended();
+        }
+        self.open_somehow(absent);
+    }
+
+    fn server_ended(&mut self) {
+        self.store.kill();
+        (0..3).for_each(|n| self.store.set_broken(DeviceId(n), false));
+        self.map = None;
+    }
+
     fn power_is_back(&mut self, rng: &mut Rng) {
         self.store.power_cut(rng);
         (0..3).for_each(|n| self.store.set_broken(DeviceId(n), false));
@@ -210,7 +289,7 @@ impl History {
             Err(MapError::MirrorAbsent { device }) => {
                 assert!(absent.contains(device));
                 // Half of the time it is brought back, else a rollback is accepted.
-                if self.next.is_multiple_of(2) || self.accept_rollback(absent).is_err() {
+                if !self.rolls_back || self.next.is_multiple_of(2) || self.accept_rollback(absent).is_err() {
                     self.open_all();
                 }
             }
@@ -248,6 +327,23 @@ impl History {
     }
 
     fn open(&mut self, absent: DeviceSet) -> Result<(), MapError> {
+        loop {
+            match self.open_once(absent) {
+                Err(MapError::Io { error: IoError::Os(_), .. }) if self.failures > 0 => {
+                    self.failures -= 1;
+                    self.met.failed_openings += 1;
+                    // The user tries again, at times when the power has been off.
+                    match self.failures.is_multiple_of(3) {
+                        true => self.power_is_back(&mut Rng(self.next)),
+                        false => self.server_ended(),
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn open_once(&mut self, absent: DeviceSet) -> Result<(), MapError> {
         let without = [DATA].into_iter().collect::<DeviceSet>().and(absent);
         let (map, recovery) = self.try_open(absent, &OpenOptions { without, ..OpenOptions::default() })?;
         self.met.levelled += recovery.levelled.len() as u64;
@@ -344,6 +440,107 @@ fn what_was_acknowledged_survives_either_member() {
         met.repaired,
     ];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
+}
+
+#[test]
+fn a_member_counts_only_if_it_knows_all_that_was_acknowledged() {
+    let all = Cell::new(Met::default());
+    property(400, prop::collection::vec(passing(), 1..60), |steps| {
+        let mut history = History::new();
+        (history.rolls_back, history.met) = (false, all.get());
+        history.run(&steps);
+        all.set(history.met);
+    });
+    let met = all.get();
+    let corners = [met.left_behind, met.levelled, met.recorded, met.cut_openings, met.failed_openings];
+    assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
+}
+
+#[test]
+fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
+    let without: DeviceSet = [MEMBERS[1], DATA].into_iter().collect();
+    let options = OpenOptions { accept_rollback: true, without };
+    for flushes in 1..9 {
+        let mut history = History::new();
+        history.power_is_back(&mut Rng(1));
+        history.store.fail_flush_after(MEMBERS[0], flushes);
+        history.try_open(without, &options).map(drop).expect_err("a flush fails");
+        let (map, _) = history.try_open(without, &options).expect("no flush fails");
+        drop(map);
+        history.power_is_back(&mut Rng(3));
+        for copy in [0, SIZE.0 / PAGE as u64 - 1] {
+            let found = Superblock::decode(&history.store.page(MEMBERS[0], copy));
+            let Reading::Good(found) = found else { panic!("flush {flushes}: {found:?}") };
+            assert_eq!(found.missing, without, "flush {flushes}");
+        }
+    }
+}
+
+#[test]
+fn a_record_cut_short_that_could_not_be_read_does_not_come_back() {
+    let mut history = History::new();
+    // The other one was left behind: one copy says so when the power goes.
+    let map = history.map.as_mut().expect("it is open");
+    assert!(map.leave_behind(MEMBERS[1]));
+    let page = map.devices()[0].encode();
+    history.store.set_page(MEMBERS[0], 0, *page);
+    history.power_is_back(&mut Rng(1));
+    history.store.fail_read(MEMBERS[0], 0);
+    history.open(DeviceSet::default()).expect("the other copy is read");
+    history.store.set_broken(MEMBERS[0], true);
+    history.commit();
+    assert_eq!(history.met.left_behind, 1);
+    history.power_is_back(&mut Rng(1));
+    history.open(DeviceSet::default()).expect("what each of them says goes together");
+    assert_eq!(history.met.levelled, 1);
+}
+
+/// The other member, if this one is absent.
+fn whoever_is_there() -> [DeviceSet; 3] {
+    [DeviceSet::default(), MEMBERS[..1].iter().copied().collect(), MEMBERS[1..].iter().copied().collect()]
+}
+
+/// The pool is opened while a flush of each member fails, and again without a power cut, with either or
+/// both; then after one.
+fn flushes_fail_and_it_opens_again(base: &History, flushes: [u64; 2], breaks: bool) {
+    for (second, third) in whoever_is_there().into_iter().flat_map(|s| whoever_is_there().map(|t| (s, t))) {
+        let what = format!("flushes {flushes:?} fail, breaking {breaks}; without {second:?}, {third:?}");
+        let mut history = base.while_closed();
+        let opened = |history: &mut History, absent: DeviceSet| {
+            match history.open(absent) {
+                Ok(()) => history.commit(),
+                Err(MapError::MirrorAbsent { .. } | MapError::Stale { .. } | MapError::Io { .. }) => {}
+                Err(error) => panic!("{what}: {error}"),
+            };
+            history.store.fail_flush_after(MEMBERS[0], u64::MAX);
+            history.store.fail_flush_after(MEMBERS[1], u64::MAX);
+            history.server_ended();
+        };
+        for (member, flushes) in MEMBERS.into_iter().zip(flushes) {
+            history.store.break_at_flush(member, flushes, breaks);
+        }
+        opened(&mut history, DeviceSet::default());
+        opened(&mut history, second);
+        history.power_is_back(&mut Rng(flushes[0] * 16 + flushes[1]));
+        opened(&mut history, third);
+        history.power_is_back(&mut Rng(flushes[1]));
+        history.open(DeviceSet::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+#[test]
+fn members_never_contradict_each_other_whichever_flushes_fail() {
+    let both = History::new();
+    let mut one = History::new();
+    one.store.set_broken(MEMBERS[1], true);
+    one.commit();
+    for mut base in [both, one] {
+        base.power_is_back(&mut Rng(1));
+        for (a, b) in (0..12).flat_map(|a| (0..12).map(move |b| (a, b))) {
+            flushes_fail_and_it_opens_again(&base, [a, b], false);
+            flushes_fail_and_it_opens_again(&base, [a, b], true);
+        }
+    }
 }
 
 #[test]

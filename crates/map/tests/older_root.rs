@@ -7,6 +7,8 @@ mod support;
 use support::pool::{self, META, Shape};
 use support::store::MemStore;
 use weir_map::check::Severity;
+use weir_map::root::Root;
+use weir_map::superblock::ROOT_AT;
 use weir_map::{Hardening, Map, MapError, PAGE, Superblock};
 use weir_model::{Bytes, DeviceOffset, Store};
 
@@ -81,4 +83,52 @@ fn nor_is_the_last_frame_the_newest_root_has_seen() {
     store.set_page(META, first.0 / PAGE as u64 + 1, [0; PAGE]);
     assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
     assert!(matches!(pool::open(&mut store, &sizes), Err(MapError::Damaged { .. })));
+}
+
+#[test]
+fn a_new_journal_that_only_the_newest_root_leads_to_is_not_forgotten() {
+    for frames in [0, 1] {
+        let (mut store, sizes, _) = pool();
+        drop(pool::open(&mut store, &sizes).unwrap());
+        let before: Vec<_> = ROOT_AT.map(|at| store.page(META, at.0 / PAGE as u64)).into();
+        let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+        for _ in 0..frames {
+            commit(&mut map, &mut store, "three");
+        }
+        // Opening wrote two roots for its new journal. The second never arrived, and of the first a page is
+        // damaged; what is left is the root of the journal before.
+        let roots =
+            ROOT_AT.map(|at| Root::decode(&store.page(META, at.0 / PAGE as u64), pool::POOL).unwrap());
+        let [first, second] = if roots[0].sequence < roots[1].sequence { [0, 1] } else { [1, 0] };
+        store.set_page(META, ROOT_AT[second].0 / PAGE as u64, before[second]);
+        let page = sizes[0].pages_at().0 / PAGE as u64 + roots[first].catalogue.number.0;
+        store.set_page(META, page, [0; PAGE]);
+        let opened = pool::open(&mut store.clone(), &sizes);
+        if frames == 0 {
+            assert_eq!(worst(&mut store, &sizes), Some(Severity::Spare));
+            assert_eq!(opened.unwrap().0.catalogue().volumes.len(), 2);
+        } else {
+            assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
+            assert!(matches!(opened, Err(MapError::Damaged { .. })), "what was durable would be gone");
+        }
+    }
+}
+
+#[test]
+fn a_journal_whose_roots_never_arrived_is_not_forgotten() {
+    for frames in [0, 1] {
+        let (mut store, sizes, _) = pool();
+        drop(pool::open(&mut store, &sizes).unwrap());
+        let before = ROOT_AT.map(|at| store.page(META, at.0 / PAGE as u64));
+        let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+        for _ in 0..frames {
+            commit(&mut map, &mut store, "three");
+        }
+        for (at, page) in ROOT_AT.into_iter().zip(before) {
+            store.set_page(META, at.0 / PAGE as u64, page);
+        }
+        let worst = worst(&mut store, &sizes);
+        let opened = pool::open(&mut store, &sizes);
+        assert_eq!((opened.is_ok(), worst == Some(Severity::Damage)), (frames == 0, frames == 1));
+    }
 }

@@ -157,6 +157,49 @@ fn what_was_moved_to_a_device_that_lost_it_is_where_it_came_from() {
 }
 
 #[test]
+fn durable_data_moved_to_a_device_that_lost_it_is_where_it_came_from() {
+    let (mut map, key, old) = map();
+    // Block 7 is durable when it is written, but the change waits for that of block 5, which is not; and
+    // its copy waits for the same flush.
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.written(key, slots, block(5), needs(SECOND));
+    map.written(key, old, block(7), None);
+    for moved in [7, 0] {
+        let slots = map.allocate_slots(SECOND, 1).unwrap();
+        assert_eq!(map.copied(key, slots, block(moved), None, needs(SECOND)), Copied::Yes);
+        assert!(map.dropped(key, WHOLE, block(moved)));
+    }
+    assert_eq!(wholes(&map, key), [(old, vec![1])]);
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1, 7])]);
+    let slots = commit(&mut map);
+    assert_eq!((slots.len(), map.releasing()), (3, 0), "one each for what was written and moved");
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1, 7])]);
+}
+
+#[test]
+fn a_first_place_given_up_for_a_copy_that_is_lost_comes_back() {
+    let (mut map, key, _) = map();
+    let key = ExtentKey { index: ExtentIndex(1), ..key };
+    let whole = map.allocate(FIRST).unwrap();
+    map.place(key, whole);
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.written(key, slots, block(3), needs(SECOND));
+    map.written(key, whole, block(6), None);
+    let copy = map.allocate(SECOND).unwrap();
+    assert_eq!(map.copied(key, copy, block(6), None, needs(SECOND)), Copied::Yes);
+    assert!(map.dropped(key, WHOLE, block(6)));
+    map.give_back(key);
+    assert_eq!(wholes(&map, key), [(copy, vec![6])]);
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    map.give_back(key);
+    assert_eq!(wholes(&map, key), [(whole, vec![6])]);
+    let released = commit(&mut map);
+    assert!(released.contains(&weir_map::Chunk::Whole(copy)) && released.len() == 2, "{released:?}");
+    assert_eq!(map.releasing(), 0);
+}
+
+#[test]
 fn a_place_needed_again_only_for_a_while_is_given_up_after_it() {
     let (mut map, key, old) = map();
     move_away(&mut map, key, BlockRange { first: 0, count: 2 });
@@ -168,4 +211,25 @@ fn a_place_needed_again_only_for_a_while_is_given_up_after_it() {
     let released = commit_flushed(&mut map, Some(Epoch(7)));
     assert!(released.contains(&weir_map::Chunk::Whole(old)) && released.len() == 3, "{released:?}");
     assert_eq!((wholes(&map, key), map.releasing()), (vec![], 0));
+}
+
+#[test]
+fn a_copy_is_unsure_until_it_cannot_be_taken_back() {
+    let (mut map, key, _) = map();
+    let copy = map.allocate(SECOND).unwrap();
+    let unsure = |map: &Map, flushed| {
+        map.unsure(key, SECOND, flushed).map(|(blocks, epoch)| (blocks.iter().collect::<Vec<_>>(), epoch))
+    };
+    assert_eq!(unsure(&map, None), None);
+    assert_eq!(map.copied(key, copy, block(1), needs(FIRST), needs(SECOND)), Copied::Yes);
+    assert!(map.dropped(key, WHOLE, block(1)));
+    assert_eq!(unsure(&map, None), Some((vec![1], Epoch(7))));
+    assert_eq!(unsure(&map, Some(Epoch(7))), None, "it is durable");
+    // Away, and back to the very same block, which may hold what it did before.
+    commit_flushed(&mut map, Some(Epoch(7)));
+    let later = |device, epoch| Some(Needs { device, epoch: Epoch(epoch) });
+    let slots = map.allocate_slots(FIRST, 1).unwrap();
+    map.written(key, slots, block(1), later(FIRST, 8));
+    assert_eq!(map.copied(key, copy, block(1), later(FIRST, 8), later(SECOND, 9)), Copied::Yes);
+    assert_eq!(unsure(&map, Some(Epoch(7))), Some((vec![1], Epoch(9))));
 }

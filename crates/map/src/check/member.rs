@@ -116,8 +116,7 @@ impl Checking<'_, '_> {
             }
         });
         self.checked.frames += newest_end.frames;
-        if let End::Damaged { sequence, offset } = newest_end.end {
-            let why = format!("frame {sequence} was durable once and does not verify");
+        if let Some((offset, why)) = newest_end.end.fault() {
             let matters = "it and all changes after it cannot be had from here; the pool does not open";
             let at = DeviceOffset(JOURNAL_AT.0 + offset);
             self.add(Severity::Damage, "journal", at, why, matters, Remedy::ByHand(RESTORE));
@@ -196,7 +195,8 @@ impl Checking<'_, '_> {
     /// the frames between the two. `true` if it could take the newest one's place.
     fn older(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
         if root.journal.journal != newest.journal.journal {
-            // A recovery that was cut short: the newest root holds what this one's journal led to.
+            // A recovery that was cut short: the newest root holds what this one's journal led to, and nothing
+            // has followed.
             let replayed = self.replay(root, u64::MAX, |_, _| ());
             return matches!(replayed.end, End::Tail) && replayed.next >= newest.journal.sequence;
         }

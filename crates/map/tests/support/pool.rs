@@ -65,11 +65,22 @@ pub fn create(store: &mut MemStore, superblocks: &[Superblock]) -> Result<(), Ma
 }
 
 pub fn open(store: &mut MemStore, sizes: &[Superblock]) -> Result<(Map, bool), MapError> {
+    open_without(store, sizes, &[])
+}
+
+/// As [`open`], while these devices are away, which is accepted.
+pub fn open_without(
+    store: &mut MemStore,
+    sizes: &[Superblock],
+    away: &[DeviceId],
+) -> Result<(Map, bool), MapError> {
     let mut found = Vec::new();
-    for sb in sizes {
+    for sb in sizes.iter().filter(|sb| !away.contains(&sb.device)) {
         let read = weir_map::create::read_superblock(store, sb.device, sb.size)?;
         found.push(read.expect("a pool was created"));
     }
-    let (map, recovery) = weir_map::open(store, &found, &OpenOptions::default())?;
+    let without = away.iter().copied().collect();
+    let options = OpenOptions { without, ..OpenOptions::default() };
+    let (map, recovery) = weir_map::open(store, &found, &options)?;
     Ok((map, recovery.older_root))
 }

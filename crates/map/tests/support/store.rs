@@ -1,7 +1,7 @@
 //! Devices in memory that lose what was not flushed.
 
 use super::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use weir_map::PAGE;
 use weir_model::{DeviceId, DeviceOffset, IoError, Store};
@@ -17,10 +17,18 @@ struct Device {
     stale: BTreeMap<u64, Page>,
     /// Since the last flush, in order.
     unflushed: Vec<(u64, Page)>,
+    /// What a failed flush gave up: still read, and made durable by no later flush.
+    forsaken: Vec<(u64, Page)>,
     /// Every command fails.
     broken: bool,
+    /// The next read of this page fails.
+    unreadable: Option<u64>,
+    /// No read of these pages succeeds.
+    bad: BTreeSet<u64>,
     /// Flushes until one fails, which is told once.
     flushes_left: Option<u64>,
+    /// And every command after it.
+    breaks: bool,
 }
 
 /// Sparse devices of any size. Absent pages are zeros.
@@ -57,13 +65,38 @@ impl MemStore {
         self.devices[device.index()].flushes_left = Some(flushes);
     }
 
+    /// As [`Self::fail_flush_after`], and every command from then on fails if it `breaks` the device.
+    #[allow(dead_code, reason = "of use to some tests")]
+    pub fn break_at_flush(&mut self, device: DeviceId, flushes: u64, breaks: bool) {
+        self.fail_flush_after(device, flushes);
+        self.devices[device.index()].breaks = breaks;
+    }
+
+    /// The next read of a page fails.
+    #[allow(dead_code, reason = "of use to some tests")]
+    pub fn fail_read(&mut self, device: DeviceId, number: u64) {
+        self.devices[device.index()].unreadable = Some(number);
+    }
+
+    /// No read of a page succeeds any more.
+    #[allow(dead_code, reason = "of use to some tests")]
+    pub fn spoil(&mut self, device: DeviceId, number: u64) {
+        self.devices[device.index()].bad.insert(number);
+    }
+
+    /// Who used the devices is gone before the power failed: they keep what they were given.
+    #[allow(dead_code, reason = "of use to some tests")]
+    pub fn kill(&mut self) {
+        self.writes_left = None;
+    }
+
     /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
     /// is there.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         self.writes_left = None;
         for device in &mut self.devices {
             let chance = [0, 50, 90, 100][rng.below(4) as usize];
-            for (number, page) in device.unflushed.drain(..) {
+            for (number, page) in device.forsaken.drain(..).chain(device.unflushed.drain(..)) {
                 let old = device.durable.entry(number).or_insert_with(|| Rc::new([0; PAGE]));
                 let kept = Rc::make_mut(old);
                 for (to, from) in kept.chunks_mut(SECTOR).zip(page.chunks(SECTOR)) {
@@ -113,6 +146,13 @@ impl Store for MemStore {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         assert!(at.0.is_multiple_of(PAGE as u64) && bytes.len().is_multiple_of(PAGE));
         let device = self.device(device)?;
+        let first = at.0 / PAGE as u64;
+        let numbers = first..first + (bytes.len() / PAGE) as u64;
+        if device.unreadable.take_if(|number| numbers.contains(number)).is_some()
+            || device.bad.range(numbers).next().is_some()
+        {
+            return Err(IoError::Os(5));
+        }
         for (i, to) in bytes.chunks_mut(PAGE).enumerate() {
             match device.live.get(&(at.0 / PAGE as u64 + i as u64)) {
                 Some(page) => to.copy_from_slice(&page[..]),
@@ -143,11 +183,13 @@ impl Store for MemStore {
         if let Some(left) = device.flushes_left {
             device.flushes_left = left.checked_sub(1);
             if left == 0 {
-                device.unflushed.clear();
+                device.forsaken.append(&mut device.unflushed);
+                device.broken |= std::mem::take(&mut device.breaks);
                 return Err(IoError::Os(5));
             }
         }
         for (number, page) in device.unflushed.drain(..) {
+            device.forsaken.retain(|(other, _)| *other != number);
             if let Some(old) = device.durable.insert(number, page) {
                 device.stale.insert(number, old);
             }
