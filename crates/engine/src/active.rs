@@ -1,6 +1,6 @@
 //! Requests and commands in flight: what they are known by, and what is kept of them.
 
-use weir_model::{Nanos, Request, RequestError, VolumeOffset};
+use weir_model::{Bytes, Nanos, Request, RequestError, VolumeOffset};
 
 /// A request in flight: its place in the engine's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,8 @@ pub(crate) struct Active {
     pub(crate) commit: bool,
     /// Requests over many extents: where the next piece begins.
     pub(crate) next: VolumeOffset,
+    /// What it continues, if the policy wants to know.
+    pub(crate) continues: Bytes,
     /// The engine's own: clears a volume that is being removed. No reply.
     pub(crate) internal: bool,
 }

@@ -89,7 +89,7 @@ impl Engine {
         match activity {
             Activity::Reading => in_flight(|p| {
                 use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere};
-                matches!(p, Read(_) | ReadElsewhere(_) | Merge(_) | MergeElsewhere(_))
+                matches!(p, Read(_) | ReadElsewhere(..) | Merge(_) | MergeElsewhere(..))
             }),
             Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),

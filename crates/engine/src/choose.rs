@@ -2,14 +2,20 @@
 //! extent's whole place, made if there is none.
 //!
 //! Blocks of one piece may lie in several places: the piece is then split, and each part goes its
-//! own way. Safety rule 3 is kept here: what several places hold is not written before a cut can no
+//! own way. What was on a device that is lost, and is replaced block by block, goes to a place on another one,
+//! so that a client can repair what it lost by writing it again. Safety rule 3 is kept here: what several places hold is not written before a cut can no
 //! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
-use crate::piece::{Piece, PieceId, Spot};
-use weir_map::{Chunk, Found, Location, Place, Record, Slot, Whole};
+use crate::piece::{Piece, PieceId, Spot, Work};
+use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
-use weir_policy::placement::{Access, WriteTo};
+use weir_policy::placement::WriteTo;
+
+/// Whether the extent can get one more whole place, as far as its number goes.
+fn has_room(record: &Record) -> bool {
+    record.places.len() < PLACES_MAX && crate::mirror::wholes(record).count() < WHOLE_MAX
+}
 
 impl Engine {
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
@@ -24,16 +30,11 @@ impl Engine {
 
     /// To fine slots, if the policy says so and there are some.
     fn redirect(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
-        if !self.watches {
+        if !self.advice.watches.writes {
             return None;
         }
-        let piece = &self.pieces[id.0 as usize];
-        let (key, range, op) = (piece.key, piece.range, self.active[piece.request.0].request.op);
-        let views = self.views();
-        let access = Access { key, blocks: range, op };
-        let WriteTo::Fine(device) = self.policy.write_to(&views, &access, &mut self.random) else {
-            return None;
-        };
+        let WriteTo::Fine(device) = self.ask_write_to(id, record) else { return None };
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Fine };
         let usable =
             device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for();
@@ -74,12 +75,15 @@ impl Engine {
     /// Where the first block is, or to the whole place; and how many of the next ones go the same way.
     fn in_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
         let piece = &self.pieces[id.0 as usize];
-        let (key, range) = (piece.key, piece.range);
+        let range = piece.range;
         let run = |goes: &dyn Fn(u16) -> bool| BlockRange {
             first: range.first,
             count: (range.first..range.end()).take_while(|b| goes(*b)).count() as u16,
         };
-        if let Some(place) = record.and_then(|r| self.holder(r, range.first)) {
+        let leaves = self.out_of_reach(id, record);
+        let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
+        let holder = record.and_then(|r| self.holder(r, range.first));
+        if let Some(place) = holder.filter(|_| !leaves(range.first)) {
             let (spot, run) = match place.at {
                 Location::Whole(whole) => (Spot::Whole(whole), run(&|b| place.valid.contains(b))),
                 Location::Fine { device, .. } => {
@@ -94,18 +98,10 @@ impl Engine {
                 record.is_some_and(|r| r.shared(id_of_place, self.map.extent().blocks()).contains_any(run));
             return self.may_overwrite(id, id_of_place, run, shared).then_some((spot, run));
         }
-        let run = run(&|b| record.is_none_or(|r| !r.holds(b)));
+        let run = run(&|b| record.is_none_or(|r| !r.holds(b)) || leaves(b));
         let whole = match record.and_then(|r| self.whole_place(r)) {
             Some(whole) => whole,
-            None => {
-                if !self.map.may_place(key) {
-                    self.wait_to_overwrite(id);
-                    return None;
-                }
-                let whole = self.allocate(id, key)?;
-                self.map.place(key, whole);
-                whole
-            }
+            None => self.new_whole_place(id, record)?,
         };
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
         if !self.may_overwrite(id, place, run, false) || self.waits_for_mover(id, place, run) {
@@ -124,13 +120,47 @@ impl Engine {
         })
     }
 
-    /// The extent's whole place.
+    /// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
+    /// that is not lost.
     fn whole_place(&self, record: &Record) -> Option<Whole> {
-        let wholes = record.places.iter().filter_map(|p| match p.at {
-            Location::Whole(whole) => Some(whole),
-            Location::Fine { .. } => None,
-        });
-        wholes.min_by_key(|w| !self.is_usable(w.device))
+        let best = crate::mirror::wholes(record).min_by_key(|w| !self.is_usable(w.device));
+        best.filter(|whole| self.is_usable(whole.device) || !has_room(record))
+    }
+
+    /// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where the
+    /// extent has, or gets, a place on another one. `None` if there are none.
+    fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
+        let record = record.filter(|r| r.places.iter().any(|p| !self.is_usable(p.device())))?;
+        let piece = &self.pieces[id.0 as usize];
+        let goes_on = has_room(record) || crate::mirror::wholes(record).any(|w| self.is_usable(w.device));
+        if piece.work != (Work::Write { zeros: false }) || !goes_on {
+            return None;
+        }
+        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        blocks.insert(piece.span.covered());
+        for place in record.places.iter().filter(|p| self.is_usable(p.device())) {
+            blocks.subtract(&place.valid);
+        }
+        Some(blocks)
+    }
+
+    /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
+    fn new_whole_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<Whole> {
+        let key = self.pieces[id.0 as usize].key;
+        let is_second = record.is_some_and(|r| crate::mirror::wholes(r).next().is_some());
+        if !is_second && !self.map.may_place(key) {
+            self.wait_to_overwrite(id);
+            return None;
+        }
+        let whole = self.allocate(id, key)?;
+        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        if is_second && !self.map.may_have(key, place) {
+            self.map.reuse(Chunk::Whole(whole));
+            self.wait_to_overwrite(id);
+            return None;
+        }
+        self.map.place(key, whole);
+        Some(whole)
     }
 
     /// Safety rule 3: whether these blocks of a place may be written. If other places hold them too
@@ -189,7 +219,9 @@ impl Engine {
             error: None,
             found: (false, false),
             takes_blocks: true,
+            told: true,
             target: None,
+            old: [None; 2],
         };
         piece.span.len = border - span.start;
         piece.range.count = count;

@@ -6,12 +6,14 @@ use weir_map::{Found, KeepSpace};
 use weir_model::{BLOCK, Memory, PlaceKind, RequestError, Span};
 
 impl Engine {
+    #[inline(never)]
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
+        self.tell_access(id, |engine| engine.held_of(key, range));
         let whole = range.count == self.map.extent().blocks();
         let takes_a_record =
             matches!(self.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);

@@ -2,10 +2,13 @@
 
 use crate::LostWhy;
 use crate::doubt::{UNFLUSHED_MAX, Unflushed};
+use crate::measure::Measure;
+use crate::outstanding::{Behind, Outstanding};
 use crate::piece::Flight;
-use std::collections::VecDeque;
+use crate::watch::Watch;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
+use weir_policy::Ewma;
 
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +37,6 @@ impl Default for DeviceSettings {
 /// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
 /// most, since to ask for it anew costs more than to note them.
 const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
-
-/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ewma(Option<f64>);
-
-impl Ewma {
-    #[inline]
-    pub(crate) fn add(&mut self, sample: Nanos) {
-        let sample = sample.0 as f64;
-        let avg = self.0.get_or_insert(sample);
-        *avg += 0.01 * (sample - *avg);
-    }
-    pub(crate) fn get(self) -> Option<Nanos> {
-        self.0.map(|ns| Nanos(ns as u64))
-    }
-}
 
 /// Commands and bytes in one direction, and their mean response.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +90,7 @@ pub(crate) struct Device {
     pub(crate) reads: Direction,
     pub(crate) writes: Direction,
     pub(crate) flushes: u64,
+    pub(crate) load: Measure,
     pub(crate) errors: ErrorCounts,
     pub(crate) state: State,
     /// Response to a 4 KiB read when the pool was idle.
@@ -124,15 +112,14 @@ pub(crate) struct Device {
     /// Commands begun in this generation or before say nothing by their success: a flush has failed
     /// since.
     distrusted: Option<u64>,
-    /// When to look next whether some command is overdue.
-    watch: Option<Nanos>,
+    watch: Watch,
     outstanding: Outstanding,
     /// Flushes and durable writes in flight.
     promises: Outstanding,
     /// Flushes that ended well, and the promises that must have ended before they count.
-    held: VecDeque<(u64, Flight)>,
+    held: Behind<Flight>,
     /// Space whose release is durable, resting until the commands that may touch it have ended.
-    resting: VecDeque<(u64, Chunk)>,
+    resting: Behind<Chunk>,
 }
 
 impl Device {
@@ -142,6 +129,7 @@ impl Device {
             reads: Direction::default(),
             writes: Direction::default(),
             flushes: 0,
+            load: Measure::new(),
             errors: ErrorCounts::default(),
             state: State::InUse,
             idle: None,
@@ -153,26 +141,26 @@ impl Device {
             distrusts: 0,
             flushing_epoch: None,
             distrusted: None,
-            watch: None,
+            watch: Watch::default(),
             outstanding: Outstanding::default(),
             promises: Outstanding::default(),
-            held: VecDeque::new(),
-            resting: VecDeque::new(),
+            held: Behind::default(),
+            resting: Behind::default(),
         }
     }
 
     /// A command begins; its generation goes to [`Self::end`].
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos) -> u64 {
-        if self.watch.is_none() {
-            self.watch = Some(now + self.settings.deadline);
-        }
+        self.load.begin(now);
+        self.watch.begin(now, self.settings.deadline);
         self.outstanding.begin()
     }
 
     /// A command ended.
     #[inline]
-    pub(crate) fn end(&mut self, generation: u64) {
+    pub(crate) fn end(&mut self, now: Nanos, generation: u64) {
+        self.load.end(now);
         self.outstanding.end(generation);
     }
 
@@ -190,30 +178,28 @@ impl Device {
 
     /// A flush ended well: it counts once the promises begun before have ended.
     pub(crate) fn hold(&mut self, flush: Flight) {
-        let last = self.promises.close();
-        self.held.push_back((last, flush));
+        self.held.add(flush, &mut self.promises);
     }
 
     /// The next flush that counts.
     pub(crate) fn next_counting(&mut self) -> Option<Flight> {
-        let (last, _) = self.held.front()?;
-        let clear = self.promises.has_ended(*last);
-        if clear { self.held.pop_front().map(|(_, flush)| flush) } else { None }
+        self.held.next(&self.promises)
     }
 
     /// Flushes that ended well and will never count.
     pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
-        std::mem::take(&mut self.held).into_iter().map(|(_, flush)| flush)
+        self.held.take_all()
     }
 
     /// Commands in flight.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.outstanding.counts.iter().map(|c| u64::from(*c)).sum()
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.load.in_flight()
     }
 
     /// Notes a response.
     #[inline]
     pub(crate) fn measure(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
+        self.load.note(kind, len, response);
         let direction = match kind {
             IoKind::Read => &mut self.reads,
             IoKind::Write { .. } => &mut self.writes,
@@ -286,6 +272,12 @@ impl Device {
         self.unflushed.len()
     }
 
+    /// Something that completed earlier, up to this epoch, and was not noted then.
+    pub(crate) fn note_earlier(&mut self, unflushed: Unflushed, epoch: Epoch) {
+        let is_covered = self.flushing_epoch.is_some_and(|flushing| epoch <= flushing);
+        if is_covered { self.flushing.push(unflushed) } else { self.unflushed.push(unflushed) }
+    }
+
     /// Whether some completed write is not known to be durable.
     #[cfg(test)]
     fn has_unflushed(&self) -> bool {
@@ -324,27 +316,18 @@ impl Device {
 
     /// When to look next whether some command is overdue.
     pub(crate) fn watch(&self) -> Option<Nanos> {
-        self.watch.filter(|_| !self.is_lost() && self.outstanding.any())
+        self.watch.due().filter(|_| !self.is_lost() && self.outstanding.any())
     }
 
-    /// Whether it is time to look whether some command is overdue: when that was to be.
+    /// Whether it is time to look whether some command is overdue.
     #[inline]
-    pub(crate) fn watch_due(&self, now: Nanos) -> Option<Nanos> {
-        self.watch.filter(|due| *due <= now && !self.is_lost())
+    pub(crate) fn is_watch_due(&self, now: Nanos) -> bool {
+        self.watch.due().is_some_and(|due| due <= now) && !self.is_lost()
     }
 
-    /// Whether the oldest command is overdue; `due` is when this was to be asked. When that is long
-    /// past, it was the engine that did not run, and its answers may be waiting: the device gets more time.
-    pub(crate) fn is_overdue(&mut self, now: Nanos, due: Nanos, oldest: Option<Nanos>) -> bool {
-        let deadline = self.settings.deadline;
-        let Some(end) = oldest.map(|started| started + deadline) else {
-            self.watch = None;
-            return false;
-        };
-        let late = now.since(due).0 > deadline.0 / 4;
-        let overdue = end <= now && !late;
-        self.watch = Some(if late { now + Nanos(deadline.0 / 4) } else { end });
-        overdue
+    /// Whether the oldest command, begun at `oldest`, is overdue: see [`Watch`].
+    pub(crate) fn is_overdue(&mut self, now: Nanos, oldest: Option<Nanos>) -> bool {
+        self.watch.look(now, self.settings.deadline, oldest)
     }
 
     /// The last epoch known durable.
@@ -354,74 +337,17 @@ impl Device {
 
     /// Space whose release is durable: it rests until every command begun so far has ended.
     pub(crate) fn rest(&mut self, chunk: Chunk) {
-        let generation = self.outstanding.close();
-        self.resting.push_back((generation, chunk));
+        self.resting.add(chunk, &mut self.outstanding);
     }
 
     /// Space that has rested.
     pub(crate) fn rested(&mut self) -> Option<Chunk> {
-        let (generation, _) = self.resting.front()?;
-        let clear = self.outstanding.has_ended(*generation);
-        if clear { self.resting.pop_front().map(|(_, chunk)| chunk) } else { None }
+        self.resting.next(&self.outstanding)
     }
 
     /// Whether some space is resting.
     pub(crate) fn has_resting(&self) -> bool {
         !self.resting.is_empty()
-    }
-}
-
-/// Commands in flight, counted by generation: closing a generation and waiting for its end waits for
-/// every command begun before, without knowing which they are.
-#[derive(Debug)]
-struct Outstanding {
-    first: u64,
-    counts: VecDeque<u32>,
-}
-
-impl Default for Outstanding {
-    fn default() -> Self {
-        Self { first: 0, counts: VecDeque::from([0]) }
-    }
-}
-
-impl Outstanding {
-    #[inline]
-    fn begin(&mut self) -> u64 {
-        if let Some(count) = self.counts.back_mut() {
-            *count += 1;
-        }
-        self.first + self.counts.len() as u64 - 1
-    }
-
-    #[inline]
-    fn end(&mut self, generation: u64) {
-        if let Some(count) = self.counts.get_mut((generation - self.first) as usize) {
-            *count -= 1;
-        }
-        while self.counts.len() > 1 && self.counts[0] == 0 {
-            self.counts.pop_front();
-            self.first += 1;
-        }
-    }
-
-    /// Ends the present generation; the number of the last one that must end.
-    fn close(&mut self) -> u64 {
-        let last = self.first + self.counts.len() as u64 - 1;
-        if self.counts.back() == Some(&0) {
-            // Nothing was begun in it: the one before decides (none, if this is the first).
-            return last.wrapping_sub(1);
-        }
-        self.counts.push_back(0);
-        last
-    }
-
-    fn any(&self) -> bool {
-        self.counts.len() > 1 || self.counts[0] > 0
-    }
-
-    fn has_ended(&self, generation: u64) -> bool {
-        generation == u64::MAX || generation < self.first
     }
 }
 
@@ -444,10 +370,10 @@ mod tests {
         let c = device.begin(Nanos(0));
         device.rest(whole(2));
         assert_eq!(device.rested(), None);
-        device.end(b);
-        device.end(c);
+        device.end(Nanos(0), b);
+        device.end(Nanos(0), c);
         assert_eq!(device.rested(), None, "a is still in flight");
-        device.end(a);
+        device.end(Nanos(0), a);
         assert_eq!(
             (device.rested(), device.rested(), device.rested()),
             (Some(whole(1)), Some(whole(2)), None)

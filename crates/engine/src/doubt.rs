@@ -137,7 +137,9 @@ impl Engine {
         let mut unflushed = self.devices[device.index()].distrust();
         unflushed.extend(self.being_written(device));
         self.fail_writes(device);
-        let lost = self.lost_blocks(device, &unflushed);
+        let written = self.blocks_of(&unflushed);
+        self.note_copies(device, &written);
+        let lost = self.lost_blocks(device, written);
         let flushed = self.devices[device.index()].flushed();
         for key in self.map.withdraw(device, flushed) {
             self.review_writes(key);
@@ -175,14 +177,10 @@ impl Engine {
         })
     }
 
-    /// Per extent: the blocks whose only copy is lost, and those another device holds too.
-    fn lost_blocks(
-        &self,
-        device: DeviceId,
-        unflushed: &[Unflushed],
-    ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
+    /// Per extent: the blocks of which writes may be lost.
+    fn blocks_of(&self, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
         let none = || BlockSet::none(self.map.extent().blocks());
-        let mut written: BTreeMap<ExtentKey, BlockSet> = BTreeMap::new();
+        let mut written = BTreeMap::new();
         for Unflushed { key, range, wrote } in unflushed {
             let blocks = written.entry(*key).or_insert_with(none);
             match wrote {
@@ -190,6 +188,35 @@ impl Engine {
                 Wrote::Durable => blocks.remove(*range),
             }
         }
+        written
+    }
+
+    /// What `device` lost may have been copied to another one before, and the copy not be durable either.
+    /// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
+    /// as for what was written there.
+    fn note_copies(&mut self, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
+        let end = self.map.extent().blocks();
+        for (key, written) in written {
+            for (i, other) in self.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
+                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.flushed());
+                let Some((mut blocks, epoch)) = unsure else { continue };
+                blocks.intersect(written);
+                let mut at = 0;
+                while let Some(range) = blocks.next_run(at, end) {
+                    at = range.end();
+                    other.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+                }
+            }
+        }
+    }
+
+    /// Per extent: the blocks whose only copy is lost, and those another device holds too.
+    fn lost_blocks(
+        &self,
+        device: DeviceId,
+        written: BTreeMap<ExtentKey, BlockSet>,
+    ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
+        let none = || BlockSet::none(self.map.extent().blocks());
         let mut lost = BTreeMap::new();
         for (key, blocks) in written {
             let (mut doubtful, mut elsewhere) = (none(), none());

@@ -6,7 +6,6 @@ use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Sabotage};
 use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory};
-use weir_policy::placement::Access;
 
 impl Engine {
     /// Starts a device command.
@@ -28,22 +27,24 @@ impl Engine {
             device.end_promise(flight.promise);
         }
         if matches!(flight.purpose, Purpose::Abandoned) {
-            device.end(flight.generation);
+            device.end(self.now, flight.generation);
             self.abandoned_ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            device.end(flight.generation);
-            device.measure(flight.kind, flight.len(), self.now.since(flight.started));
+            device.end(self.now, flight.generation);
+            let response = self.now.since(flight.started);
+            device.measure(flight.kind, flight.len(), response);
+            self.advice.measure(&flight, response);
             self.written.note(&flight);
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
-                self.end_flight(flight, Err(IoError::Os(EIO)), memory);
+                self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
             } else if flight.kind == IoKind::Flush {
                 self.devices[of.index()].hold(flight);
             } else {
-                self.end_flight(flight, Ok(()), memory);
+                self.end_flight(&flight, Ok(()), memory);
             }
         }
         if promise {
@@ -55,7 +56,7 @@ impl Engine {
     /// A device command has failed: tries it again, or ends it, with what follows for the device.
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.retried(flight, error) else { return };
-        self.devices[flight.device.index()].end(flight.generation);
+        self.devices[flight.device.index()].end(self.now, flight.generation);
         if let Purpose::Write(id) = flight.purpose {
             self.note_unfinished(id, flight.device);
         }
@@ -65,25 +66,28 @@ impl Engine {
         if flight.is_promise() && !is_full(flight.kind, error) {
             self.flush_failed(flight.device, error);
         }
-        self.end_flight(flight, Err(error), memory);
+        self.end_flight(&flight, Err(error), memory);
     }
 
     /// Tells whoever waits for a device command how it ended.
+    #[inline]
     pub(crate) fn end_flight<M: Memory>(
         &mut self,
-        flight: Flight,
+        flight: &Flight,
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
         match flight.purpose {
-            Purpose::Read(id) | Purpose::ReadElsewhere(id) => self.read_ended(id, &flight, result, memory),
-            Purpose::Merge(id) | Purpose::MergeElsewhere(id) => self.merge_ended(id, &flight, result, memory),
-            Purpose::Write(id) => self.write_ended(id, &flight, result),
+            Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
+            Purpose::Merge(id) | Purpose::MergeElsewhere(id, _) => {
+                self.merge_ended(id, flight, result, memory);
+            }
+            Purpose::Write(id) => self.write_ended(id, flight, result),
             Purpose::MoveRead(id) => self.move_read_ended(id, result),
-            Purpose::MoveWrite(id) => self.move_write_ended(id, &flight, result),
+            Purpose::MoveWrite(id) => self.move_write_ended(id, flight, result),
             Purpose::Probe(ref probe) => {
                 let probe = *probe;
-                self.probe_ended(probe, &flight, result);
+                self.probe_ended(probe, flight, result);
             }
             Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
             Purpose::Frame => self.frame_ended(flight.device, result),
@@ -117,7 +121,16 @@ impl Engine {
 
     /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
     /// of them may end at once.
+    #[inline]
     pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
+        // Most calls find nothing: a completion rarely makes a piece ready.
+        if !self.ready.is_empty() || self.abandoned.has_refused() || self.again.has_ended() {
+            self.run_all_ready(memory);
+        }
+    }
+
+    #[inline(never)]
+    fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
         loop {
             if let Some(id) = self.ready.pop_front() {
                 match self.pieces[id.0 as usize].work {
@@ -126,7 +139,9 @@ impl Engine {
                     Work::Clear(clear) => self.start_clear(id, clear, memory),
                 }
             } else if let Some(flight) = self.abandoned.next_refused() {
-                self.end_flight(flight, Err(IoError::Lost), memory);
+                self.end_flight(&flight, Err(IoError::Lost), memory);
+            } else if let Some(id) = self.again.next_ended() {
+                self.answer_from_others(id, memory);
             } else {
                 return;
             }
@@ -137,10 +152,6 @@ impl Engine {
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
         let takes_blocks = piece.takes_blocks;
-        if self.watches {
-            let op = self.active[piece.request.0].request.op;
-            self.policy.accessed(&Access { key, blocks: range, op });
-        }
         self.active[piece.request.0].left += 1;
         let id = PieceId(self.pieces.insert(piece) as u32);
         if !takes_blocks || self.locks.take(key, range, id) {

@@ -17,7 +17,8 @@
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
-//! gets it back ([`resync`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`]).
+//! gets it back ([`resync`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`],
+//! [`watch`]); what was read from a device given up is read elsewhere ([`again`]).
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
@@ -25,6 +26,8 @@
 mod active;
 mod activity;
 mod admin;
+mod advice;
+mod again;
 mod checkpoint;
 mod choose;
 mod clear;
@@ -35,10 +38,12 @@ mod flow;
 mod intents;
 mod lock;
 mod lost;
+mod measure;
 mod members;
 mod mirror;
 mod mover;
 mod notice;
+mod outstanding;
 mod piece;
 mod probe;
 mod promise;
@@ -47,9 +52,11 @@ mod request;
 mod resync;
 mod retry;
 mod rounds;
+mod runs;
 mod scratch;
 mod space;
 mod status;
+mod watch;
 mod write;
 
 pub use active::AdminId;
@@ -57,6 +64,7 @@ pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::{DeviceSettings, ErrorCounts};
 pub use lost::{DeviceEvent, LostWhy};
+pub use measure::{Load, Responses, ResponsesBySize};
 pub use mover::MoverStatus;
 pub use notice::Notice;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
@@ -87,8 +95,7 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(2);
 pub struct Engine {
     map: Map,
     policy: Box<dyn Placement>,
-    /// The policy wants to know of every access, and to be asked where writes go.
-    watches: bool,
+    advice: advice::Advice,
     /// What the policy may draw from.
     random: Random,
     rounds: rounds::Rounds,
@@ -106,6 +113,7 @@ pub struct Engine {
     resync: resync::Resync,
     doubt: doubt::Doubt,
     abandoned: lost::Abandoned,
+    again: again::Again,
     checkpoint: checkpoint::Checkpoint,
     admin: admin::Admin,
     /// Requests over many extents that still have pieces to make.
@@ -179,8 +187,8 @@ impl Engine {
         let mut engine = Self {
             devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
             members: members::Members::new(map.members(), &scratch),
+            advice: advice::Advice::new(&map, &*policy),
             map,
-            watches: policy.watches(),
             random: Random::new(0),
             rounds: rounds::Rounds::new(now, policy.round_every()),
             mover: mover::Mover::default(),
@@ -196,6 +204,7 @@ impl Engine {
             resync: resync::Resync::default(),
             doubt: doubt::Doubt::default(),
             abandoned: lost::Abandoned::default(),
+            again: again::Again::default(),
             checkpoint: checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
             ranges: VecDeque::new(),
@@ -242,7 +251,8 @@ impl Engine {
         self.now = now;
         self.expire_waiting_space();
         self.watch_devices(memory);
-        self.replace_scratch(memory);
+        self.replace_kept(memory);
+        self.find_buffers(memory);
         self.advance_ranges(memory);
         self.advance_removals();
         self.drive_members(memory);
@@ -278,6 +288,7 @@ impl Engine {
             || !self.ranges.is_empty()
             || self.removals_can_advance()
             || self.abandoned.has_refused()
+            || self.abandoned.is_lacking()
             || self.mover_can_begin()
             || self.can_record()
             || self.commit_can_advance()
@@ -286,7 +297,7 @@ impl Engine {
             return Some(self.now);
         }
         let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
-        let later = later.into_iter().chain([self.intents_due(), self.resync_due()]);
+        let later = later.into_iter().chain([self.intents_due(), self.resync_due(), self.again.due()]);
         later.flatten().min()
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Abandoned {
     commands: Vec<(IoId, Buffer)>,
     /// Buffers to be given back to the memory once no abandoned command uses them.
     kept: Vec<Buffer>,
+    /// For how much of them, at most, the memory has made up.
+    made_up: Bytes,
     /// Commands that come to nothing, to be ended in turn: refused because their device is lost, or flushes
     /// that do not count.
     refused: std::collections::VecDeque<Flight>,
@@ -73,6 +75,26 @@ impl Abandoned {
     /// The buffer is to be given to the memory as soon as nothing uses it.
     pub(crate) fn keep(&mut self, buffer: Buffer) {
         self.kept.push(buffer);
+    }
+
+    /// How much is kept back that the memory has not made up for.
+    fn lacking(&self) -> Bytes {
+        let kept = self.kept.iter().map(|buffer| u64::from(buffer.len)).sum::<u64>();
+        Bytes(kept.saturating_sub(self.made_up.0))
+    }
+
+    /// Whether the memory is to make up for what is kept back.
+    pub(crate) fn is_lacking(&self) -> bool {
+        !self.kept.is_empty() && self.lacking() > Bytes(0)
+    }
+
+    /// The buffer goes back to the memory, now or as soon as nothing uses it.
+    pub(crate) fn let_go<M: Memory>(&mut self, buffer: Buffer, memory: &mut M) {
+        if self.uses(buffer) {
+            self.keep(buffer);
+        } else {
+            memory.give(buffer);
+        }
     }
 
     /// Whether commands that come to nothing are to be ended.
@@ -127,10 +149,12 @@ impl Engine {
     pub(crate) fn watch_devices<M: Memory>(&mut self, memory: &mut M) {
         for i in 0..self.devices.len() {
             let device = DeviceId(i as u8);
-            let Some(due) = self.devices[i].watch_due(self.now) else { continue };
+            if !self.devices[i].is_watch_due(self.now) {
+                continue;
+            }
             let outstanding = self.flights.iter().filter(|(_, f)| f.device == device);
             let oldest = outstanding.map(|(_, flight)| flight.started).min();
-            if self.devices[i].is_overdue(self.now, due, oldest) {
+            if self.devices[i].is_overdue(self.now, oldest) {
                 self.lose(device, LostWhy::Hung, memory);
             }
         }
@@ -158,13 +182,13 @@ impl Engine {
         for id in ids {
             if unsent.contains(&IoId(id as u64)) {
                 let flight = self.flights.remove(id);
-                self.devices[device.index()].end(flight.generation);
-                self.end_flight(flight, Err(IoError::Lost), memory);
+                self.devices[device.index()].end(self.now, flight.generation);
+                self.end_flight(&flight, Err(IoError::Lost), memory);
             } else {
                 self.abandon(id, memory);
             }
         }
-        self.replace_scratch(memory);
+        self.replace_kept(memory);
         self.retry_waiting_space();
     }
 
@@ -174,7 +198,7 @@ impl Engine {
         let purpose = std::mem::replace(&mut flight.purpose, Purpose::Abandoned);
         let ended = Flight { purpose, ..*flight };
         self.abandoned.commands.push((IoId(id as u64), flight.buffer));
-        self.end_flight(ended, Err(IoError::Lost), memory);
+        self.end_flight(&ended, Err(IoError::Lost), memory);
     }
 
     /// An abandoned command has ended after all.
@@ -182,9 +206,15 @@ impl Engine {
         self.abandoned.ended(id, memory);
     }
 
-    /// Scratch buffers that are kept back make way for others, as far as there is memory. (Where metadata
-    /// is written from, each member has buffers of its own.)
-    pub(crate) fn replace_scratch<M: Memory>(&mut self, memory: &mut M) {
+    /// What is kept back is made up for, so that requests still find memory, however many commands a device
+    /// never ends; and scratch buffers that are kept back make way for others, as far as there is memory. (Where
+    /// metadata is written from, each member has buffers of its own.)
+    pub(crate) fn replace_kept<M: Memory>(&mut self, memory: &mut M) {
+        if self.abandoned.is_lacking() {
+            let lacking = self.abandoned.lacking();
+            memory.make_up(lacking);
+            self.abandoned.made_up.0 += lacking.0;
+        }
         self.scratch.replace_runs(memory);
         while self.scratch.missing() > 0
             && let Some(block) = memory.take(Bytes(BLOCK))

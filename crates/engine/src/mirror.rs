@@ -186,7 +186,7 @@ impl Engine {
             return None;
         }
         let record = self.record(key);
-        let mut views = self.views();
+        let mut views: SmallVec<[_; 8]> = self.views().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
             let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
@@ -194,7 +194,8 @@ impl Engine {
                 view.free = 0;
             }
         }
-        self.policy.allocate(&views, key)
+        let access = self.access_to_all(key);
+        self.ask_about(&views, |policy, moment| policy.allocate(moment, &access))
     }
 
     /// Safety rule 3 for all the places: opens an intent where there must be one, and has the piece wait

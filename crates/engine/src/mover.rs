@@ -18,12 +18,10 @@ use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot, Va
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, PlaceId, PlaceKind, VolumeId,
 };
-use weir_policy::placement::Action;
+use weir_policy::placement::{Action, RESERVE};
 
 /// Actions that wait for a buffer; more are not taken.
 const QUEUE_MAX: usize = 64;
-/// Of a device's extents, one in so many is not taken for copies.
-const RESERVE: u32 = 16;
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
 
@@ -87,6 +85,13 @@ struct Move {
     commits: u8,
     /// Pieces that wait for the writes under way.
     waiting: Vec<PieceId>,
+}
+
+impl Mover {
+    /// How many more actions are taken.
+    pub(crate) fn room(&self) -> usize {
+        QUEUE_MAX.saturating_sub(self.queue.len())
+    }
 }
 
 impl Engine {
@@ -225,7 +230,10 @@ impl Engine {
         if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.map.has_room_for_places() {
             return self.end_move(id);
         }
-        if to.kind == PlaceKind::Whole && !self.map.may_overwrite(key, to, run) {
+        // What is read here may be of a cache whose writes are lost already: it never goes where a block
+        // could come back to, were it so.
+        let is_free = || self.map.may_overwrite(key, to, run) && !self.map.may_come_back(key, to, run);
+        if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
         let Some((destination, count)) = self.destination(id, &record, run.count) else {

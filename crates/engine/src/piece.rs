@@ -2,7 +2,7 @@
 
 use crate::active::ActiveId;
 use crate::mover::MoveId;
-use weir_map::{Epoch, Location, Slot, Whole};
+use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
     PlaceKind, RequestError, Span,
@@ -86,14 +86,12 @@ pub(crate) struct Target {
     pub(crate) several: bool,
     /// It goes to as many places as [`crate::mirror`] has noted.
     pub(crate) mirrored: bool,
-    /// Scratch blocks with the old contents of part-blocks, and which blocks those are.
-    pub(crate) old: [Option<(Buffer, u16)>; 2],
 }
 
 impl Target {
     /// Bytes from here to there, as they are.
     pub(crate) const fn at(spot: Spot, start: u32, end: u32) -> Self {
-        Self { spot, start, end, changes: false, several: false, mirrored: false, old: [None; 2] }
+        Self { spot, start, end, changes: false, several: false, mirrored: false }
     }
 
     /// All of a block at one of the ends is written.
@@ -115,6 +113,8 @@ pub(crate) struct Piece {
     pub(crate) range: BlockRange,
     /// It takes them in [`crate::lock`]: what changes anything does, and a read that met a write.
     pub(crate) takes_blocks: bool,
+    /// The policy has been told of it.
+    pub(crate) told: bool,
     /// Reads and writes: the touched blocks.
     pub(crate) buffer: Buffer,
     /// Device commands still to end.
@@ -124,6 +124,8 @@ pub(crate) struct Piece {
     pub(crate) found: (bool, bool),
     /// Writes: where the bytes go.
     pub(crate) target: Option<Target>,
+    /// Writes: scratch blocks with the old contents of part-blocks, and which blocks those are.
+    pub(crate) old: [Option<(Buffer, u16)>; 2],
 }
 
 /// One probe.
@@ -133,17 +135,33 @@ pub(crate) struct Probe {
     pub(crate) number: u32,
 }
 
+/// Devices that could not deliver a block: there are no more places to try than these and one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried([Option<DeviceId>; PLACES_MAX - 1]);
+
+impl Tried {
+    /// These, and one more; `None` if that is as many as there can be.
+    pub(crate) fn and(mut self, device: DeviceId) -> Option<Self> {
+        *self.0.iter_mut().find(|slot| slot.is_none())? = Some(device);
+        Some(self)
+    }
+
+    pub(crate) fn contains(self, device: DeviceId) -> bool {
+        self.0.contains(&Some(device))
+    }
+}
+
 /// What a device command is for.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// Bytes of a read piece.
     Read(PieceId),
-    /// … that their first place could not deliver.
-    ReadElsewhere(PieceId),
+    /// … that other places could not deliver.
+    ReadElsewhere(PieceId, Tried),
     /// An old block, for the part of it a write does not carry.
     Merge(PieceId),
-    /// … that its first place could not deliver.
-    MergeElsewhere(PieceId),
+    /// … that other places could not deliver.
+    MergeElsewhere(PieceId, Tried),
     /// The bytes of a write piece.
     Write(PieceId),
     /// What the mover copies.
@@ -208,6 +226,16 @@ impl Flight {
     /// Bytes transferred.
     pub(crate) fn len(&self) -> Bytes {
         Bytes(self.buffer.len.into())
+    }
+
+    /// The devices that could not deliver what it was to read, if it has failed; `None` if there can be no
+    /// other.
+    pub(crate) fn tried(&self) -> Option<Tried> {
+        let before = match self.purpose {
+            Purpose::ReadElsewhere(_, tried) | Purpose::MergeElsewhere(_, tried) => tried,
+            _ => Tried::default(),
+        };
+        before.and(self.device)
     }
 
     /// Whether it says that something is durable.

@@ -12,7 +12,7 @@ impl Engine {
     /// A flush or durable write of the device ended: the flushes that waited for it alone count.
     pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
         while let Some(flush) = self.devices[device.index()].next_counting() {
-            self.end_flight(flush, Ok(()), memory);
+            self.end_flight(&flush, Ok(()), memory);
         }
     }
 

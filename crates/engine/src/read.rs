@@ -1,10 +1,11 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
 use crate::Engine;
+use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
-use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
+use weir_policy::placement::Places;
 
 /// Where a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,7 @@ pub(crate) struct Source {
 }
 
 impl Engine {
+    #[inline(never)]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
@@ -22,12 +24,16 @@ impl Engine {
             return self.piece_ended(id);
         }
         match self.map.find(key) {
-            Found::Empty => self.read_zeros(id, memory),
+            Found::Empty => {
+                self.tell_access(id, |_| Places::NONE);
+                self.read_zeros(id, memory);
+            }
             Found::Direct(whole) => {
                 let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
                 let piece = &mut self.pieces[id.0 as usize];
                 piece.found.0 = true;
                 piece.left = 1;
+                self.tell_access(id, |engine| engine.held_directly(whole, range));
                 self.launch(
                     NewIo { device: whole.device, kind: IoKind::Read, at, buffer },
                     Purpose::Read(id),
@@ -38,6 +44,7 @@ impl Engine {
             }
             Found::Record(record) => {
                 let record = record.into_owned();
+                self.tell_access(id, |_| places_of(&record, range));
                 self.read_record(id, &record, memory);
             }
         }
@@ -119,20 +126,32 @@ impl Engine {
         Some(Source { device, at })
     }
 
-    /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile
-    /// are zeros. `false` if some block is held by no other usable device, or if the device may still
-    /// change the buffer.
-    fn read_elsewhere<M: Memory>(&mut self, id: PieceId, flight: &Flight, memory: &mut M) -> bool {
+    /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile are
+    /// zeros. At once, unless the device may still change the buffer or copies are being written: then the
+    /// piece begins again. `false` if some block is held by no other usable device.
+    fn read_elsewhere<M: Memory>(
+        &mut self,
+        id: PieceId,
+        flight: &Flight,
+        error: IoError,
+        memory: &mut M,
+    ) -> bool {
+        let Some(tried) = flight.tried() else { return false };
         let piece = &self.pieces[id.0 as usize];
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
-        let mut record = self.record(piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
-        let zeros: SmallVec<[bool; 32]> = (range.first..range.end()).map(|b| !record.holds(b)).collect();
-        record.places.retain(|p| p.at.id().device != flight.device && self.is_usable(p.at.id().device));
-        let known = (range.first..range.end()).zip(zeros).all(|(b, zeros)| zeros || record.holds(b));
-        if !known || self.abandoned.uses(flight.buffer) || self.doubtful(id).is_some() {
+        let all = self.record(piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
+        let mut record = all.clone();
+        record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
+        let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
+        if !known || self.doubtful(id).is_some() {
             return false;
+        }
+        let written = !piece.takes_blocks && self.mirror.is_writing(piece.key, range);
+        if written || self.abandoned.uses(flight.buffer) {
+            self.again.note(id, flight.error(error));
+            return true;
         }
         let mut at = range.first;
         while at < range.end() {
@@ -141,7 +160,8 @@ impl Engine {
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
                 self.pieces[id.0 as usize].left += 1;
-                self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadElsewhere(id));
+                let purpose = Purpose::ReadElsewhere(id, tried);
+                self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }
@@ -157,18 +177,23 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let first_try = matches!(flight.purpose, Purpose::Read(_));
-        if result.is_ok() && !first_try {
+        if result.is_ok() && !matches!(flight.purpose, Purpose::Read(_)) {
             self.replace_unreadable(id, flight);
         }
-        let saved = result.is_err() && first_try && self.read_elsewhere(id, flight, memory);
-        let piece = &mut self.pieces[id.0 as usize];
+        let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));
         if let (Err(error), false) = (result, saved) {
-            piece.error.get_or_insert(flight.error(error));
+            // The device may have been given up meanwhile, with writes to these blocks.
+            let error = self.doubtful(id).unwrap_or_else(|| flight.error(error));
+            self.pieces[id.0 as usize].error.get_or_insert(error);
         }
+        let piece = &mut self.pieces[id.0 as usize];
         piece.left -= 1;
-        if piece.left == 0 {
-            self.piece_ended(id);
+        if piece.left > 0 {
+            return;
+        }
+        match (piece.error, self.again.take(id)) {
+            (None, Some(error)) => self.read_again(id, error, memory),
+            _ => self.piece_ended(id),
         }
     }
 }

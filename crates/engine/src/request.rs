@@ -35,6 +35,7 @@ impl Engine {
 
     pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
         let next = request.offset;
+        let continues = self.continues(&request);
         ActiveId(self.active.insert(Active {
             request,
             submitted: self.now,
@@ -43,6 +44,7 @@ impl Engine {
             found: (false, false),
             commit: internal,
             next,
+            continues,
             internal,
         }))
     }
@@ -111,7 +113,9 @@ impl Engine {
                 error: None,
                 found: (false, false),
                 takes_blocks: work != Work::Read,
+                told: false,
                 target: None,
+                old: [None; 2],
             });
             at = at + Bytes(len.into());
         }
@@ -204,7 +208,9 @@ impl Engine {
             error: None,
             found: (false, false),
             takes_blocks: true,
+            told: false,
             target: None,
+            old: [None; 2],
         };
         let whole = span.len == self.map.extent().bytes().0 as u32;
         let clear = match op {
@@ -242,6 +248,9 @@ impl Engine {
 
     /// Answers the request and forgets it.
     pub(crate) fn reply(&mut self, id: ActiveId) {
+        if self.again.defers(id) {
+            return;
+        }
         // Only what is needed is copied out of the table: an entry is large.
         let Active { request, submitted, error, found, internal, .. } = self.active[id.0];
         self.active.remove(id.0);

@@ -34,11 +34,6 @@ impl Engine {
             return;
         }
         self.rounds.next = self.rounds.every.map(|every| self.now + every);
-        let views = self.views();
-        let mut actions = Vec::new();
-        self.policy.round(&views, &mut self.random, &mut actions);
-        for action in actions {
-            self.request_action(action);
-        }
+        self.ask(|policy, moment| policy.round(moment));
     }
 }

@@ -8,11 +8,9 @@
 
 use crate::piece::PieceId;
 use crate::{Engine, Notice};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Whole;
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
-use weir_policy::placement::DeviceView;
 
 mod fill_rate;
 mod gauge;
@@ -88,7 +86,7 @@ pub struct SpaceStatus {
     pub refused: u64,
     /// Net bytes taken per second of late, given back ones subtracted; negative while space is freed.
     pub fill_rate: f64,
-    /// When all space is taken if this goes on; `None` if it would never be.
+    /// When all space is taken if this goes on; `None` if it would never be, or is.
     pub full_in: Option<Nanos>,
 }
 
@@ -158,7 +156,8 @@ impl Engine {
     pub fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.data_space();
         let rate = self.space.rate.per_second(self.now);
-        let full_in = (rate >= 1.0).then(|| Nanos::secs(((total - used).0 as f64 / rate) as u64));
+        let full_in =
+            (rate >= 1.0 && used < total).then(|| Nanos::secs(((total - used).0 as f64 / rate) as u64));
         SpaceStatus {
             promised: self.promised(),
             total,
@@ -197,7 +196,7 @@ impl Engine {
             self.wait_for_space(id, None);
             return None;
         }
-        let lacking = match self.find_space(key) {
+        let lacking = match self.find_space(id, key) {
             Ok(whole) => {
                 self.note_room();
                 return Some(whole);
@@ -229,28 +228,13 @@ impl Engine {
         None
     }
 
-    fn find_space(&mut self, key: ExtentKey) -> Result<Whole, Room> {
+    fn find_space(&mut self, id: PieceId, key: ExtentKey) -> Result<Whole, Room> {
         if !self.map.has_metadata_room() {
             return Err(Room::Metadata);
         }
-        let views = self.views();
-        let chosen = self.policy.allocate(&views, key);
+        let access = self.access(id, self.held(key));
+        let chosen = self.ask(|policy, moment| policy.allocate(moment, &access));
         chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
-    }
-
-    /// The devices as policies see them.
-    pub(crate) fn views(&self) -> SmallVec<[DeviceView; 8]> {
-        let all = self.map.devices().iter().zip(&self.devices);
-        let view = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
-            let space = self.map.space(sb.device);
-            DeviceView {
-                id: sb.device,
-                free: if device.is_lost() { 0 } else { space.free() },
-                extents: space.extents(),
-                idle: device.idle.unwrap_or(Nanos::MAX),
-            }
-        };
-        all.map(view).collect()
     }
 
     /// Whether the device takes data.

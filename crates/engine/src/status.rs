@@ -2,7 +2,7 @@
 
 use crate::device::State;
 use crate::piece::{Flight, Purpose};
-use crate::{Engine, ErrorCounts, LostWhy, SpaceStatus, StoppedChanges, VolumeInfo};
+use crate::{Engine, ErrorCounts, Load, LostWhy, ResponsesBySize, SpaceStatus, StoppedChanges, VolumeInfo};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -49,6 +49,11 @@ pub struct DeviceStatus {
     pub errors: ErrorCounts,
     /// Commands in flight.
     pub in_flight: u64,
+    /// What it does of late.
+    pub load: Load,
+    /// How its responses are distributed, by direction and size; of all commands, the map's and the
+    /// mover's included.
+    pub responses: Vec<ResponsesBySize>,
     /// Whether it is used, and why not.
     pub state: DeviceState,
     /// Blocks whose last write was lost with a failed flush: they read as EIO until rewritten.
@@ -136,7 +141,9 @@ impl Engine {
                 idle_response: device.idle,
                 flushes: device.flushes,
                 errors: device.errors,
-                in_flight: device.in_flight(),
+                in_flight: device.in_flight().into(),
+                load: device.load.load(self.now),
+                responses: device.load.responses(),
                 state: match device.state {
                     State::InUse => DeviceState::InUse,
                     State::Lost { why, since } => DeviceState::Lost { why, for_: self.now.since(since) },

@@ -2,6 +2,8 @@
 //! order. Random histories, power cuts and an oracle are in weir-world.
 
 mod admin;
+mod advice;
+mod again;
 mod doubt_model;
 mod failing;
 mod hardening;

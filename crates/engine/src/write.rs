@@ -6,8 +6,9 @@
 
 use crate::Engine;
 use crate::active::ActiveId;
+use crate::advice::places_of;
 use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Spot, Target, Work};
+use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
@@ -15,6 +16,7 @@ use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span,
 };
+use weir_policy::placement::Places;
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
@@ -28,10 +30,18 @@ impl Engine {
         }
         let record = match self.map.find(key) {
             Found::Direct(whole) if self.is_plain(id, whole) => {
+                self.tell_access(id, |engine| {
+                    engine.held_directly(whole, engine.pieces[id.0 as usize].range)
+                });
                 return self.overwrite(id, whole, memory);
             }
             _ => self.record(key),
         };
+        self.tell_access(id, |engine| {
+            let range = engine.pieces[id.0 as usize].range;
+            record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
+        });
+        let piece = &self.pieces[id.0 as usize];
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
@@ -48,13 +58,15 @@ impl Engine {
         self.write_to(id, spot, Some(&record), memory);
     }
 
-    /// Whether a write to a direct extent simply overwrites it: the policy does not care, and no
-    /// other place held the blocks of late.
+    /// Whether a write to a direct extent simply overwrites it: the policy sends it nowhere else, its device
+    /// is not lost, and no other place held the blocks of late.
     #[inline]
     fn is_plain(&self, id: PieceId, whole: Whole) -> bool {
         let piece = &self.pieces[id.0 as usize];
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        !self.watches && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
+        !self.advice.watches.writes
+            && self.is_usable(whole.device)
+            && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
     }
 
     /// Overwrites blocks of a direct extent in place: what most writes are, and nothing to decide if the
@@ -132,7 +144,7 @@ impl Engine {
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
     /// waits for some, and chooses anew.
-    fn read_old(&mut self, id: PieceId, mut target: Target, reads: &[(u16, Source)]) {
+    fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
             self.give_up_spot(target.spot, self.pieces[id.0 as usize].range);
             self.waiting_scratch.push_back(id);
@@ -140,8 +152,9 @@ impl Engine {
         };
         for (i, &(edge, Source { device, at })) in reads.iter().enumerate() {
             if let Some(old) = blocks[i] {
-                target.old[i] = Some((old, edge));
-                self.pieces[id.0 as usize].left += 1;
+                let piece = &mut self.pieces[id.0 as usize];
+                piece.old[i] = Some((old, edge));
+                piece.left += 1;
                 self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
             }
         }
@@ -155,20 +168,26 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        if result.is_err() && self.merge_elsewhere(id, flight) {
-            return;
+        let other = result.err().and_then(|error| Some((error, self.merge_source(id, flight)?)));
+        if let Some((error, (Source { device, at }, tried))) = other {
+            if !self.abandoned.uses(flight.buffer) {
+                let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
+                return self.launch(io, Purpose::MergeElsewhere(id, tried));
+            }
+            self.again.note(id, flight.error(error));
         }
         let piece = &mut self.pieces[id.0 as usize];
-        if let Err(error) = result {
+        if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
         piece.left -= 1;
         if piece.left > 0 {
             return;
         }
-        if piece.error.is_some() {
+        let (failed, again) = (piece.error.is_some(), self.again.take(id).is_some());
+        if failed || again {
             self.put_back_scratch(id);
-            return self.change_failed(id);
+            return if failed { self.change_failed(id) } else { self.begin_anew(id) };
         }
         if let Some(error) = self.doubtful(id) {
             // What was read has come into doubt meanwhile.
@@ -177,7 +196,7 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
-        for (old, block) in piece.target.iter().flat_map(|t| t.old).flatten() {
+        for (old, block) in piece.old.into_iter().flatten() {
             if work == (Work::Write { zeros: true }) {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
@@ -190,22 +209,26 @@ impl Engine {
         self.write_target(id);
     }
 
-    /// Reads an old block that a device could not deliver from another place. `false` if none holds it, or
-    /// if that has been tried, or if the device may still change the buffer.
-    fn merge_elsewhere(&mut self, id: PieceId, flight: &Flight) -> bool {
+    /// Where else an old block is that a device could not deliver, if it is anywhere.
+    fn merge_source(&self, id: PieceId, flight: &Flight) -> Option<(Source, Tried)> {
+        let tried = flight.tried()?;
         let piece = &self.pieces[id.0 as usize];
-        let old = piece.target.iter().flat_map(|t| t.old).flatten();
-        let block = old.filter(|(buffer, _)| *buffer == flight.buffer).map(|(_, block)| block).next();
-        let (Some(block), Purpose::Merge(_)) = (block, &flight.purpose) else { return false };
-        let Some(mut record) = self.record(piece.key) else { return false };
-        record.places.retain(|p| p.device() != flight.device && self.is_usable(p.device()));
-        if self.abandoned.uses(flight.buffer) {
-            return false;
+        let mut old = piece.old.into_iter().flatten();
+        let (_, block) = old.find(|(buffer, _)| *buffer == flight.buffer)?;
+        let mut record = self.record(piece.key)?;
+        record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
+        Some((self.source(&record, block)?, tried))
+    }
+
+    /// The piece, which has written nothing that counts, chooses anew where it goes.
+    fn begin_anew(&mut self, id: PieceId) {
+        self.mirror.forget(id);
+        let piece = &mut self.pieces[id.0 as usize];
+        let range = piece.range;
+        if let Some(target) = piece.target.take() {
+            self.give_up_spot(target.spot, range);
         }
-        let Some(Source { device, at }) = self.source(&record, block) else { return false };
-        let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-        self.launch(io, Purpose::MergeElsewhere(id));
-        true
+        self.ready.push_back(id);
     }
 
     /// Writes the piece's bytes to its target.
@@ -222,7 +245,7 @@ impl Engine {
     pub(crate) fn write_spot(&mut self, id: PieceId, target: Target) -> u32 {
         let piece = &self.pieces[id.0 as usize];
         let len = target.end - target.start;
-        let buffer = match (piece.work, target.old[0]) {
+        let buffer = match (piece.work, piece.old[0]) {
             (Work::Write { zeros: true }, Some((old, _))) => old,
             (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
@@ -284,10 +307,7 @@ impl Engine {
             && !self.map.may_have(key, target.spot.place())
         {
             // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
-            self.give_up_spot(target.spot, range);
-            self.pieces[id.0 as usize].target = None;
-            self.ready.push_back(id);
-            return;
+            return self.begin_anew(id);
         }
         self.doubt.settle(key, range);
         self.note_written(flight.device, key, &target, range, needs.is_some());
@@ -378,11 +398,11 @@ impl Engine {
     }
 
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
-        let Some(target) = &mut self.pieces[id.0 as usize].target else { return };
-        if target.old[0].is_none() {
+        let old = &mut self.pieces[id.0 as usize].old;
+        if old[0].is_none() {
             return;
         }
-        for (buffer, _) in std::mem::take(&mut target.old).into_iter().flatten() {
+        for (buffer, _) in std::mem::take(old).into_iter().flatten() {
             self.put_back_block(buffer);
         }
     }

@@ -36,6 +36,9 @@ impl Buffer {
     }
 }
 
+/// How large buffer memory may become for what [`Memory::make_up`] is asked, in multiples of what it was at first.
+pub const GROWTH: u64 = 4;
+
 /// The pool's buffer memory, as the engine and the protocol servers use it.
 pub trait Memory {
     /// Takes a buffer of at least one block. `len` is rounded up to whole blocks; the handle's
@@ -50,6 +53,9 @@ pub trait Memory {
     fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8];
     /// Bytes not taken.
     fn free(&self) -> Bytes;
+    /// Makes up for bytes that are taken and may never be given back: as many more are free from now on, as long
+    /// as the region has not grown to [`GROWTH`] times what it was.
+    fn make_up(&mut self, bytes: Bytes);
 
     /// Copies between two buffers of equal length that the caller owns and that do not overlap.
     fn copy(&mut self, from: Buffer, to: Buffer);
@@ -89,14 +95,7 @@ impl Buddy {
             state: vec![Start::NotFree; blocks as usize],
             free_blocks: blocks,
         };
-        let mut at = 0;
-        while at < blocks {
-            let fits = (blocks - at).ilog2();
-            let aligned = if at == 0 { 31 } else { at.trailing_zeros() };
-            let level = fits.min(aligned).min(Self::LEVELS as u32 - 1) as usize;
-            buddy.push(at, level);
-            at += 1 << level;
-        }
+        buddy.free_from(0);
         // Low addresses first.
         for level in 0..Self::LEVELS {
             buddy.free[level].reverse();
@@ -105,6 +104,33 @@ impl Buddy {
             }
         }
         buddy
+    }
+
+    /// As many more blocks, free, as these bytes take, up to [`GROWTH`] times as many as there were `at_first`.
+    pub fn make_up(&mut self, bytes: Bytes, at_first: u32) {
+        let old = self.blocks();
+        let most = u64::from(at_first) * GROWTH - u64::from(old);
+        let more = bytes.0.div_ceil(BLOCK).min(most) as u32;
+        self.state.resize((old + more) as usize, Start::NotFree);
+        self.free_blocks += more;
+        self.free_from(old);
+    }
+
+    /// Everything from this block on is free, in runs as long as may be.
+    fn free_from(&mut self, first: u32) {
+        let (mut at, end) = (first, self.state.len() as u32);
+        while at < end {
+            let fits = (end - at).ilog2();
+            let aligned = if at == 0 { 31 } else { at.trailing_zeros() };
+            let level = fits.min(aligned).min(Self::LEVELS as u32 - 1) as usize;
+            self.push(at, level);
+            at += 1 << level;
+        }
+    }
+
+    /// Blocks, free or not.
+    pub fn blocks(&self) -> u32 {
+        self.state.len() as u32
     }
 
     fn level(blocks: u32) -> usize {
@@ -173,18 +199,27 @@ impl Buddy {
 pub struct HeapMemory {
     bytes: Vec<u8>,
     buddy: Buddy,
+    /// What it was at first.
+    blocks: u32,
 }
 
 impl HeapMemory {
     /// A region of `size`, rounded up to whole blocks.
     pub fn new(size: Bytes) -> Self {
         let blocks = size.0.div_ceil(BLOCK);
-        Self { bytes: vec![0; (blocks * BLOCK) as usize], buddy: Buddy::new(blocks as u32) }
+        let blocks = u32::try_from(blocks).expect("less than 16 TiB");
+        Self { bytes: vec![0; as_bytes(blocks)], buddy: Buddy::new(blocks), blocks }
     }
 
-    /// Everything is free again, whoever took it; the bytes stay as they are.
+    /// How much [makes up](Memory::make_up) for what may never be given back.
+    pub fn made_up(&self) -> Bytes {
+        Bytes(u64::from(self.buddy.blocks() - self.blocks) * BLOCK)
+    }
+
+    /// Everything is free again, whoever took it, and as much as at first; the bytes stay as they are.
     pub fn reset(&mut self) {
-        self.buddy = Buddy::new((self.bytes.len() as u64 / BLOCK) as u32);
+        self.bytes.truncate(as_bytes(self.blocks));
+        self.buddy = Buddy::new(self.blocks);
     }
 }
 
@@ -208,11 +243,19 @@ impl Memory for HeapMemory {
     fn free(&self) -> Bytes {
         Bytes(u64::from(self.buddy.free_blocks()) * BLOCK)
     }
+    fn make_up(&mut self, bytes: Bytes) {
+        self.buddy.make_up(bytes, self.blocks);
+        self.bytes.resize(as_bytes(self.buddy.blocks()), 0);
+    }
     fn copy(&mut self, from: Buffer, to: Buffer) {
         assert_eq!(from.len, to.len, "copy between buffers of different length");
         let (from, to, len) = (from.at as usize, to.at as usize, from.len as usize);
         self.bytes.copy_within(from..from + len, to);
     }
+}
+
+fn as_bytes(blocks: u32) -> usize {
+    blocks as usize * BLOCK as usize
 }
 
 #[cfg(test)]

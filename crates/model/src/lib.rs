@@ -16,7 +16,7 @@ pub mod request;
 pub mod store;
 pub mod units;
 
-pub use buffer::{Buddy, Buffer, HeapMemory, Memory};
+pub use buffer::{Buddy, Buffer, GROWTH, HeapMemory, Memory};
 pub use device::{DeviceClass, DeviceId};
 pub use device_set::DeviceSet;
 pub use error::{ErrorKind, IoError, RequestError};

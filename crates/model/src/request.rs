@@ -106,9 +106,9 @@ pub struct Reply {
     pub id: RequestId,
     /// For reads the shape; for everything else [`ReadShape::Data`] without meaning.
     pub result: Result<ReadShape, RequestError>,
-    /// The request's buffer, back in the submitter's hands. `None` although the request had one if a
-    /// device that does not answer may still use it: the engine gives it back to the memory itself,
-    /// once that is over.
+    /// The request's buffer, back in the submitter's hands. If a device that does not answer may still use
+    /// that, the engine gives it back to the memory itself, once that is over, and this is `None` or, for a
+    /// read, another buffer of the same length, taken from the memory and now the submitter's.
     pub buffer: Option<Buffer>,
     /// From submission to this reply.
     pub response: Nanos,

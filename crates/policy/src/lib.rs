@@ -5,7 +5,13 @@
 //! run the very same code.
 #![forbid(unsafe_code)]
 
+pub mod block_table;
+mod ewma;
+mod lru;
 pub mod placement;
 mod random;
 
+pub use block_table::BlockTable;
+pub use ewma::Ewma;
+pub use lru::Lru;
 pub use random::Random;

@@ -1,58 +1,71 @@
 //! Placement: on which device an extent's data goes.
 
 mod action;
+mod allocation;
+mod asymmetry;
 mod chaos;
 mod hierarchy;
+mod hystor;
+mod mirror;
 mod sequential;
 mod stripe;
+mod tokens;
+mod tuning;
+mod view;
+mod wardrop;
 
 pub use action::{Access, Action, WriteTo};
+pub use asymmetry::Asymmetry;
 pub use chaos::Chaos;
 pub use hierarchy::Hierarchy;
+pub use hystor::Hystor;
+pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
+pub use tuning::{Key, Kind, Settings};
+pub use view::{DeviceView, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts};
+pub use wardrop::Wardrop;
 
-use crate::Random;
 use std::fmt;
-use weir_model::{DeviceId, ExtentKey, Nanos};
+use weir_model::{DeviceId, Nanos};
 
-/// A device as a placement policy sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceView {
-    /// The device.
-    pub id: DeviceId,
-    /// Extents it can still take; 0 also while it accepts none (failed, being emptied).
-    pub free: u32,
-    /// Extents it has.
-    pub extents: u32,
-    /// Response to a 4 KiB read as measured when the device was idle.
-    pub idle: Nanos,
+/// What a policy wants to be told and asked. What it does not costs requests nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watches {
+    /// [`Placement::accessed`] is to be called.
+    pub accesses: bool,
+    /// [`Placement::write_to`] is to be called.
+    pub writes: bool,
+    /// [`Access::run`] is to count what a request continues.
+    pub runs: bool,
 }
 
 /// Decides where data goes: that of new extents, and, if it wants, what becomes of it later.
+///
+/// Every call but the first few is given the [`Moment`]: the time, the devices as measured, where
+/// extents are, and where to put what is to be done.
 pub trait Placement: fmt::Debug + Send {
     /// The name in the pool file.
     fn name(&self) -> &'static str;
 
-    /// The device a first write to `key` is allocated on: one of `devices` (all of the pool's, in
-    /// order of id) with free space; `None` only if there is none.
-    fn allocate(&mut self, devices: &[DeviceView], key: ExtentKey) -> Option<DeviceId>;
+    /// The device a first write is allocated on: one with free space; `None` only if there is none.
+    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId>;
 
-    /// Whether [`Self::accessed`] and [`Self::write_to`] are to be called at all: a policy that does
-    /// not care costs requests nothing. Asked once.
-    fn watches(&self) -> bool {
-        false
+    /// What it wants to be told and asked. Asked once.
+    fn watches(&self) -> Watches {
+        Watches::default()
     }
 
-    /// Blocks were asked for. Must be cheap: it is on every request's way.
-    fn accessed(&mut self, access: &Access) {
-        let _ = access;
+    /// Blocks were asked for: once for each part of a request that falls into one extent, when it is
+    /// known where they are. Must be cheap: it is on every request's way.
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        let _ = (moment, access);
     }
 
     /// Where a write to blocks of one extent goes. Fine slots that cannot be had (none free, the
-    /// device lost) are a write in place instead.
-    fn write_to(&mut self, devices: &[DeviceView], access: &Access, random: &mut Random) -> WriteTo {
-        let _ = (devices, access, random);
+    /// device lost) are a write in place instead. May be asked several times about one write.
+    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        let _ = (moment, access);
         WriteTo::InPlace
     }
 
@@ -61,20 +74,34 @@ pub trait Placement: fmt::Debug + Send {
         None
     }
 
-    /// A round: appends what is to be done. Requests have precedence; what the mover has no room to
-    /// take is dropped.
-    fn round(&mut self, devices: &[DeviceView], random: &mut Random, actions: &mut Vec<Action>) {
-        let _ = (devices, random, actions);
+    /// A round: time to decide what is to be done.
+    fn round(&mut self, moment: &mut Moment<'_>) {
+        let _ = moment;
     }
 }
 
-type Make = fn() -> Box<dyn Placement>;
+/// A policy there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its name in the pool file.
+    pub name: &'static str,
+    /// It moves data or has it in several places, which may take more space than the data needs.
+    pub moves: bool,
+    /// What of it may be tuned.
+    pub keys: &'static [Key],
+    /// Makes one.
+    pub make: fn(&Settings) -> Box<dyn Placement>,
+}
 
-/// Every placement policy: name and constructor. A new policy is a file and a line here.
-pub const ALL: &[(&str, Make)] = &[
-    ("hierarchy", || Box::new(Hierarchy)),
-    ("sequential", || Box::new(Sequential)),
-    ("stripe", || Box::new(Stripe::default())),
+/// Every placement policy. A new policy is a file and a line here.
+pub const ALL: &[Known] = &[
+    Known { name: "asymmetry", moves: true, keys: asymmetry::KEYS, make: |s| Box::new(Asymmetry::new(s)) },
+    Known { name: "hierarchy", moves: false, keys: &[], make: |_| Box::new(Hierarchy) },
+    Known { name: "hystor", moves: true, keys: hystor::KEYS, make: |s| Box::new(Hystor::new(s)) },
+    Known { name: "mirror", moves: true, keys: mirror::KEYS, make: |s| Box::new(Mirror::new(s)) },
+    Known { name: "sequential", moves: false, keys: &[], make: |_| Box::new(Sequential) },
+    Known { name: "stripe", moves: false, keys: &[], make: |_| Box::new(Stripe::default()) },
+    Known { name: "wardrop", moves: true, keys: wardrop::KEYS, make: |s| Box::new(Wardrop::new(s)) },
 ];
 
 /// The policy for tests of that name, which no pool file can name.
@@ -82,10 +109,17 @@ pub fn for_tests(name: &str) -> Option<Box<dyn Placement>> {
     if name == "chaos" { Some(Box::new(Chaos::default())) } else { by_name(name) }
 }
 
-/// The policy of that name.
-pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    ALL.iter().find(|(n, _)| *n == name).map(|(_, make)| make())
+/// What is known of the policy of that name.
+pub fn known(name: &str) -> Option<&'static Known> {
+    ALL.iter().find(|known| known.name == name)
 }
 
+/// The policy of that name, untuned.
+pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
+    known(name).map(|known| (known.make)(&Settings::default()))
+}
+
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,11 @@ mod shrink;
 
 pub use shrink::{Shrunk, shrink};
 
-use crate::driver::{Crash, Failure, Setup, Step, VolumeSpec};
+use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step, VolumeSpec};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
 use weir_engine::WhenFull;
 use weir_map::Hardening;
-use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos};
+use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
 
 /// What histories are to be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,8 @@ pub struct Kind {
     /// gives up another one gets at once.
     pub crowded: bool,
     /// Volumes of hundreds of extents, written a block here and there and trimmed all over: frames and
-    /// maps of many pages, in a metadata area that the map can outgrow.
+    /// maps of many pages, in a metadata area that the map can outgrow; or as many small ones, each of
+    /// which takes a page of the map once it is written to.
     pub wide: bool,
     /// At least so many devices.
     pub devices_min: u64,
@@ -99,7 +100,10 @@ impl History {
         let mut rng = Rng::new(seed);
         let setup = setup(&mut rng, seed, kind);
         let mut steps = Vec::new();
-        let maker = Maker { kind, extent: setup.extent, volumes: setup.volumes.len() as u64 };
+        let largest = setup.volumes.iter().map(|volume| volume.size).max().unwrap_or_default();
+        let extents = largest.0.div_ceil(setup.extent.bytes().0);
+        let volumes = setup.volumes.len() as u64;
+        let maker = Maker { kind, extent: setup.extent, extents, volumes };
         if kind.crashes == 0 {
             maker.some_requests(&mut rng, kind.requests, &mut steps);
         }
@@ -178,8 +182,12 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let kib = if wide { 64 } else { weighted(rng, &[(16, 64), (3, 128), (1, 256)]) };
     let bytes = kib << 10;
     let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
-    let volumes =
-        if crowd { between(rng, 3, 4) } else { between(rng, kind.volumes_min, kind.volumes_min + 2) };
+    let many = wide && rng.chance(0.5);
+    let volumes = match (crowd, many) {
+        (true, _) => between(rng, 3, 4),
+        (_, true) => between(rng, 100, 140),
+        _ => between(rng, kind.volumes_min, kind.volumes_min + 2),
+    };
     let (journal_pages, meta_pages) = (between(rng, 8, 40), between(rng, 108, 140));
     let mirrored = devices > 1 && rng.chance(0.4);
     let device = |rng: &mut Rng, number: u64| {
@@ -213,6 +221,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let mut volume = |rng: &mut Rng| {
         let size = match (crowd, rng.below(4)) {
             (true, _) => Bytes(bytes),
+            _ if many => Bytes(between(rng, 1, 3) * bytes),
             _ if wide => Bytes(between(rng, WIDE / 2, WIDE) * bytes),
             // Often one that ends within an extent.
             (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
@@ -233,20 +242,23 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         deadline: Nanos::millis(pick(rng, &[3_000, 10_000, 30_000])),
         when_full: weighted(rng, &[(1, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
-        memory: Bytes::mib(4),
+        // For all that devices that hang may keep of it, and all that may be asked for besides.
+        memory: Bytes::mib(32),
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
     }
 }
 
 /// Often the one that makes use of everything.
 fn policy(rng: &mut Rng) -> String {
-    let plain = pick(rng, weir_policy::placement::ALL).0;
+    let plain = pick(rng, weir_policy::placement::ALL).name;
     pick(rng, &[plain, plain, "chaos"]).to_owned()
 }
 
 struct Maker<'a> {
     kind: &'a Kind,
     extent: ExtentSize,
+    /// Of the largest volume.
+    extents: u64,
     volumes: u64,
 }
 
@@ -264,69 +276,119 @@ impl Maker<'_> {
     fn interlude(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
-        steps.push(
-            match weighted(rng, &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)]) {
-                0 => Step::Wait(between(rng, 1, 8) as usize),
-                1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
-                2 => Step::Check,
-                3 => return self.replace(rng, steps),
-                4 => Step::Restart,
-                7 => Step::Break(rng.below(4) as usize, astray(rng)),
-                6 => Step::Jump { after: 0, time: leap(rng) },
-                _ => Step::Break(rng.below(4) as usize, fault(rng)),
-            },
-        );
+        let step = match weighted(
+            rng,
+            &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)],
+        ) {
+            0 => Step::Wait(between(rng, 1, 8) as usize),
+            1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
+            2 => Step::Check,
+            3 => self.replace(rng, steps),
+            4 => Step::Restart,
+            7 => Step::Break(rng.below(4) as usize, astray(rng)),
+            6 => Step::Jump { after: 0, time: leap(rng) },
+            _ => breaking(rng),
+        };
+        steps.push(step);
     }
 
-    /// A volume makes way for another one, and perhaps something happens to the pool meanwhile: nothing
-    /// else comes in between while that goes on.
-    fn replace(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
-        match weighted(rng, &[(6, 0), (1, 1), (1, 2)]) {
-            0 => {}
-            1 => steps.push(Step::Jump { after: between(rng, 1, 12), time: leap(rng) }),
+    /// A volume makes way for another one, and perhaps something happens to the pool before or meanwhile.
+    fn replace(&self, rng: &mut Rng, steps: &mut Vec<Step>) -> Step {
+        let asks = match weighted(rng, &[(3, 0), (3, 1), (1, 2), (1, 3), (1, 4)]) {
+            0 => 0,
+            1 => between(rng, 1, 8),
+            2 => {
+                steps.push(Step::Jump { after: between(rng, 1, 12), time: leap(rng) });
+                0
+            }
+            3 if self.kind.faults => {
+                steps.push(Step::Break(rng.below(4) as usize, unreadable(rng)));
+                8
+            }
             _ => {
                 steps.extend(self.breakage(rng));
-                (0..8).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
+                (0..4).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
+                8
             }
-        }
-        steps.push(Step::Replace(rng.below(self.volumes) as usize));
+        };
+        let volume = rng.below(self.volumes) as usize;
+        Step::Replace(Replace { volume, meanwhile: self.asks(rng, asks) })
+    }
+
+    fn asks(&self, rng: &mut Rng, asks: u64) -> Vec<Ask> {
+        (0..asks).map(|_| self.ask(rng)).collect()
     }
 
     /// A device begins to fail or to deceive, if any may.
     fn breakage(&self, rng: &mut Rng) -> Option<Step> {
-        let device = rng.below(4) as usize;
         match (self.kind.faults, self.kind.rot) {
-            (true, _) => Some(Step::Break(device, fault(rng))),
-            (false, true) => Some(Step::Break(device, astray(rng))),
+            (true, _) => Some(breaking(rng)),
+            (false, true) => Some(Step::Break(rng.below(4) as usize, astray(rng))),
             (false, false) => None,
         }
     }
 
+    /// Many extents change, and one flush asks for all of it: a frame of several sectors, which a crash
+    /// can tear.
+    fn storm(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+        for _ in 0..between(rng, 30, 60) {
+            let volume = rng.below(self.volumes) as usize;
+            let offset = VolumeOffset(rng.below(self.extents) * self.extent.bytes().0 + rng.below(8) * BLOCK);
+            let op = weighted(rng, &[(6, Op::Write), (1, Op::Trim), (1, Op::WriteZeroes { no_hole: false })]);
+            steps.push(Step::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
+        }
+        let volume = rng.below(self.volumes) as usize;
+        steps.push(Step::Ask(Ask {
+            volume,
+            op: Op::Flush,
+            offset: VolumeOffset(0),
+            len: Bytes(0),
+            fua: false,
+        }));
+    }
+
     fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
-        let (replaced, quiet) = (rng.chance(0.08), rng.chance(0.05));
+        let (replaced, quiet) = (rng.chance(0.16), rng.chance(0.05));
         let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
         let after = if quiet { 0 } else { rng.below(after + 1) };
-        let again = weighted(rng, &[(14, 0), (4, 1), (1, 2)]);
-        let again = (0..again).map(|_| between(rng, 1, 12)).collect();
         let how = weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]);
-        let rot = (self.kind.rot && rng.chance(0.6)).then(|| rng.word());
-        if how == Stop::Kill && rng.chance(0.3) {
+        let again = again(rng, how);
+        let rot = (self.kind.rot && rng.chance(0.95)).then(|| rng.word());
+        if how == Stop::Kill && rng.chance(0.8) {
             // Only a power cut ends it: the pool is opened with it.
             steps.extend(self.breakage(rng));
         }
         if quiet {
             steps.push(Step::Wait(usize::MAX));
+        } else if rng.chance(if self.kind.wide { 0.5 } else { 0.15 }) {
+            self.storm(rng, steps);
         }
         steps.push(Step::Crash(Crash { after, how, rot, again }));
         if replaced {
-            steps.push(Step::Replace(rng.below(self.volumes) as usize));
+            let volume = rng.below(self.volumes) as usize;
+            let asks = pick(rng, &[0, 4]);
+            steps.push(Step::Replace(Replace { volume, meanwhile: self.asks(rng, asks) }));
         }
     }
 }
 
+/// What else happens while the pool is opened. After a kill more often: what it left in the devices'
+/// caches, and what a failed opening put there, is lost only with the power.
+fn again(rng: &mut Rng, first: Stop) -> Vec<Again> {
+    let (times, kills) = match first {
+        Stop::PowerCut => (weighted(rng, &[(14, 0), (4, 1), (1, 2)]), 0.1),
+        Stop::Kill => (weighted(rng, &[(4, 0), (3, 1), (2, 2)]), 0.4),
+    };
+    let stop = |rng: &mut Rng| {
+        let write = between(rng, 1, 12);
+        Again { write, how: if rng.chance(kills) { Stop::Kill } else { Stop::PowerCut } }
+    };
+    (0..times).map(|_| stop(rng)).collect()
+}
+
 /// How far the clock jumps.
 fn leap(rng: &mut Rng) -> Nanos {
-    Nanos::micros(pick(rng, &[1_000, 1_000_000, 100_000_000]))
+    Nanos::micros(pick(rng, &[1_000, 1_000_000, 3_100_000, 10_500_000, 100_000_000]))
 }
 
 /// Writes that go somewhere else, or nowhere.
@@ -339,33 +401,56 @@ fn astray(rng: &mut Rng) -> Fault {
     }
 }
 
+/// A device begins to fail. Flushes that fail matter most where the map is.
+fn breaking(rng: &mut Rng) -> Step {
+    let fault = fault(rng);
+    let of_flushes = Kinds { flushes: true, ..Kinds::default() };
+    let devices = match &fault {
+        Fault::Errors { kinds, .. } if *kinds == of_flushes => &[0, 0, 0, 1, 2, 3][..],
+        _ => &[0, 1, 2, 3],
+    };
+    Step::Break(pick(rng, devices), fault)
+}
+
+/// A few reads fail.
+fn unreadable(rng: &mut Rng) -> Fault {
+    Fault::Errors {
+        kinds: Kinds { reads: true, ..Kinds::default() },
+        range: DeviceOffset(0)..DeviceOffset(u64::MAX),
+        chance: 1.0,
+        times: between(rng, 1, 3),
+    }
+}
+
 /// Something that goes wrong with a device: a few errors, a pause, or its end.
 fn fault(rng: &mut Rng) -> Fault {
     let soon = Nanos::micros(rng.below(20_000));
     let until = Nanos(soon.0 + Nanos::millis(between(rng, 1, 500)).0);
-    match weighted(rng, &[(2, 0), (2, 1), (2, 2), (5, 3), (2, 4), (17, 5)]) {
+    match weighted(rng, &[(2, 0), (2, 1), (2, 2), (5, 3), (2, 4), (26, 5)]) {
         0 => Fault::Slow { factor: 100, during: soon..until },
         1 => Fault::Hang { during: soon..until },
         2 => Fault::Hang { during: soon..Nanos::MAX },
         3 => Fault::Vanish { at: soon },
         4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
         _ => {
-            // Rarely asked for flushes fail more often.
-            let (reads, writes, flushes) = weighted(
+            // Rarely asked for flushes fail more often, half of them for good: a device that carries the
+            // map is given up after the first one.
+            let few = &[1, 1, 2, 3, u64::MAX][..];
+            let ((reads, writes, flushes), times) = weighted(
                 rng,
                 &[
-                    (3, (true, false, false)),
-                    (2, (false, true, false)),
-                    (5, (false, false, true)),
-                    (1, (true, true, false)),
-                    (2, (false, true, true)),
+                    (7, ((true, false, false), few)),
+                    (6, ((false, true, false), few)),
+                    (10, ((false, false, true), &[1, 3, u64::MAX, u64::MAX])),
+                    (1, ((true, true, false), few)),
+                    (2, ((false, true, true), few)),
                 ],
             );
             Fault::Errors {
                 kinds: Kinds { reads, writes, flushes },
                 range: DeviceOffset(0)..DeviceOffset(u64::MAX),
                 chance: pick(rng, &[0.1, 1.0]),
-                times: pick(rng, &[1, 1, 2, 3, u64::MAX]),
+                times: pick(rng, times),
             }
         }
     }

@@ -123,7 +123,7 @@ impl Disk {
         }
     }
 
-    fn finish(&mut self, command: &UnderWay, memory: &mut WorldMemory) {
+    fn finish(&mut self, command: UnderWay, memory: &mut WorldMemory) {
         match command.io.kind {
             IoKind::Read => self.read(command.late_at(), command.late_buffer(), memory),
             IoKind::Write { fua } => {
@@ -132,7 +132,7 @@ impl Disk {
                     "buffer of {:?} changed while the device owned it",
                     command.io
                 );
-                self.storage.write_spoilt(command.late_at(), &command.late, &command.late_spoilt, fua);
+                self.storage.write_owned(command.late_at(), command.late, command.late_spoilt, fua);
             }
             IoKind::Flush => self.storage.flush(command.mark),
         }
@@ -163,10 +163,11 @@ impl Device for Disk {
     fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
         let command =
             std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.under_way.remove(&number))?;
-        if command.result.is_ok() {
-            self.finish(&command, memory);
+        let done = IoDone { id: command.io.id, result: command.result };
+        if done.result.is_ok() {
+            self.finish(command, memory);
         }
-        Some(IoDone { id: command.io.id, result: command.result })
+        Some(done)
     }
 
     fn stop(&mut self, how: Stop) {

@@ -23,7 +23,7 @@ mod rot;
 mod step;
 
 pub use failure::Failure;
-pub use step::{Ask, Crash, Step};
+pub use step::{Again, Ask, Crash, Replace, Step};
 
 /// The longest read or write one request may carry: the longest buffer.
 const PAYLOAD_MAX: Bytes = Bytes::mib(4);
@@ -247,7 +247,7 @@ impl Driver {
                 self.jump = Some((*after, *time));
                 Ok(())
             }
-            Step::Replace(volume) => self.replace(volume % self.volumes.len()),
+            Step::Replace(replace) => self.replace(replace),
             Step::Break(device, fault) => {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
@@ -404,6 +404,10 @@ impl Driver {
             if let Some(buffer) = self.world.memory.take(len) {
                 return Ok(buffer);
             }
+            // What devices that were given up may still fill never comes back.
+            if self.under_way.is_empty() {
+                return Err(self.stuck());
+            }
             self.wait(1)?;
         }
     }
@@ -477,18 +481,15 @@ impl Driver {
     fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
         self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
         let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
-        // A device that hangs may keep the buffer of a request that failed, or of a write to another one, too.
-        let may_keep = reply.result.is_err() || request.ask.op == Op::Write;
-        let kept = reply.buffer.is_none() && may_keep && self.health == Health::Broken;
-        if (request.buffer != reply.buffer && !kept) || reply.response != self.world.now() - request.since {
+        if !self.has_its_buffer(&request, &reply) || reply.response != self.world.now() - request.since {
             return Err(Failure::StrayReply(reply.id));
         }
         self.statistics.requests += 1;
         self.answered_since_crash += 1;
         self.idle_events = 0;
         match reply.result {
-            Ok(shape) => self.succeeded(&request, shape)?,
-            Err(error) => self.failed(&request, error, &reply)?,
+            Ok(shape) => self.succeeded(&request, shape, reply.buffer)?,
+            Err(error) => self.failed(&request, error)?,
         }
         if let Some(buffer) = reply.buffer {
             self.world.memory.give(buffer);
@@ -496,9 +497,26 @@ impl Driver {
         Ok(())
     }
 
-    fn succeeded(&mut self, request: &UnderWay, shape: ReadShape) -> Result<(), Failure> {
+    /// Whether the reply gives back the request's buffer. A device that hangs may keep it: of a request that failed
+    /// or a write, which another one has taken, there is none then; of a read, another one as long.
+    fn has_its_buffer(&self, request: &UnderWay, reply: &Reply) -> bool {
+        let may_be_kept = self.health == Health::Broken;
+        match (request.buffer, reply.buffer) {
+            (own, given) if own == given => true,
+            (Some(own), Some(given)) => may_be_kept && request.ask.op == Op::Read && own.len == given.len,
+            (_, None) => may_be_kept && (reply.result.is_err() || request.ask.op == Op::Write),
+            (None, Some(_)) => false,
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        request: &UnderWay,
+        shape: ReadShape,
+        buffer: Option<Buffer>,
+    ) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
-        match (ask.op, request.buffer) {
+        match (ask.op, buffer) {
             (Op::Read, Some(buffer)) => {
                 let payload = buffer.part(within(&ask).start as u32, ask.len.0 as u32);
                 // Without checksums nobody but the devices knows of these.

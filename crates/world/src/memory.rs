@@ -61,6 +61,9 @@ impl Memory for WorldMemory {
     fn free(&self) -> Bytes {
         self.memory.free()
     }
+    fn make_up(&mut self, bytes: Bytes) {
+        self.memory.make_up(bytes);
+    }
     fn copy(&mut self, from: Buffer, to: Buffer) {
         self.memory.copy(from, to);
         if !self.spoilt.is_empty() {

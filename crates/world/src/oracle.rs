@@ -138,6 +138,8 @@ pub struct Oracle {
     flushes: BTreeSet<(Ticket, usize)>,
     /// Acknowledged changes that no acknowledged flush has covered.
     unflushed: Vec<Unflushed>,
+    /// Acknowledged changes that a failed flush was to cover, since the last crash.
+    forsaken: Vec<Unflushed>,
     /// Volumes with changes since the last flush that had nothing left to ask for.
     unsettled: BTreeSet<usize>,
     /// Changes that failed since the last crash: no one knows what they left in a device's cache, even
@@ -145,7 +147,8 @@ pub struct Oracle {
     failed: Vec<Place>,
 }
 
-type Sector = SmallVec<[Candidate; 1]>;
+/// Rarely more than one change since the last that is durable.
+type Sector = SmallVec<[Candidate; 2]>;
 
 #[derive(Debug)]
 struct OpenChange {
@@ -174,6 +177,8 @@ struct Candidate {
     /// Reads submitted later than this do not see it.
     over: u64,
     zero: bool,
+    /// Zeros for a part of a block: its other parts keep it stored, or kept it when these were written.
+    part: bool,
     /// A trim that no flush has covered: it may take effect at any time.
     pending_trim: bool,
     /// No crash undoes it.
@@ -190,6 +195,7 @@ impl Candidate {
         acked: 0,
         over: NEVER,
         zero: true,
+        part: false,
         pending_trim: false,
         durable: true,
         buried: false,
@@ -266,13 +272,15 @@ impl Oracle {
         if !trim {
             self.unsettled.insert(place.volume);
         }
-        for sector in &mut self.volumes[place.volume][place.sectors()] {
+        let whole = place.whole_blocks().sectors();
+        for (index, sector) in place.sectors().zip(&mut self.volumes[place.volume][place.sectors()]) {
             prune(sector, oldest);
             sector.push(Candidate {
                 ticket,
                 acked: NEVER,
                 over: NEVER,
                 zero: change != Change::Write,
+                part: change == Change::Zero && !whole.contains(&index),
                 pending_trim: trim,
                 durable: false,
                 buried: false,
@@ -417,7 +425,7 @@ impl Oracle {
     /// promises nothing about it either.
     pub fn flush_failed(&mut self, ticket: Ticket) {
         for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
-            self.unflushed.retain(|change| change.place.volume != volume);
+            self.forsaken.extend(self.unflushed.extract_if(.., |change| change.place.volume == volume));
         }
     }
 
@@ -430,6 +438,7 @@ impl Oracle {
         self.reads.clear();
         self.flushes.clear();
         self.unflushed.clear();
+        self.forsaken.clear();
         self.unsettled.clear();
         self.failed.clear();
         for sector in self.volumes.iter_mut().flatten() {
@@ -440,9 +449,9 @@ impl Oracle {
             }
             sector.retain(|c| !c.buried);
             for candidate in sector.iter_mut() {
-                let Candidate { ticket, zero, durable, .. } = *candidate;
+                let Candidate { ticket, zero, part, durable, .. } = *candidate;
                 let durable = durable || how == Stop::PowerCut;
-                *candidate = Candidate { ticket, zero, durable, acked: now, ..Candidate::BLANK };
+                *candidate = Candidate { ticket, zero, part, durable, acked: now, ..Candidate::BLANK };
             }
         }
     }
@@ -465,16 +474,18 @@ impl Oracle {
     /// A whole volume is new: zeros, and nothing older comes back. Nothing may be under way there.
     pub fn blank(&mut self, volume: usize) {
         self.volumes[volume].fill(smallvec![Candidate::BLANK]);
-        self.unflushed.retain(|change| change.place.volume != volume);
+        for changes in [&mut self.unflushed, &mut self.forsaken] {
+            changes.retain(|change| change.place.volume != volume);
+        }
     }
 
-    /// Whether a read at some time since this request was submitted, or one after a crash, may find
-    /// anything but zeros in this place: an upper bound on what had to be stored. To be asked when
+    /// Whether at some time since this request was submitted, or after a crash, this place may hold
+    /// anything but whole blocks of zeros: an upper bound on what had to be stored. To be asked when
     /// the request ends.
     #[must_use]
     pub fn may_hold_data(&self, place: Place, since: Ticket) -> bool {
         let over = |c: &Candidate| c.buried && c.over < since.0;
-        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| !c.zero && !over(c))
+        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| (!c.zero || c.part) && !over(c))
     }
 }
 

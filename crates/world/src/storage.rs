@@ -161,16 +161,33 @@ impl Storage {
 
     /// Writes bytes of which some sectors are spoilt, counted from their start.
     pub fn write_spoilt(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) {
+        if self.write_live(at, bytes, spoilt, fua) {
+            self.cache(at, bytes.into(), spoilt.clone());
+        }
+    }
+
+    /// The same, without a copy of the bytes.
+    pub(crate) fn write_owned(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt, fua: bool) {
+        if self.write_live(at, &bytes, &spoilt, fua) {
+            self.cache(at, bytes, spoilt);
+        }
+    }
+
+    /// Changes the live bytes; whether the cache is to keep them.
+    fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) -> bool {
         self.writes += 1;
         self.put(at.0, bytes, spoilt, Side::Live);
-        if fua || !self.write_cache {
+        let volatile = self.write_cache && !fua;
+        if !volatile {
             self.forget_older(at.0..at.0 + bytes.len() as u64);
             self.put(at.0, bytes, spoilt, Side::Durable);
-            return;
         }
+        volatile
+    }
+
+    fn cache(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt) {
         self.cached_bytes += bytes.len() as u64;
-        let (number, bytes, spoilt) = (self.writes, bytes.into(), spoilt.clone());
-        self.cached.push_back(Write { number, at: at.0, bytes, spoilt });
+        self.cached.push_back(Write { number: self.writes, at: at.0, bytes, spoilt });
         while self.cached_bytes > CACHE_MAX.0 {
             self.make_oldest_durable();
         }

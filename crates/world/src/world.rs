@@ -1,7 +1,9 @@
 //! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
 
 use crate::rng::mix;
-use crate::{Device, Disk, Fault, Faulty, Pace, Rng, Seed, Stop, Storage, Strike, UnknownModel, WorldMemory};
+use crate::{
+    Device, Disk, Fault, Faulty, Pace, Rng, Seed, Spoilt, Stop, Storage, Strike, UnknownModel, WorldMemory,
+};
 use weir_model::{
     Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
@@ -53,12 +55,17 @@ pub struct DeviceSpec {
 pub struct World {
     seed: Seed,
     now: Nanos,
+    /// For how long the devices have been asleep.
+    slept: Nanos,
     rng: Rng,
     /// The pool's buffer memory.
     pub memory: WorldMemory,
     devices: Vec<Box<dyn Device>>,
     /// Carries the blocking access.
     scratch: WorldMemory,
+    /// Where the last blocking read found something spoilt, and what: it stays so if the same bytes are written there
+    /// again.
+    just_read: Vec<(DeviceId, DeviceOffset, Box<[u8]>, Spoilt)>,
     store_commands: u64,
     writes_until_stop: Option<u64>,
     how_to_stop: Stop,
@@ -71,19 +78,27 @@ impl World {
     pub fn new(seed: Seed, memory: Bytes, devices: &[DeviceSpec]) -> Result<Self, UnknownModel> {
         let mut rng = Rng::new(seed);
         let devices = devices.iter().map(|spec| build(spec, &mut rng)).collect::<Result<_, _>>()?;
-        Ok(Self {
+        Ok(Self { rng, ..Self::with_devices(seed, memory, devices) })
+    }
+
+    /// A world with devices of one's own making.
+    #[must_use]
+    pub fn with_devices(seed: Seed, memory: Bytes, devices: Vec<Box<dyn Device>>) -> Self {
+        Self {
             seed,
             now: Nanos(0),
-            rng,
+            slept: Nanos(0),
+            rng: Rng::new(seed),
             memory: WorldMemory::new(memory),
             devices,
             scratch: WorldMemory::new(Bytes(PIECE as u64)),
+            just_read: Vec::new(),
             store_commands: 0,
             writes_until_stop: None,
             how_to_stop: Stop::PowerCut,
             dark: false,
             digest: seed.0,
-        })
+        }
     }
 
     /// The seed everything follows from.
@@ -117,10 +132,10 @@ impl World {
     /// Something goes wrong with a device from now on, besides what is wrong already.
     /// Does nothing if there is no such device.
     pub fn break_device(&mut self, device: DeviceId, fault: Fault) {
-        let rng = self.rng.fork();
+        let (rng, now) = (self.rng.fork(), self.device_time());
         if device.index() < self.devices.len() {
             let whole = self.devices.remove(device.index());
-            self.devices.insert(device.index(), Box::new(Faulty::new(whole, fault.from(self.now), rng)));
+            self.devices.insert(device.index(), Box::new(Faulty::new(whole, fault.from(now), rng)));
         }
     }
 
@@ -139,31 +154,43 @@ impl World {
         all
     }
 
-    /// The clock jumps ahead, as that of a machine that was asleep: what was due meanwhile comes late.
+    /// The clock jumps ahead, as that of a machine that was asleep: what was due meanwhile comes late. In one
+    /// of two cases the devices were asleep with it, and go on where they were: their answers come some time
+    /// after the jump.
     pub fn jump(&mut self, time: Nanos) {
         self.now += time;
+        if self.rng.chance(0.5) {
+            self.slept += time;
+        }
+    }
+
+    /// The time of the devices, which does not go on while they sleep.
+    fn device_time(&self) -> Nanos {
+        self.now - self.slept
     }
 
     /// Begins a device command. A command to a device that does not exist is never answered.
     pub fn start(&mut self, io: Io) {
         debug_assert!(io.device.index() < self.devices.len(), "{io:?} names no device");
         self.note(mix(io.id.0) ^ mix(io.at.0 ^ u64::from(io.buffer.len)).rotate_left(u32::from(io.device.0)));
+        let now = self.device_time();
         if let Some(device) = self.devices.get_mut(io.device.index()) {
-            device.submit(self.now, io, &mut self.memory);
+            device.submit(now, io, &mut self.memory);
         }
     }
 
     /// When the next answer is due; `None` if nothing is under way that will be answered.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
-        self.devices.iter().filter_map(|device| device.next()).min()
+        self.devices.iter().filter_map(|device| device.next()).min().map(|due| due + self.slept)
     }
 
     /// Moves the clock to `to` (never back) and appends the answers due by then, in order.
     pub fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
         while let Some((due, index)) = self.next_device().filter(|next| next.0 <= to) {
             self.now = self.now.max(due);
-            let Some(answer) = self.devices[index].pop(self.now, &mut self.memory) else { continue };
+            let now = self.device_time();
+            let Some(answer) = self.devices[index].pop(now, &mut self.memory) else { continue };
             self.note(answer.id.0 ^ self.now.0.rotate_left(17) ^ u64::from(answer.result.is_err()));
             done.push(answer);
         }
@@ -172,7 +199,7 @@ impl World {
 
     fn next_device(&self) -> Option<(Nanos, usize)> {
         let due = self.devices.iter().map(|device| device.next()).zip(0..);
-        due.filter_map(|(at, index)| Some((at?, index))).min()
+        due.filter_map(|(at, index)| Some((at? + self.slept, index))).min()
     }
 
     /// Everything stops: no command under way is answered, all buffer memory is free again, and
@@ -223,10 +250,11 @@ impl World {
         if self.dark {
             return Err(IoError::Lost);
         }
+        let now = self.device_time();
         let slot = self.devices.get_mut(device.index()).ok_or(IoError::Lost)?;
         self.store_commands += 1;
         let id = IoId(u64::MAX - self.store_commands);
-        slot.submit(self.now, Io { id, device, kind, at, buffer }, &mut self.scratch);
+        slot.submit(now, Io { id, device, kind, at, buffer }, &mut self.scratch);
         if matches!(kind, IoKind::Write { .. }) && self.last_write_before_stop() {
             for device in &mut self.devices {
                 device.stop(self.how_to_stop);
@@ -237,8 +265,8 @@ impl World {
         let slot = &mut self.devices[device.index()];
         // A device that hangs for good counts as lost: blocking callers have given it up.
         while let Some(due) = slot.next() {
-            self.now = self.now.max(due);
-            match slot.pop(self.now, &mut self.scratch) {
+            self.now = self.now.max(due + self.slept);
+            match slot.pop(self.now - self.slept, &mut self.scratch) {
                 Some(done) if done.id == id => return done.result,
                 _ => {}
             }
@@ -261,10 +289,16 @@ impl World {
 /// way: answers to its commands would be lost.
 impl Store for World {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.just_read.clear();
         for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
             let buffer = Buffer { at: 0, len: piece.len() as u32 };
-            self.blocking(device, IoKind::Read, at + Bytes((index * PIECE) as u64), buffer)?;
+            let at = at + Bytes((index * PIECE) as u64);
+            self.blocking(device, IoKind::Read, at, buffer)?;
             piece.copy_from_slice(self.scratch.bytes(buffer));
+            let spoilt = self.scratch.spoilt(buffer);
+            if !spoilt.is_empty() {
+                self.just_read.push((device, at, (&*piece).into(), spoilt));
+            }
         }
         Ok(())
     }
@@ -272,8 +306,15 @@ impl Store for World {
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         for (index, piece) in bytes.chunks(PIECE).enumerate() {
             let buffer = Buffer { at: 0, len: piece.len() as u32 };
+            let at = at + Bytes((index * PIECE) as u64);
             self.scratch.bytes_mut(buffer).copy_from_slice(piece);
-            self.blocking(device, IoKind::Write { fua: false }, at + Bytes((index * PIECE) as u64), buffer)?;
+            let mut read = self.just_read.iter();
+            let same =
+                read.find(|(from, there, bytes, _)| (*from, *there) == (device, at) && **bytes == *piece);
+            if let Some((.., spoilt)) = same {
+                self.scratch.spoil(buffer, spoilt);
+            }
+            self.blocking(device, IoKind::Write { fua: false }, at, buffer)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use weir_engine::WhenFull;
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_world::campaign::{self, Kind};
-use weir_world::driver::{Ask, Crash, Setup, Step, VolumeSpec};
+use weir_world::driver::{Ask, Crash, Replace, Setup, Step, VolumeSpec};
 use weir_world::{DeviceSpec, History, Pace, Seed, Statistics, Stop};
 
 /// How many shorter histories are tried when one fails.
@@ -67,6 +67,31 @@ fn what_devices_do_silently_is_noticed_in_metadata_and_counted_in_data() {
     assert!(total.noticed > 0 && total.survived > 0 && total.damaged_data > 0, "{total:?}");
 }
 
+/// A volume of two extents, striped over two devices with write caches that answer within `response`.
+fn striped(seed: Seed, response: Nanos) -> Setup {
+    let device = DeviceSpec {
+        size: Bytes::mib(4),
+        pace: Pace::Random(response),
+        write_cache: true,
+        sector: 512,
+        faults: vec![],
+    };
+    Setup {
+        seed,
+        extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),
+        policy: "stripe".to_owned(),
+        devices: vec![device.clone(), device],
+        journal_pages: 32,
+        meta_pages: 96,
+        mirrored: false,
+        deadline: Nanos::secs(30),
+        volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush, copies: 1 }],
+        when_full: WhenFull::Error,
+        memory: Bytes::mib(4),
+        depth: 1,
+    }
+}
+
 #[test]
 fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
     let ask =
@@ -76,29 +101,22 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
     // some of it is not on the device with the map.
     let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Write), Step::Wait(1)];
     let steps = [&steps[..], &[crash(Stop::Kill), Step::Check, crash(Stop::PowerCut)]].concat();
-    let device = DeviceSpec {
-        size: Bytes::mib(4),
-        pace: Pace::Random(Nanos::millis(1)),
-        write_cache: true,
-        sector: 512,
-        faults: vec![],
-    };
     for seed in 0..20 {
-        let setup = Setup {
-            seed: Seed(seed),
-            extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),
-            policy: "stripe".to_owned(),
-            devices: vec![device.clone(), device.clone()],
-            journal_pages: 32,
-            meta_pages: 96,
-            mirrored: false,
-            deadline: Nanos::secs(30),
-            volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush, copies: 1 }],
-            when_full: WhenFull::Error,
-            memory: Bytes::mib(4),
-            depth: 1,
-        };
+        let setup = striped(Seed(seed), Nanos::millis(1));
         run(&History { setup, steps: steps.clone() });
+    }
+}
+
+/// The server is stopped for a little more than a deadline, the devices with it or not.
+#[test]
+fn a_server_that_slept_gives_up_no_device() {
+    let ask =
+        |op| Step::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false });
+    let sleep = Step::Jump { after: 0, time: Nanos::millis(3_100) };
+    let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Read), sleep, Step::Wait(1)];
+    for seed in 0..20 {
+        let setup = Setup { deadline: Nanos::secs(3), depth: 4, ..striped(Seed(seed), Nanos::millis(20)) };
+        run(&History { setup, steps: steps.to_vec() });
     }
 }
 
@@ -137,7 +155,15 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         depth: 8,
     };
     let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
-    let steps = [&full[..], &[Step::Wait(2), Step::Ask(kib(1, 0, 128)), Step::Replace(0), Step::Wait(1)]];
+    let steps = [
+        &full[..],
+        &[
+            Step::Wait(2),
+            Step::Ask(kib(1, 0, 128)),
+            Step::Replace(Replace { volume: 0, meanwhile: vec![] }),
+            Step::Wait(1),
+        ],
+    ];
     let statistics = run(&History { setup, steps: steps.concat() });
     assert_eq!(statistics.no_space, 2);
 }

@@ -152,6 +152,19 @@ fn many(args: &Args) -> ExitCode {
     }
 }
 
+/// What was struck least often at which moment; the whole table comes at the end.
+fn rarest(total: &Statistics) -> String {
+    let pairs = total.rarer_than(u64::MAX);
+    let Some(least) = pairs.iter().map(|(_, _, hits)| *hits).min() else { return String::new() };
+    let mut named = pairs.iter().filter(|(_, _, hits)| *hits == least);
+    let first =
+        named.next().map_or_else(String::new, |(strike, moment, _)| format!("{strike} while {moment}"));
+    match named.count() {
+        0 => format!(", rarest: {first} ({least})"),
+        more => format!(", rarest: {first} and {more} more ({least})"),
+    }
+}
+
 impl Campaign<'_> {
     fn work(&self) {
         while !self.stop.load(Ordering::Relaxed) {
@@ -191,13 +204,14 @@ impl Campaign<'_> {
             let seconds = shown.elapsed().as_secs_f64();
             let rate = |now: u64, before: u64| (now - before) as f64 / seconds;
             let line = format!(
-                "{:5.0} s: {} runs, {} crashes ({:.0}/s), {} operations ({:.0}/s)",
+                "{:5.0} s: {} runs, {} crashes ({:.0}/s), {} operations ({:.0}/s){}",
                 start.elapsed().as_secs_f64(),
                 total.runs,
                 total.crashes,
                 rate(total.crashes, last.crashes),
                 total.requests,
                 rate(total.requests, last.requests),
+                rarest(&total),
             );
             let (before, after) = if terminal { ("\r\x1b[K", "") } else { ("", "\n") };
             eprint!("{before}{line}{after}");

@@ -2,7 +2,7 @@
 
 use super::harness::Harness;
 use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
-use weir_model::{Bytes, DeviceId, IoError, IoKind, Nanos, Op, ReadShape, RequestError};
+use weir_model::{Bytes, DeviceId, IoError, IoKind, Memory, Nanos, Op, ReadShape, RequestError};
 
 const EIO: IoError = IoError::Os(5);
 const ENOSPC: IoError = IoError::Os(28);
@@ -307,6 +307,31 @@ fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
 }
 
 #[test]
+fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
+    let mut h = Harness::new(2, "stripe");
+    h.write(0, &[1; EXTENT as usize]);
+    h.write(EXTENT, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    let memory = h.memory.free();
+    h.hanging.push(DATA);
+    let mut asked = 0;
+    while h.memory.free().0 >= EXTENT {
+        h.submit(asked, Op::Read, 0, EXTENT, 0);
+        asked += 1;
+    }
+    h.wait(DeviceSettings::DEADLINE + Nanos::secs(1));
+    for _ in 0..asked {
+        let (_, result) = h.answer().expect("a reply");
+        assert!(matches!(result, Err(RequestError::Io { error: IoError::Lost, .. })), "{result:?}");
+    }
+    assert!(asked > 10 && h.held.len() as u64 == asked, "all had reached the device");
+    assert_eq!(h.memory.free(), memory, "what it keeps is made up for");
+    assert_eq!(h.read(EXTENT, EXTENT as usize).1, [1; EXTENT as usize]);
+    h.wake(DATA);
+    h.stop();
+}
+
+#[test]
 fn space_of_a_write_that_hangs_rests_until_it_ends() {
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
@@ -344,7 +369,7 @@ fn a_device_that_is_gone_is_lost_at_once() {
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Read, IoError::Lost);
     let error = h.request(Op::Read, 0, &[0; 4096], false).expect_err("gone");
-    assert!(matches!(error, RequestError::Io { error: IoError::Lost, .. }));
+    assert_eq!(error, RequestError::InDoubt { device: DATA }, "its last write was not flushed");
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
     assert!(told.contains(&Notice::Lost { device: DATA, why: LostWhy::Gone }), "{told:?}");
@@ -353,16 +378,61 @@ fn a_device_that_is_gone_is_lost_at_once() {
 }
 
 #[test]
+fn what_was_on_a_lost_device_is_repaired_by_writing_it_again() {
+    let mut h = Harness::new(3, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.write(EXTENT, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.lose(DATA);
+    let lost = |answer| matches!(answer, Err(RequestError::Io { device: DATA, error: IoError::Lost, .. }));
+    assert!(lost(h.request(Op::Write, 512, &[2; 512], false)), "the rest of the block is not there");
+    // Whole blocks of an extent that was full, and of one that was not; and where nothing was.
+    h.write(4096, &[2; 8192]);
+    h.write(EXTENT, &[2; 4096]);
+    h.write(EXTENT + 8192 + 512, &[3; 512]);
+    h.flush().expect("a flush");
+    assert_eq!((h.read(4096, 8192).1, h.read(EXTENT, 4096).1), (vec![2; 8192], vec![2; 4096]));
+    h.write(4096, &[4; 512]);
+    assert_eq!(h.read(4096, 1024).1, [[4; 512], [2; 512]].concat(), "it is written like any other now");
+    assert!(lost(h.request(Op::Read, 0, &[0; 4096], false)), "what was not written again");
+    assert!(lost(h.request(Op::Write, 8192 + 512, &[5; 4096], false)), "its second block is not there");
+    // All of it: what is lost has no place any more.
+    h.write(0, &[6; EXTENT as usize]);
+    h.flush().expect("a flush");
+    assert_eq!(h.read(0, EXTENT as usize).1, [6; EXTENT as usize]);
+    h.reopen();
+    assert_eq!(h.read(0, EXTENT as usize).1, [6; EXTENT as usize]);
+    assert_eq!(h.read(EXTENT, 4096).1, [2; 4096]);
+    assert_eq!(h.read(EXTENT + 8192 + 512, 512).1, [3; 512]);
+}
+
+#[test]
+fn what_was_not_written_again_is_there_when_the_device_is_back() {
+    let mut h = Harness::new(3, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.lose(DATA);
+    h.write(4096, &[2; 4096]);
+    h.flush().expect("a flush");
+    h.reopen();
+    assert_eq!(h.read(0, 12288).1, [[1; 4096], [2; 4096], [1; 4096]].concat());
+}
+
+#[test]
 fn an_engine_that_did_not_run_blames_no_device() {
-    let mut h = Harness::new(2, "sequential");
-    h.write(0, &[1; 4096]);
-    h.hanging.push(DATA);
-    h.begin(Op::Read, 0, 4096);
-    // The machine slept for an hour.
-    h.jump(Nanos::secs(3600));
-    h.wake(DATA);
-    assert!(matches!(h.engine.status().devices[0].state, DeviceState::InUse));
-    assert!(h.engine.next_reply().expect("a reply").result.is_ok());
+    // The server was stopped, or the machine slept: just past the deadline, or for an hour.
+    for pause in [Nanos::secs(30), Nanos::secs(31), Nanos::secs(3600)] {
+        let mut h = Harness::new(2, "sequential");
+        h.write(0, &[1; 4096]);
+        h.hanging.push(DATA);
+        h.begin(Op::Read, 0, 4096);
+        h.jump(pause);
+        // The answer comes a while after the engine runs again.
+        h.wait(Nanos::secs(20));
+        h.wake(DATA);
+        assert!(matches!(h.engine.status().devices[0].state, DeviceState::InUse));
+        assert!(h.engine.next_reply().expect("a reply").result.is_ok());
+    }
 }
 
 #[test]

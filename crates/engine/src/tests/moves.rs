@@ -355,3 +355,66 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
     h.wake(DeviceId(1));
     assert!(h.engine.stopped());
 }
+
+#[test]
+fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doubt() {
+    for kind in [PlaceKind::Whole, PlaceKind::Fine] {
+        // Written in place, or where nothing was.
+        for block in [0, 1] {
+            let mut h = Harness::new(3, "sequential");
+            let (key, at) = (h.key(0), block * 4096);
+            h.write(0, &[1; 4096]);
+            h.flush().expect("a flush");
+            h.write(at, &[2; 4096]);
+            h.act(Action::Move { key, blocks: ALL, to: place(1, kind) });
+            assert_eq!(h.read(at, 4096).1, [2; 4096]);
+            // The metadata is on a third. The first loses what was written there: the copy is all there is. The second loses the copy.
+            h.fail_next(IoKind::Flush, IoError::Os(5));
+            h.fail_next(IoKind::Flush, IoError::Os(5));
+            h.flush().expect_err("the write is lost");
+            let doubt = Err(RequestError::InDoubt { device: DeviceId(1) });
+            assert_eq!(h.try_read(at, 4096), doubt, "not what was there before");
+            let other = (1 - block) * 4096;
+            let expected = if block == 0 { [0; 4096] } else { [1; 4096] };
+            assert_eq!(h.read(other, 4096).1, expected, "it was durable before");
+            h.write(at, &[3; 4096]);
+            h.flush().expect("told once");
+            h.reopen();
+            assert_eq!(h.read(at, 4096).1, [3; 4096]);
+        }
+    }
+}
+
+/// The second device has a block's last write, not flushed; the first one what was there before.
+fn written_where_it_was_moved() -> Harness {
+    let mut h = Harness::new(3, "sequential");
+    let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.act(Action::Move { key, blocks, to: place(1, PlaceKind::Fine) });
+    h.write(4096, &[2; 4096]);
+    h
+}
+
+#[test]
+fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_durable() {
+    let mut h = written_where_it_was_moved();
+    let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
+    h.log.clear();
+    h.fail_next(IoKind::Flush, IoError::Os(5));
+    h.act(Action::Move { key, blocks, to: place(0, PlaceKind::Whole) });
+    let flushed = h.log.iter().position(|io| io.device == DeviceId(1) && io.kind == IoKind::Flush);
+    let before = &h.log[..flushed.expect("a flush of what is to be moved")];
+    assert!(before.iter().all(|io| io.kind == IoKind::Flush), "{before:?}");
+    assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
+    h.reopen();
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+}
+
+#[test]
+fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
+    let mut h = written_where_it_was_moved();
+    // It falls back on the first device, which is well and has what was there before.
+    h.hanging.push(DeviceId(1));
+    assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
+}

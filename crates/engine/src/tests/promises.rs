@@ -9,27 +9,30 @@ const EIO: IoError = IoError::Os(5);
 const DURABLE: IoKind = IoKind::Write { fua: true };
 const DATA: DeviceId = DeviceId(0);
 
-/// A pool of one device, with a block that is durable and another one that is not.
-fn half_written() -> Harness {
-    let mut h = Harness::new(1, "sequential");
+/// A pool with a block that is durable and another one that is not.
+fn half_written(devices: usize, members: usize) -> Harness {
+    let mut h = Harness::of(Shape { devices, members, ..Shape::default() }, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
     h.write(8192, &[2; 4096]);
     h
 }
 
+/// A FLUSH (2) waits for its device while a durable write (1) is under way there.
+fn flush_beside_a_durable_write() -> Harness {
+    let mut h = half_written(2, 1);
+    h.holding = Some(DURABLE);
+    h.submit_fua(1, 0, 4096, 3);
+    h.run();
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    h
+}
+
 #[test]
 fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
     for error in [None, Some(EIO)] {
-        let mut h = Harness::new(2, "sequential");
-        h.write(0, &[1; 4096]);
-        h.flush().expect("a flush");
-        h.write(8192, &[2; 4096]);
-        h.holding = Some(DURABLE);
-        h.submit_fua(1, 0, 4096, 3);
-        h.run();
-        h.submit(2, Op::Flush, 0, 0, 0);
-        h.run();
+        let mut h = flush_beside_a_durable_write();
         assert_eq!(h.answer(), None, "what the durable write will tell is not known");
         h.release(error);
         let lost = error.map(|_| RequestError::FlushFailed(DATA));
@@ -46,7 +49,7 @@ fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
 #[test]
 fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
     for error in [None, Some(EIO)] {
-        let mut h = half_written();
+        let mut h = half_written(1, 1);
         h.holding = Some(IoKind::Flush);
         h.engine.request_checkpoint();
         h.run();
@@ -65,10 +68,7 @@ fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
 #[test]
 fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages() {
     for (members, error) in [(1, None), (1, Some(EIO)), (2, Some(EIO))] {
-        let mut h = Harness::of(Shape { devices: members, members, ..Shape::default() }, "sequential");
-        h.write(0, &[1; 4096]);
-        h.flush().expect("a flush");
-        h.write(8192, &[2; 4096]);
+        let mut h = half_written(members, members);
         h.holding = Some(IoKind::Flush);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
@@ -89,15 +89,7 @@ fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages()
 
 #[test]
 fn a_device_that_is_lost_answers_for_no_flush() {
-    let mut h = Harness::new(2, "sequential");
-    h.write(0, &[1; 4096]);
-    h.flush().expect("a flush");
-    h.write(8192, &[2; 4096]);
-    h.holding = Some(DURABLE);
-    h.submit_fua(1, 0, 4096, 3);
-    h.run();
-    h.submit(2, Op::Flush, 0, 0, 0);
-    h.run();
+    let mut h = flush_beside_a_durable_write();
     h.lose(DATA);
     let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
     answers.sort_by_key(|(id, _)| *id);

@@ -1,6 +1,7 @@
 //! What a placement policy may ask for besides a device for new data.
 
-use weir_model::{BlockRange, DeviceId, ExtentKey, Op, PlaceId};
+use super::Places;
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentKey, Hint, Op, PlaceId};
 
 /// Something to be done with blocks of an extent. A wish: what cannot be done (blocks being
 /// written, no space, nothing there) is left out, and nothing is lost by it.
@@ -61,6 +62,15 @@ pub struct Access {
     pub blocks: BlockRange,
     /// What is done to them.
     pub op: Op,
+    /// Bytes of the extent it is about.
+    pub bytes: Bytes,
+    /// Bytes of the whole request, of which this may be a part; and, for a policy that asked for it
+    /// ([`super::Watches::runs`]), of those before that it continues.
+    pub run: Bytes,
+    /// What the client knows of the data.
+    pub hint: Hint,
+    /// Where the blocks are now; before the first write nowhere.
+    pub held: Places,
 }
 
 /// Where a write goes.

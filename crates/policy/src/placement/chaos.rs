@@ -7,7 +7,7 @@
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
 
-use super::{Access, Action, DeviceView, Placement, WriteTo};
+use super::{Access, Action, DeviceView, Moment, Placement, Watches, WriteTo};
 use crate::Random;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, PlaceId, PlaceKind};
 
@@ -33,17 +33,17 @@ impl Placement for Chaos {
         "chaos"
     }
 
-    fn allocate(&mut self, devices: &[DeviceView], key: ExtentKey) -> Option<DeviceId> {
-        let free: Vec<_> = devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
-        let turn = Random::new(key.index.0 ^ self.accesses as u64).word() as usize;
+    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+        let free: Vec<_> = moment.devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
+        let turn = Random::new(access.key.index.0 ^ self.accesses as u64).word() as usize;
         free.get(turn % free.len().max(1)).copied()
     }
 
-    fn watches(&self) -> bool {
-        true
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, writes: true, runs: true }
     }
 
-    fn accessed(&mut self, access: &Access) {
+    fn accessed(&mut self, _: &mut Moment<'_>, access: &Access) {
         self.blocks = self.blocks.max(access.blocks.end());
         self.accesses += 1;
         if self.recent.contains(&access.key) {
@@ -56,9 +56,9 @@ impl Placement for Chaos {
         }
     }
 
-    fn write_to(&mut self, devices: &[DeviceView], _: &Access, random: &mut Random) -> WriteTo {
-        let device = &devices[random.below(devices.len() as u64) as usize];
-        match random.below(4) {
+    fn write_to(&mut self, moment: &mut Moment<'_>, _: &Access) -> WriteTo {
+        let device = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
+        match moment.random.below(4) {
             0 if has_reserve(device) => WriteTo::Fine(device.id),
             _ => WriteTo::InPlace,
         }
@@ -68,7 +68,8 @@ impl Placement for Chaos {
         Some(Nanos::millis(1))
     }
 
-    fn round(&mut self, devices: &[DeviceView], random: &mut Random, actions: &mut Vec<Action>) {
+    fn round(&mut self, moment: &mut Moment<'_>) {
+        let Moment { devices, random, actions, .. } = moment;
         for _ in 0..random.below(ACTIONS + 1) {
             let Some(key) = random.pick(&self.recent) else { return };
             let device = &devices[random.below(devices.len() as u64) as usize];

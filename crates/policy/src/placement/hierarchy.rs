@@ -6,8 +6,8 @@
 //! When not: under a load that saturates the fast device, everything waits there while the others
 //! idle (what Wardrop balancing was published against: mechanisms, section 3).
 
-use super::{DeviceView, Placement};
-use weir_model::{DeviceId, ExtentKey};
+use super::{Access, Moment, Placement};
+use weir_model::DeviceId;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ impl Placement for Hierarchy {
         "hierarchy"
     }
 
-    fn allocate(&mut self, devices: &[DeviceView], _: ExtentKey) -> Option<DeviceId> {
-        devices.iter().filter(|d| d.free > 0).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().filter(|d| d.free > 0).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! When not: whenever more than one device should be busy.
 
-use super::{DeviceView, Placement};
-use weir_model::{DeviceId, ExtentKey};
+use super::{Access, Moment, Placement};
+use weir_model::DeviceId;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl Placement for Sequential {
         "sequential"
     }
 
-    fn allocate(&mut self, devices: &[DeviceView], _: ExtentKey) -> Option<DeviceId> {
-        devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! When not: with devices of different speed, large requests wait for the slowest.
 
-use super::{DeviceView, Placement};
-use weir_model::{DeviceId, ExtentKey};
+use super::{Access, DeviceView, Moment, Placement};
+use weir_model::DeviceId;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,9 +20,20 @@ impl Placement for Stripe {
         "stripe"
     }
 
-    fn allocate(&mut self, devices: &[DeviceView], _: ExtentKey) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        self.next_of(moment.devices, |device| device.free > 0)
+    }
+}
+
+impl Stripe {
+    /// The next device in turn of those `wanted`.
+    pub(super) fn next_of(
+        &mut self,
+        devices: &[DeviceView],
+        wanted: impl Fn(&DeviceView) -> bool,
+    ) -> Option<DeviceId> {
         let turn = |i: usize| (self.next + i) % devices.len();
-        let chosen = (0..devices.len()).map(turn).find(|i| devices[*i].free > 0)?;
+        let chosen = (0..devices.len()).map(turn).find(|i| wanted(&devices[*i]))?;
         self.next = chosen + 1;
         Some(devices[chosen].id)
     }

@@ -1,23 +1,15 @@
 //! Each policy on small pools.
 
+use super::testing::{Pool, device};
 use super::*;
-use weir_model::{ExtentIndex, VolumeId};
-
-fn device(id: u8, free: u32, idle_us: u64) -> DeviceView {
-    DeviceView { id: DeviceId(id), free, extents: free, idle: Nanos::micros(idle_us) }
-}
+use weir_model::{Bytes, Op};
 
 /// Allocates until nothing is free; the ids chosen.
-fn fill(name: &str, mut devices: Vec<DeviceView>) -> Vec<u8> {
+fn fill(name: &str, devices: Vec<DeviceView>) -> Vec<u8> {
     let mut policy = by_name(name).expect("a policy of that name");
     assert_eq!(policy.name(), name);
-    let key = |i| ExtentKey { volume: VolumeId(1), index: ExtentIndex(i) };
-    let mut chosen = Vec::new();
-    while let Some(id) = policy.allocate(&devices, key(chosen.len() as u64)) {
-        devices[id.index()].free -= 1;
-        chosen.push(id.0);
-    }
-    chosen
+    let mut pool = Pool::new(devices);
+    (0..).map_while(|i| pool.allocate(&mut *policy, i)).map(|id| id.0).collect()
 }
 
 #[test]
@@ -29,10 +21,23 @@ fn each_fills_the_pool_in_its_own_order() {
 }
 
 #[test]
-fn an_empty_or_full_pool_gives_nothing() {
-    for (name, _) in ALL {
-        assert_eq!(fill(name, vec![device(0, 0, 1)]), [0u8; 0]);
-        assert_eq!(fill(name, vec![]), [0u8; 0]);
+fn every_policy_fills_the_pool_and_then_gives_nothing() {
+    for Known { name, .. } in ALL {
+        assert_eq!(fill(name, vec![device(0, 0, 1)]), [0u8; 0], "{name}");
+        assert_eq!(fill(name, vec![]), [0u8; 0], "{name}");
+        let devices = vec![device(0, 20, 8000), device(1, 10, 20), device(2, 30, 90)];
+        assert_eq!(fill(name, devices).len(), 60, "{name}");
+    }
+}
+
+#[test]
+fn keys_have_defaults_in_their_range_and_names_of_their_own() {
+    for Known { name, keys, .. } in ALL {
+        for (i, key) in keys.iter().enumerate() {
+            assert!(key.allows(key.default), "{name}.{}", key.name);
+            assert!(keys[..i].iter().all(|other| other.name != key.name), "{name}.{} twice", key.name);
+            assert!(!key.what.is_empty(), "{name}.{}", key.name);
+        }
     }
 }
 
@@ -41,16 +46,14 @@ fn chaos_is_not_for_users_and_repeats_itself() {
     assert!(by_name("chaos").is_none());
     let run = |seed| {
         let mut policy = for_tests("chaos").expect("for tests");
-        let mut random = Random::new(seed);
-        let devices = vec![device(0, 9, 10), device(1, 9, 10)];
+        let mut pool = Pool::new(vec![device(0, 9, 10), device(1, 9, 10)]);
+        pool.random = crate::Random::new(seed);
         let mut actions = Vec::new();
         for i in 0..50 {
-            let key = ExtentKey { volume: VolumeId(1), index: ExtentIndex(i) };
-            let blocks = weir_model::BlockRange { first: 0, count: 32 };
-            let access = Access { key, blocks, op: weir_model::Op::Write };
-            policy.accessed(&access);
-            policy.write_to(&devices, &access, &mut random);
-            policy.round(&devices, &mut random, &mut actions);
+            let access = pool.access(i, Op::Write, Bytes::kib(128));
+            pool.ask(|moment| policy.accessed(moment, &access));
+            pool.ask(|moment| policy.write_to(moment, &access));
+            actions.extend(pool.round(&mut *policy));
         }
         actions
     };

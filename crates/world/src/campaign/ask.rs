@@ -1,6 +1,6 @@
 //! Requests made up at random.
 
-use super::{Maker, WIDE, between, weighted};
+use super::{Maker, between, weighted};
 use crate::Rng;
 use crate::driver::Ask;
 use weir_model::{Bytes, Op, SECTOR, VolumeOffset};
@@ -16,12 +16,12 @@ impl Maker<'_> {
         let far = if self.kind.wide { 200 } else { 0 };
         let (op, (at, len), fua) =
             match weighted(rng, &[(80, 0), (2 * often, 1), (8, 2), (2 * often, 3), (5, 4), (far, 5)]) {
-                5 => (data(rng), ((rng.below(16 * WIDE), 0), (0, 8)), rarely),
+                5 => (data(rng), ((rng.below(16 * self.extents), 0), (0, 8)), rarely),
                 0 => (data(rng), range(rng), rarely),
                 1 => (data(rng), self.whole(rng), rarely),
                 2 => (clear(rng), range(rng), rarely),
                 // Whole extents give their space back; at once, if it has to be durable.
-                3 if self.kind.wide => (clear(rng), ((0, 0), (16 * WIDE, 0)), rng.chance(0.5)),
+                3 if self.kind.wide => (clear(rng), ((0, 0), (16 * self.extents, 0)), rng.chance(0.5)),
                 3 => (clear(rng), self.whole(rng), rng.chance(0.5)),
                 _ => (Op::Flush, ((0, 0), (0, 0)), false),
             };
@@ -34,7 +34,7 @@ impl Maker<'_> {
             return ((0, 0), (16, 0));
         }
         if self.kind.wide {
-            return ((16 * rng.below(WIDE), 0), (16 * between(rng, 1, 2), 0));
+            return ((16 * rng.below(self.extents), 0), (16 * between(rng, 1, 2), 0));
         }
         ((16 * rng.below(8), 0), (16 * between(rng, 1, 2), 0))
     }

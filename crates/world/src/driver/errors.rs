@@ -9,7 +9,7 @@ use super::{Ask, Driver, Failure, Health, UnderWay};
 use smallvec::SmallVec;
 use weir_engine::Room;
 use weir_map::Found;
-use weir_model::{BLOCK, DeviceSet, ExtentKey, IoError, Op, Reply, RequestError, VolumeOffset};
+use weir_model::{BLOCK, DeviceSet, ExtentKey, Op, RequestError, VolumeOffset};
 
 /// For each block that holds something: the devices that have it.
 pub(super) type Holders = SmallVec<[DeviceSet; 1]>;
@@ -64,14 +64,9 @@ impl Driver {
     }
 
     /// A request failed: that must be in order.
-    pub(super) fn failed(
-        &mut self,
-        request: &UnderWay,
-        error: RequestError,
-        reply: &Reply,
-    ) -> Result<(), Failure> {
+    pub(super) fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
-        if !self.is_in_order(request, error, reply) {
+        if !self.is_in_order(request, error) {
             return Err(Failure::Refused { ask, error });
         }
         match ask.op {
@@ -85,7 +80,7 @@ impl Driver {
         if no_space { self.check_no_space(request) } else { Ok(()) }
     }
 
-    fn is_in_order(&self, request: &UnderWay, error: RequestError, reply: &Reply) -> bool {
+    fn is_in_order(&self, request: &UnderWay, error: RequestError) -> bool {
         let ask = &request.ask;
         let changes = ask.op.changes();
         match error {
@@ -95,13 +90,10 @@ impl Driver {
                 self.failing.contains(device) && (changes || self.oracle.may_owe(ask.volume))
             }
             RequestError::InDoubt { device } => {
-                self.failing.contains(device) && self.oracle.may_be_in_doubt(request.place())
+                self.failing.contains(device) && self.oracle.may_be_in_doubt(request.place(), request.ticket)
             }
-            RequestError::Io { device, error, .. } => {
-                // A device given up may still write to the buffer, which no other can be read into then; it may
-                // have ended that before the reply.
-                let kept = reply.buffer.is_none() || error == IoError::Lost;
-                self.failing.contains(device) && (changes || kept || !self.is_elsewhere(request))
+            RequestError::Io { device, .. } => {
+                self.failing.contains(device) && (changes || !self.is_elsewhere(request))
             }
             _ => false,
         }
@@ -123,8 +115,9 @@ impl Driver {
     /// There really is no space.
     fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
         let (needed, room) = (self.extents_needed(request.ticket), self.room);
-        // Second places of chaos take space that nobody needs.
-        let thrifty = self.setup.policy != "chaos";
+        // Second places take space that nobody needs.
+        let policy = weir_policy::placement::known(&self.setup.policy);
+        let thrifty = policy.is_some_and(|policy| !policy.moves);
         let of_data = self.engine.space_status().full == Some(Room::Data);
         if of_data && thrifty && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask: request.ask, needed, room });

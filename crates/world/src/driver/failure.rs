@@ -56,10 +56,10 @@ pub enum Failure {
     #[error("reply {0:?} answers no request under way, or has another buffer")]
     StrayReply(RequestId),
     /// The offline check finds damage after a mere crash.
-    #[error("the check finds: {0:?}")]
+    #[error("the check finds: {}", findings(.0))]
     Check(Box<weir_map::check::Report>),
     /// The offline check and the opening of a pool with damaged metadata differ.
-    #[error("the pool {}, but the check finds: {report:?}", if *opened { "opens" } else { "does not open" })]
+    #[error("the pool {}, but the check finds: {}", if *opened { "opens" } else { "does not open" }, findings(report))]
     NotForetold {
         /// Whether it opened.
         opened: bool,
@@ -114,4 +114,13 @@ pub enum Failure {
     /// The set-up names no timing model.
     #[error(transparent)]
     Setup(#[from] UnknownModel),
+}
+
+/// What a check found, and nothing else of it.
+fn findings(report: &weir_map::check::Report) -> String {
+    if report.findings.is_empty() {
+        return "nothing".to_owned();
+    }
+    let found = report.findings.iter().map(|f| format!("{} of {} at {}: {}", f.what, f.device, f.at, f.why));
+    found.collect::<Vec<_>>().join("; ")
 }

@@ -1,11 +1,14 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
 use super::rot;
-use super::{Ask, Crash, Driver, Failure, Health, Replacing, Setup, Volume, VolumeSpec};
+use super::{Again, Ask, Crash, Driver, Failure, Health, Replace, Replacing, Setup, Volume, VolumeSpec};
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
-use weir_map::{Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
-use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Nanos, Op, VolumeOffset};
+use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
+use weir_model::{
+    BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind,
+    VolumeOffset,
+};
 
 /// What a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
@@ -89,38 +92,31 @@ impl Driver {
         self.world.stop(Stop::PowerCut);
         self.oracle.crash(Stop::PowerCut);
         if self.tail_is_spoilt() {
-            self.statistics.excepted += 1;
-            return self.begin_anew();
+            return self.except();
         }
         self.open()
     }
 
     /// Everything stops in the middle; then the pool is opened, perhaps in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        let strike = if crash.how == Stop::Kill { Strike::Kill } else { Strike::PowerCut };
-        self.struck(strike);
+        self.struck(strike(crash.how));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
         let in_checkpoint = checkpoint.into_iter().any(|activity| self.engine.is_doing(activity));
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
         self.stop(crash.how);
-        if crash.how == Stop::PowerCut {
-            // Whoever comes to see why it is dark replaces cables, too.
-            self.world.mend_devices();
-            (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
-        }
         self.check_metadata()?;
         if self.tail_is_spoilt() {
-            self.statistics.excepted += 1;
-            return self.begin_anew();
+            return self.except();
         }
         if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
             self.rot(rot)?;
         }
-        for write in &crash.again {
-            self.world.stop_at_store_write(Some(*write), crash.how);
+        for Again { write, how } in &crash.again {
+            self.world.stop_at_store_write(Some(*write), *how);
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
-            self.world.stop_at_store_write(None, crash.how);
+            self.world.stop_at_store_write(None, *how);
+            self.note_strikes_in_recovery();
             match opened {
                 Err(failure) if !self.world.is_dark() && self.health == Health::Whole => {
                     return self.refused_to_open(failure);
@@ -129,11 +125,31 @@ impl Driver {
             }
             if self.world.is_dark() {
                 self.statistics.in_recovery += 1;
-                self.note_in_recovery(strike);
+                self.note_in_recovery(strike(*how));
             }
-            self.stop(crash.how);
+            self.stop(*how);
+            self.check_metadata()?;
+            // Opening writes, too, and that may have gone astray to where the last frame was.
+            if self.tail_is_spoilt() {
+                return self.except();
+            }
         }
         self.open()
+    }
+
+    /// What was struck nobody can notice, and the pool may be older than it should be.
+    fn except(&mut self) -> Result<(), Failure> {
+        self.statistics.excepted += 1;
+        self.begin_anew()
+    }
+
+    fn note_strikes_in_recovery(&mut self) {
+        for (device, strike) in self.world.struck() {
+            self.note_in_recovery(strike);
+            if !strike.is_silent() {
+                self.failing.insert(device);
+            }
+        }
     }
 
     fn note_in_recovery(&mut self, strike: Strike) {
@@ -152,6 +168,11 @@ impl Driver {
 
     fn stop(&mut self, how: Stop) {
         self.world.stop(how);
+        if how == Stop::PowerCut {
+            // Whoever comes to see why it is dark replaces cables, too.
+            self.world.mend_devices();
+            (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
+        }
         self.oracle.crash(how);
         self.under_way.clear();
         self.gone.clear();
@@ -177,12 +198,7 @@ impl Driver {
         let mut foretold = self.foretell();
         for _ in 0..OPEN_ATTEMPTS {
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
-            for (device, strike) in self.world.struck() {
-                self.note_in_recovery(strike);
-                if !strike.is_silent() {
-                    self.failing.insert(device);
-                }
-            }
+            self.note_strikes_in_recovery();
             foretold.take().map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
@@ -194,8 +210,12 @@ impl Driver {
                     return Ok(());
                 }
                 Err(Failure::Open(error)) if self.health == Health::Broken && is_of_devices(&error) => {
-                    self.world.stop(Stop::PowerCut);
-                    self.oracle.crash(Stop::PowerCut);
+                    // The server is started again: what could not be flushed can still be read.
+                    self.world.stop(Stop::Kill);
+                    self.oracle.crash(Stop::Kill);
+                    if self.tail_is_spoilt() {
+                        return self.except();
+                    }
                 }
                 Err(failure) => return Err(failure),
             }
@@ -218,8 +238,8 @@ impl Driver {
 
     /// A volume gives way to a new one of the same size. Where devices fail that may not come to an
     /// end: then the power is cut to have them mended.
-    pub(super) fn replace(&mut self, volume: usize) -> Result<(), Failure> {
-        match self.try_to_replace(volume) {
+    pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
+        match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
             Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
                 self.armed = Some((0, Crash::at_once()));
                 Err(Failure::Cut)
@@ -228,7 +248,7 @@ impl Driver {
         }
     }
 
-    fn try_to_replace(&mut self, volume: usize) -> Result<(), Failure> {
+    fn try_to_replace(&mut self, volume: usize, meanwhile: &[Ask]) -> Result<(), Failure> {
         if !self.engine.map().has_room_for_places() {
             // The metadata area may be too small for the new volume, as a wide map makes it.
             return Ok(());
@@ -240,13 +260,25 @@ impl Driver {
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
         self.replacing = Some(Replacing { volume, new: new.clone(), removed: false });
-        self.admin(Command::RemoveVolume { name: old })?;
+        let removal = self.command(Command::RemoveVolume { name: old })?;
+        self.ask_others(volume, meanwhile)?;
+        self.end_of(&removal)?;
         if let Some(replacing) = &mut self.replacing {
             replacing.removed = true;
         }
         let created = self.create_volume(new, spec)?;
         self.replaced(volume, created);
         self.check_volumes()
+    }
+
+    /// Clients of all volumes but one ask.
+    fn ask_others(&mut self, but: usize, asks: &[Ask]) -> Result<(), Failure> {
+        let volumes = self.volumes.len();
+        let mut asks = asks.iter().filter(|_| volumes > 1);
+        asks.try_for_each(|ask| {
+            let own = ask.volume % volumes == but;
+            self.ask(Ask { volume: ask.volume + usize::from(own), ..*ask })
+        })
     }
 
     fn replaced(&mut self, volume: usize, new: Volume) {
@@ -319,28 +351,32 @@ impl Driver {
     }
 
     /// Gives a command.
-    fn command(&mut self, command: Command) -> Result<AdminId, Failure> {
+    fn command(&mut self, command: Command) -> Result<Given, Failure> {
         self.admins += 1;
-        let id = AdminId(self.admins);
-        self.engine.admin(self.world.now(), id, command);
+        let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
+        self.engine.admin(self.world.now(), given.id, command);
         self.pump()?;
-        Ok(id)
+        Ok(given)
     }
 
     /// Has a command carried out, waiting for its end.
     fn admin(&mut self, command: Command) -> Result<(), Failure> {
-        let what = format!("{command:?}");
-        let id = self.command(command)?;
+        let given = self.command(command)?;
+        self.end_of(&given)
+    }
+
+    /// Waits for the end of a command.
+    fn end_of(&mut self, given: &Given) -> Result<(), Failure> {
         loop {
             while let Some(reply) = self.engine.next_admin_reply() {
-                if reply.id == id {
+                if reply.id == given.id {
                     self.idle_events = 0;
-                    let refused = |error| Failure::Admin { command: what.clone(), error };
+                    let refused = |error| Failure::Admin { command: given.what.clone(), error };
                     return reply.result.map(drop).map_err(refused);
                 }
             }
             if !self.advance(Nanos::MAX)? {
-                return Err(Failure::NeverDone(what));
+                return Err(Failure::NeverDone(given.what.clone()));
             }
         }
     }
@@ -352,17 +388,40 @@ impl Driver {
         held.chain(gone).sum()
     }
 
-    /// The part of one volume in that.
+    /// The part of one volume in that. What was rewritten while its device was lost is in two places, each
+    /// of which has blocks that the other has not.
     fn extents_held(&self, volume: usize, since: Ticket) -> u64 {
         let (extent, size) = (self.setup.extent.bytes(), self.volumes[volume].spec.size);
-        let may_hold = |start: &u64| {
-            let len = Bytes(extent.0.min(size.0 - start));
-            let place = Place { volume, offset: VolumeOffset(*start), len };
-            self.kept.contains(&(volume, *start)) || self.oracle.may_hold_data(place, since)
-        };
         let copies = u64::from(self.volumes[volume].spec.copies);
-        copies * (0..size.0).step_by(extent.0 as usize).filter(may_hold).count() as u64
+        let held = |start: u64| {
+            let len = Bytes(extent.0.min(size.0 - start));
+            let place = Place { volume, offset: VolumeOffset(start), len };
+            let may_hold = self.kept.contains(&(volume, start)) || self.oracle.may_hold_data(place, since);
+            let needed = if may_hold { copies } else { 0 };
+            needed.max(self.whole_places(volume, VolumeOffset(start)))
+        };
+        (0..size.0).step_by(extent.0 as usize).map(held).sum()
     }
+
+    /// Whole places of an extent that has a record.
+    fn whole_places(&self, volume: usize, at: VolumeOffset) -> u64 {
+        let key = ExtentKey { volume: self.volumes[volume].id, index: self.setup.extent.index(at) };
+        let Found::Record(record) = self.engine.map().find(key) else { return 0 };
+        record.places.iter().filter(|place| place.at.id().kind == PlaceKind::Whole).count() as u64
+    }
+}
+
+const fn strike(how: Stop) -> Strike {
+    match how {
+        Stop::Kill => Strike::Kill,
+        Stop::PowerCut => Strike::PowerCut,
+    }
+}
+
+/// A command of the operator.
+struct Given {
+    id: AdminId,
+    what: String,
 }
 
 /// Whether a pool may fail to open this way because of devices that fail.

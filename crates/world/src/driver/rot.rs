@@ -7,7 +7,7 @@
 
 use super::lifecycle::{POOL, open_pool};
 use super::{Driver, Failure, Health};
-use crate::{Rng, Seed, Stop, Strike};
+use crate::{Rng, Seed, Stop, Storage, Strike};
 use std::ops::Range;
 use weir_map::check::{Report, Severity};
 use weir_map::journal::{FRAME_MAX, Frame};
@@ -20,7 +20,7 @@ impl Driver {
     /// A bit changes while the power is off. If the pool does not open then, it is put right.
     pub(super) fn rot(&mut self, pick: u64) -> Result<(), Failure> {
         let mut rng = Rng::new(Seed(pick));
-        let of_metadata = rng.chance(0.7);
+        let of_metadata = rng.chance(0.5);
         let device = match of_metadata {
             // Not the first of two members: it is what is left when the second one is damaged.
             true => DeviceId(self.setup.mirrored.into()),
@@ -33,15 +33,13 @@ impl Driver {
             superblock.data_at..Superblock::second_at(superblock.size)
         };
         let Some(storage) = self.world.storage(device) else { return Ok(()) };
-        let pages = storage.written_pages(range);
+        let mut pages = storage.written_pages(range);
+        pages.retain(|page| !storage.is_spoilt(*page..*page + Bytes(BLOCK)));
         if pages.is_empty() {
             return Ok(());
         }
         let page = pages[rng.below(pages.len() as u64) as usize];
         let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
-        if storage.is_spoilt(page..page + Bytes(BLOCK)) {
-            return Ok(());
-        }
         storage.rot(at, bits);
         if self.tail_is_spoilt() {
             self.put_right(device, at, bits);
@@ -97,7 +95,16 @@ impl Driver {
         let says_so = matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | Mismatch(_)));
         let spoilt = self.spoilt_metadata();
         let unharmed = self.members().find(|member| !spoilt.contains(*member));
-        says_so && !spoilt.is_empty() && unharmed.is_none()
+        says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_nameless_device())
+    }
+
+    /// Whether some device, perhaps none of those with the map, has both copies of its superblock struck.
+    fn has_nameless_device(&mut self) -> bool {
+        self.layout.iter().any(|superblock| {
+            let copies = [DeviceOffset(0), Superblock::second_at(superblock.size)];
+            let storage = self.world.storage(superblock.device);
+            storage.is_some_and(|s| copies.iter().all(|at| s.is_spoilt(*at..*at + Bytes(BLOCK))))
+        })
     }
 
     /// The devices that carry the map.
@@ -130,12 +137,7 @@ impl Driver {
         let Some(storage) = self.world.storage(device) else { return false };
         let mut bytes = vec![0; (ring.end - ring.start) as usize];
         storage.read(JOURNAL_AT, &mut bytes);
-        let mut page = [0; PAGE];
-        let roots = ROOT_AT.into_iter().filter_map(|at| {
-            storage.read(at, &mut page);
-            Root::decode(&page, POOL)
-        });
-        let Some(root) = roots.max_by_key(|root| root.sequence) else { return false };
+        let Some(root) = newest_root(storage) else { return false };
         let next = end_of(&bytes, root.journal, self.setup.extent.blocks());
         let is_spoilt = |range: Range<u64>| {
             storage.is_spoilt(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
@@ -158,6 +160,16 @@ impl Driver {
 pub(super) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
     let is_damaged = report.worst() == Some(Severity::Damage);
     if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
+}
+
+/// The root that opening begins with. One that went astray to the other slot is none.
+fn newest_root(storage: &Storage) -> Option<Root> {
+    let mut page = [0; PAGE];
+    let roots = ROOT_AT.into_iter().zip(0..).filter_map(|(at, slot)| {
+        storage.read(at, &mut page);
+        Root::decode(&page, POOL).filter(|root| root.slot() == slot)
+    });
+    roots.max_by_key(|root| root.sequence)
 }
 
 /// Where the frames from a position on end.
@@ -185,4 +197,20 @@ fn claimed(ring: &[u8], at: u64) -> Range<u64> {
     let known = page.starts_with(MAGIC) && (1..=FRAME_MAX as u32).contains(&length);
     let length = if known { u64::from(length).next_multiple_of(PAGE as u64) } else { PAGE as u64 };
     at..(at + length).min(ring.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_in_the_other_slot_is_not_the_newest() {
+        let mut storage = Storage::new(Bytes::mib(1), false);
+        for (sequence, at) in [(4, ROOT_AT[0]), (6, ROOT_AT[1])] {
+            storage.write(at, &Root::empty(sequence, 1).encode(POOL)[..], false);
+        }
+        assert_eq!(newest_root(&storage).map(|root| root.sequence), Some(4));
+        storage.write(ROOT_AT[1], &Root::empty(5, 1).encode(POOL)[..], false);
+        assert_eq!(newest_root(&storage).map(|root| root.sequence), Some(5));
+    }
 }

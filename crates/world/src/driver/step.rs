@@ -21,7 +21,7 @@ pub enum Step {
         time: Nanos,
     },
     /// Wait for what a volume's clients asked, remove it and create another one in its place.
-    Replace(usize),
+    Replace(Replace),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
     Crash(Crash),
@@ -50,6 +50,16 @@ pub struct Ask {
     pub fua: bool,
 }
 
+/// A volume makes way for another one.
+#[derive(Clone, PartialEq)]
+pub struct Replace {
+    /// The volume, by its position; taken modulo the number of volumes.
+    pub volume: usize,
+    /// What the clients of the other volumes ask once the removal has begun. What this one's would ask
+    /// goes to the next volume; with a single one nothing is asked.
+    pub meanwhile: Vec<Ask>,
+}
+
 /// The end of everything under way.
 #[derive(Clone, PartialEq)]
 pub struct Crash {
@@ -59,8 +69,24 @@ pub struct Crash {
     pub how: Stop,
     /// Bits that change before the pool is opened, for power cuts only; a number that says which.
     pub rot: Option<u64>,
-    /// The power fails again while the pool is opened: each time at this many blocking writes.
-    pub again: Vec<u64>,
+    /// Everything stops again while the pool is opened.
+    pub again: Vec<Again>,
+}
+
+/// Everything stops while the pool is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// At this many blocking writes; once it is open, if there are fewer.
+    pub write: u64,
+    /// What the devices keep.
+    pub how: Stop,
+}
+
+const fn word(how: Stop) -> &'static str {
+    match how {
+        Stop::Kill => "kill",
+        Stop::PowerCut => "power cut",
+    }
 }
 
 impl Crash {
@@ -79,16 +105,21 @@ impl fmt::Debug for Step {
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
             Self::Jump { after: 0, time } => write!(f, "the clock jumps by {} ns", time.0),
             Self::Jump { after, time } => write!(f, "the clock jumps by {} ns after {after} events", time.0),
-            Self::Replace(volume) => write!(f, "replace volume {volume}"),
+            Self::Replace(Replace { volume, meanwhile }) => {
+                write!(f, "replace volume {volume}")?;
+                meanwhile.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
+            }
             Self::Crash(Crash { after, how, rot, again }) => {
-                f.write_str(if *how == Stop::Kill { "kill" } else { "power cut" })?;
+                f.write_str(word(*how))?;
                 if *after > 0 {
                     write!(f, " after {after} events")?;
                 }
                 if let Some(rot) = rot {
                     write!(f, ", bit rot {rot}")?;
                 }
-                again.iter().try_for_each(|write| write!(f, ", again at write {write} of opening"))
+                again.iter().try_for_each(|Again { write, how }| {
+                    write!(f, ", {} at write {write} of opening", word(*how))
+                })
             }
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Restart => f.write_str("restart"),

@@ -1,23 +1,39 @@
 //! What a failing device can put in doubt: an upper bound, for errors that name a reason.
 
-use super::{Candidate, Oracle, Place};
+use super::{Candidate, Oracle, Place, Ticket};
 use weir_model::{BLOCK, Bytes, VolumeOffset};
 
 impl Oracle {
-    /// Whether a block that the place touches holds a change nobody was promised for good: under way,
-    /// not flushed, or failed.
+    /// Whether a block that the place touches holds a change nobody was promised for good, or did when
+    /// the read `since` was submitted: under way, not flushed, or failed. To be asked when it ends.
     #[must_use]
-    pub fn may_be_in_doubt(&self, place: Place) -> bool {
+    pub fn may_be_in_doubt(&self, place: Place, since: Ticket) -> bool {
         let start = place.offset.0 / BLOCK * BLOCK;
-        let end = (place.offset.0 + place.len.0).next_multiple_of(BLOCK);
-        let place = Place { offset: VolumeOffset(start), len: Bytes(end - start), ..place };
-        if self.failed.iter().any(|failed| failed.overlaps(place)) {
+        let end = place.offset.0 + place.len.0;
+        (start..end).step_by(BLOCK as usize).any(|start| {
+            let block = Place { offset: VolumeOffset(start), len: Bytes(BLOCK), ..place };
+            self.failed.iter().any(|failed| failed.overlaps(block)) || self.is_unsure(block, since)
+        })
+    }
+
+    /// Whether a block may be lost with what no flush has covered. Devices lose whole blocks: a durable
+    /// change is lost with an earlier one in other sectors, or in the same, unless it covers the block.
+    fn is_unsure(&self, block: Place, since: Ticket) -> bool {
+        let (volume, sectors) = (&self.volumes[block.volume], block.sectors());
+        let sectors = &volume[sectors.start..sectors.end.min(volume.len())];
+        let over = |c: &Candidate| c.buried && c.over < since.0;
+        if sectors.iter().flatten().any(|c| !c.durable && !over(c)) {
             return true;
         }
-        let volume = &self.volumes[place.volume];
-        let sectors = place.sectors();
-        let touched = &volume[sectors.start..sectors.end.min(volume.len())];
-        touched.iter().flatten().any(|c: &Candidate| !c.durable && !c.buried)
+        let unflushed = self.unflushed.iter().chain(&self.forsaken);
+        let last = unflushed.filter(|change| change.place.overlaps(block)).map(|change| change.acked).max();
+        last.is_some_and(|last| {
+            let later = |c: &&Candidate| c.durable && c.ticket.0 > last && c.acked < since.0;
+            let covers = |change: &Candidate| {
+                sectors.iter().all(|sector| sector.iter().any(|c| c.ticket == change.ticket))
+            };
+            !sectors.iter().take(1).flatten().filter(later).any(covers)
+        })
     }
 
     /// Whether a flush of the volume may find that changes were lost: not if it has seen none since the

@@ -172,3 +172,66 @@ fn misplaced_and_torn_sectors_are_recognised() {
     let read = oracle.read(WHOLE);
     assert_eq!(oracle.read_done(read, Answer::Bytes(&bytes)).unwrap_err().found, Found::Torn);
 }
+
+/// A durable change.
+fn at_once(oracle: &mut Oracle, place: Place, change: Change) {
+    let ticket = oracle.change(place, change, true);
+    oracle.changed(ticket);
+}
+
+const PART: Place = Place { len: Bytes(2 * SECTOR), ..WHOLE };
+
+#[test]
+fn zeros_written_over_a_part_of_a_block_take_space_until_the_whole_is_cleared() {
+    let mut oracle = oracle();
+    let takes_space = |oracle: &mut Oracle| {
+        let now = oracle.read(WHOLE);
+        oracle.may_hold_data(WHOLE, now)
+    };
+    assert!(!takes_space(&mut oracle));
+    at_once(&mut oracle, PART, Change::Write);
+    at_once(&mut oracle, PART, Change::Zero);
+    assert!(sees_zeros(&mut oracle) && takes_space(&mut oracle));
+    oracle.crash(Stop::PowerCut);
+    assert!(sees_zeros(&mut oracle) && takes_space(&mut oracle));
+    at_once(&mut oracle, WHOLE, Change::Zero);
+    assert!(!takes_space(&mut oracle));
+}
+
+#[test]
+fn a_block_is_in_doubt_until_all_of_it_is_durable_at_once() {
+    for fails in [false, true] {
+        let mut oracle = oracle();
+        let lost = oracle.change(PART, Change::Write, false);
+        oracle.changed(lost);
+        // What a device loses is the block, whatever else was written to it.
+        at_once(&mut oracle, PART, Change::Write);
+        if fails {
+            let ticket = oracle.flush(0);
+            oracle.flush_failed(ticket);
+        }
+        let early = oracle.read(WHOLE);
+        assert!(oracle.may_be_in_doubt(WHOLE, early));
+        at_once(&mut oracle, WHOLE, Change::Write);
+        assert!(oracle.may_be_in_doubt(WHOLE, early), "it was when that read was submitted");
+        let late = oracle.read(WHOLE);
+        assert!(!oracle.may_be_in_doubt(WHOLE, late));
+    }
+}
+
+#[test]
+fn a_flush_leaves_nothing_in_doubt_but_what_an_earlier_one_lost() {
+    for fails in [false, true] {
+        let mut oracle = oracle();
+        let part = oracle.change(PART, Change::Write, false);
+        oracle.changed(part);
+        at_once(&mut oracle, PART, Change::Write);
+        if fails {
+            let ticket = oracle.flush(0);
+            oracle.flush_failed(ticket);
+        }
+        flush(&mut oracle);
+        let read = oracle.read(WHOLE);
+        assert_eq!(oracle.may_be_in_doubt(WHOLE, read), fails);
+    }
+}

@@ -1,0 +1,237 @@
+//! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
+
+use crate::piece::{Flight, PieceId, Purpose};
+use crate::runs::Runs;
+use crate::{Engine, rounds};
+use weir_map::{Found, Map, Record, Whole};
+use weir_model::{
+    BlockRange, Bytes, ExtentIndex, ExtentKey, Hint, IoKind, Nanos, Op, PlaceId, PlaceKind, VolumeId,
+};
+use weir_policy::placement::{
+    Access, Action, DeviceView, Moment, PlaceView, Placement, Places, Watches, WriteTo,
+};
+
+/// The policy's side of the engine.
+#[derive(Debug)]
+pub(crate) struct Advice {
+    pub(crate) watches: Watches,
+    /// The devices as measured; what else changes is filled in before it is shown.
+    views: Vec<DeviceView>,
+    /// What the policy asked for and the mover has not been told.
+    actions: Vec<Action>,
+    runs: Runs,
+}
+
+impl Advice {
+    pub(crate) fn new(map: &Map, policy: &dyn Placement) -> Self {
+        let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
+        Self {
+            watches: policy.watches(),
+            views: map.devices().iter().map(view).collect(),
+            actions: Vec::new(),
+            runs: Runs::default(),
+        }
+    }
+
+    /// Notes a command that ended well, as policies are to see the device.
+    #[inline]
+    pub(crate) fn measure(&mut self, flight: &Flight, response: Nanos) {
+        let view = &mut self.views[flight.device.index()];
+        let write = flight.kind != IoKind::Read;
+        match flight.purpose {
+            Purpose::Read(_)
+            | Purpose::ReadElsewhere(..)
+            | Purpose::Merge(_)
+            | Purpose::MergeElsewhere(..)
+            | Purpose::Write(_) => view.note(write, flight.len(), response),
+            Purpose::MoveRead(_) => view.reads.note_size(flight.len(), response),
+            Purpose::MoveWrite(_) => view.writes.note_size(flight.len(), response),
+            _ => {}
+        }
+    }
+}
+
+impl Engine {
+    /// From now on this policy decides. Nothing is moved by that: what is where stays there until the
+    /// new one asks.
+    pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
+        self.now = now;
+        self.advice.watches = policy.watches();
+        self.rounds = rounds::Rounds::new(now, policy.round_every());
+        self.policy = policy;
+    }
+
+    /// Clients' commands each device has completed, the mover's and the map's left out.
+    pub fn served(&self) -> impl Iterator<Item = u64> {
+        self.advice.views.iter().map(DeviceView::completed)
+    }
+
+    /// The devices as policies see them.
+    #[inline]
+    pub(crate) fn views(&mut self) -> &[DeviceView] {
+        for (view, device) in self.advice.views.iter_mut().zip(&self.devices) {
+            let usable = !device.is_lost();
+            view.usable = usable;
+            view.free = if usable { self.map.space(view.id).free() } else { 0 };
+            view.in_flight = device.in_flight();
+            view.idle = device.idle.unwrap_or(Nanos::MAX);
+        }
+        &self.advice.views
+    }
+
+    /// Asks the policy something.
+    #[inline]
+    pub(crate) fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T) -> T {
+        self.views();
+        let views = std::mem::take(&mut self.advice.views);
+        let answer = self.ask_about(&views, question);
+        self.advice.views = views;
+        answer
+    }
+
+    /// Asks the policy something about devices that are not quite as they are.
+    #[inline]
+    pub(crate) fn ask_about<T>(
+        &mut self,
+        devices: &[DeviceView],
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        let mut moment = Moment {
+            now: self.now,
+            devices,
+            extent: self.map.extent(),
+            map: &Whereabouts(&self.map),
+            random: &mut self.random,
+            actions: &mut self.advice.actions,
+            room: self.mover.room(),
+        };
+        let answer = question(&mut *self.policy, &mut moment);
+        if !self.advice.actions.is_empty() {
+            let mut actions = std::mem::take(&mut self.advice.actions);
+            actions.drain(..).for_each(|action| self.request_action(action));
+            self.advice.actions = actions;
+        }
+        answer
+    }
+
+    /// Tells the policy of a piece's access, once.
+    #[inline]
+    pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
+        if !self.advice.watches.accesses || std::mem::replace(&mut self.pieces[id.0 as usize].told, true) {
+            return;
+        }
+        let access = self.access(id, held(self));
+        self.ask(|policy, moment| policy.accessed(moment, &access));
+    }
+
+    /// Asks the policy where a piece's write goes.
+    pub(crate) fn ask_write_to(&mut self, id: PieceId, record: Option<&Record>) -> WriteTo {
+        let range = self.pieces[id.0 as usize].range;
+        let access = self.access(id, record.map_or(Places::NONE, |record| places_of(record, range)));
+        self.ask(|policy, moment| policy.write_to(moment, &access))
+    }
+
+    /// A piece as policies see it.
+    pub(crate) fn access(&self, id: PieceId, held: Places) -> Access {
+        let piece = &self.pieces[id.0 as usize];
+        let active = &self.active[piece.request.0];
+        let request = &active.request;
+        Access {
+            key: piece.key,
+            blocks: piece.range,
+            op: request.op,
+            bytes: Bytes(piece.span.len.into()),
+            run: Bytes(request.len.0 + active.continues.0),
+            hint: request.hint,
+            held,
+        }
+    }
+
+    /// All of an extent, as if it were written.
+    pub(crate) fn access_to_all(&self, key: ExtentKey) -> Access {
+        let bytes = self.map.extent().bytes();
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let held = self.held(key);
+        Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, held }
+    }
+
+    /// Where an extent is.
+    pub(crate) fn held(&self, key: ExtentKey) -> Places {
+        self.held_of(key, BlockRange { first: 0, count: self.map.extent().blocks() })
+    }
+
+    /// Where some blocks of an extent are.
+    pub(crate) fn held_of(&self, key: ExtentKey, range: BlockRange) -> Places {
+        held(&self.map.find(key), range, self.map.extent().blocks())
+    }
+
+    /// Where blocks of an extent are that is in one whole place.
+    #[inline]
+    pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
+        directly(whole, range, self.map.extent().blocks())
+    }
+
+    /// What a request continues, if the policy wants to know.
+    #[inline]
+    pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
+        if self.advice.watches.runs && request.op.has_payload() {
+            self.advice.runs.note(request.volume, request.offset, request.len)
+        } else {
+            Bytes(0)
+        }
+    }
+}
+
+/// Where the blocks of a range are, of what the map found.
+fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
+    match found {
+        Found::Empty => Places::NONE,
+        Found::Direct(whole) => directly(*whole, range, all),
+        Found::Record(record) => places_of(record, range),
+    }
+}
+
+#[inline]
+fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
+    let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+    std::iter::once(PlaceView { id, blocks: range.count, of_extent: all, alone: all }).collect()
+}
+
+/// Where the blocks of a range are, of all of a record's places.
+pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
+    let view = |p: &weir_map::Place| {
+        let id = p.at.id();
+        let mut alone = p.valid.clone();
+        record
+            .places
+            .iter()
+            .filter(|other| other.at.id() != id)
+            .for_each(|other| alone.subtract(&other.valid));
+        PlaceView {
+            id,
+            blocks: p.valid.count_in(range) as u16,
+            of_extent: p.valid.count() as u16,
+            alone: alone.count() as u16,
+        }
+    };
+    record.places.iter().map(view).collect()
+}
+
+/// The map as policies see it.
+struct Whereabouts<'a>(&'a Map);
+
+impl weir_policy::placement::Whereabouts for Whereabouts<'_> {
+    fn places(&self, key: ExtentKey) -> Places {
+        let blocks = self.0.extent().blocks();
+        held(&self.0.find(key), BlockRange { first: 0, count: blocks }, blocks)
+    }
+
+    fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
+        let mut volumes = self.0.catalogue().volumes.range(from.volume..);
+        volumes.find_map(|(volume, _): (&VolumeId, _)| {
+            let first = if *volume == from.volume { from.index } else { ExtentIndex(0) };
+            let index = self.0.next_used(*volume, first)?;
+            Some(ExtentKey { volume: *volume, index })
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! What each device is measured to do: how its responses are distributed by direction and size, how
+//! much of the time it is busy, how many commands it has at once, how much it gets done.
+//!
+//! On every command's way: plain counters of the one thread that has the engine, no clock of its own,
+//! no memory asked for.
+
+use weir_model::{Bytes, IoKind, Nanos};
+use weir_policy::placement::SizeClass;
+
+/// Parts of a power of two that responses are told apart by: a response is known to an eighth.
+const PARTS: u32 = 8;
+/// The shortest response told apart, as a power of two of nanoseconds: about a microsecond.
+const SHORTEST: u32 = 10;
+/// … and the longest: about a minute.
+const LONGEST: u32 = 36;
+const BUCKETS: usize = ((LONGEST - SHORTEST) * PARTS) as usize + 2;
+/// The least time rates are taken over.
+const WINDOW: Nanos = Nanos::secs(1);
+
+/// How often which response was seen.
+#[derive(Clone, Debug)]
+struct Histogram {
+    counts: [u32; BUCKETS],
+    longest: Nanos,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: [0; BUCKETS], longest: Nanos(0) }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    const fn bucket(response: Nanos) -> usize {
+        let log = response.0.checked_ilog2();
+        match log {
+            Some(log) if log >= SHORTEST => {
+                let part = response.0 >> (log - PARTS.ilog2()) & (PARTS as u64 - 1);
+                let at = ((log - SHORTEST) * PARTS) as usize + part as usize + 1;
+                if at < BUCKETS { at } else { BUCKETS - 1 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// The longest response a bucket stands for.
+    const fn limit(bucket: usize) -> Nanos {
+        let (log, part) = (bucket as u32 / PARTS + SHORTEST, bucket as u64 % PARTS as u64);
+        Nanos(((PARTS as u64 + part) << (log - PARTS.ilog2())) - 1)
+    }
+
+    #[inline]
+    fn add(&mut self, response: Nanos) {
+        let count = &mut self.counts[Self::bucket(response)];
+        *count = count.saturating_add(1);
+        if response > self.longest {
+            self.longest = response;
+        }
+    }
+
+    /// A response that this part of all do not exceed, an eighth too long at most.
+    fn quantile(&self, part: f64) -> Nanos {
+        let all: u64 = self.counts.iter().map(|c| u64::from(*c)).sum();
+        let wanted = (part * all as f64).ceil() as u64;
+        let mut seen = 0;
+        let at = self.counts.iter().position(|c| {
+            seen += u64::from(*c);
+            seen >= wanted
+        });
+        at.map_or(self.longest, |at| Self::limit(at).min(self.longest))
+    }
+
+    fn summary(&self) -> Option<Responses> {
+        let count: u64 = self.counts.iter().map(|c| u64::from(*c)).sum();
+        (count > 0).then(|| Responses {
+            count,
+            median: self.quantile(0.5),
+            p99: self.quantile(0.99),
+            p999: self.quantile(0.999),
+            longest: self.longest,
+        })
+    }
+}
+
+/// How responses are distributed, since the start; quantiles are up to an eighth too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Responses {
+    /// Commands.
+    pub count: u64,
+    /// Half of them were answered within this time.
+    pub median: Nanos,
+    /// 99 of 100.
+    pub p99: Nanos,
+    /// 999 of 1000.
+    pub p999: Nanos,
+    /// All of them.
+    pub longest: Nanos,
+}
+
+/// Responses to commands of about one size in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponsesBySize {
+    /// Writes, not reads.
+    pub write: bool,
+    /// The size.
+    pub size: SizeClass,
+    /// They.
+    pub responses: Responses,
+}
+
+/// What a device does of late: over the last second that is over, or since then if that is longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Reads a second.
+    pub reads: f64,
+    /// Writes a second.
+    pub writes: f64,
+    /// Bytes read a second.
+    pub read_bytes: f64,
+    /// Bytes written a second.
+    pub written_bytes: f64,
+    /// Part of the time in which it had something to do, 0 to 1.
+    pub busy: f64,
+    /// Commands it had at once, on average.
+    pub depth: f64,
+}
+
+/// Everything that only grows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    /// Reads and writes, and their bytes.
+    commands: [u64; 2],
+    bytes: [u64; 2],
+    busy: Nanos,
+    /// Commands times the time they were there.
+    depth: u128,
+}
+
+/// The measurements of one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Measure {
+    totals: Totals,
+    in_flight: u32,
+    /// When `in_flight` last changed.
+    changed: Nanos,
+    /// When the present window began, and the totals then.
+    since: Nanos,
+    then: Totals,
+    last: Load,
+    responses: Box<[[Histogram; SizeClass::COUNT]; 2]>,
+}
+
+impl Measure {
+    pub(crate) fn new() -> Self {
+        Self {
+            totals: Totals::default(),
+            in_flight: 0,
+            changed: Nanos(0),
+            since: Nanos(0),
+            then: Totals::default(),
+            last: Load::default(),
+            responses: Box::default(),
+        }
+    }
+
+    /// Time has passed with `in_flight` commands.
+    #[inline]
+    fn pass(totals: &mut Totals, in_flight: u32, time: Nanos) {
+        if in_flight > 0 {
+            totals.busy += time;
+            totals.depth += u128::from(time.0) * u128::from(in_flight);
+        }
+    }
+
+    /// A command begins.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        Self::pass(&mut self.totals, self.in_flight, now.since(self.changed));
+        self.changed = now;
+        self.in_flight += 1;
+    }
+
+    /// A command ended, well or not.
+    #[inline]
+    pub(crate) fn end(&mut self, now: Nanos) {
+        Self::pass(&mut self.totals, self.in_flight, now.since(self.changed));
+        self.changed = now;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if now.since(self.since) >= WINDOW {
+            self.last = self.load_since_then(self.totals, now);
+            (self.since, self.then) = (now, self.totals);
+        }
+    }
+
+    /// A command ended well.
+    #[inline]
+    pub(crate) fn note(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
+        let direction = match kind {
+            IoKind::Read => 0,
+            IoKind::Write { .. } => 1,
+            IoKind::Flush => return,
+        };
+        self.totals.commands[direction] += 1;
+        self.totals.bytes[direction] += len.0;
+        self.responses[direction][SizeClass::of(len).index()].add(response);
+    }
+
+    /// Commands in flight.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn load_since_then(&self, totals: Totals, now: Nanos) -> Load {
+        let time = now.since(self.since).as_secs_f64();
+        let rate = |of: fn(&Totals) -> u64| (of(&totals) - of(&self.then)) as f64 / time;
+        Load {
+            reads: rate(|t| t.commands[0]),
+            writes: rate(|t| t.commands[1]),
+            read_bytes: rate(|t| t.bytes[0]),
+            written_bytes: rate(|t| t.bytes[1]),
+            busy: rate(|t| t.busy.0) / 1e9,
+            depth: (totals.depth - self.then.depth) as f64 / 1e9 / time,
+        }
+    }
+
+    /// What the device does of late.
+    pub(crate) fn load(&self, now: Nanos) -> Load {
+        if now.since(self.since) < WINDOW {
+            return self.last;
+        }
+        let mut totals = self.totals;
+        Self::pass(&mut totals, self.in_flight, now.since(self.changed));
+        self.load_since_then(totals, now)
+    }
+
+    /// How its responses are distributed.
+    pub(crate) fn responses(&self) -> Vec<ResponsesBySize> {
+        let both = [false, true].into_iter().zip(self.responses.iter());
+        let all = both.flat_map(|(write, sizes)| SizeClass::all().zip(sizes).map(move |it| (write, it)));
+        let summary = |(write, (size, histogram)): (bool, (SizeClass, &Histogram))| {
+            histogram.summary().map(|responses| ResponsesBySize { write, size, responses })
+        };
+        all.filter_map(summary).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn load_is_what_was_done_in_the_window() {
+        let mut measure = Measure::new();
+        let ms = Nanos::millis;
+        // Busy for 300 of 1000 ms, 200 of them with two commands.
+        measure.begin(ms(100));
+        measure.begin(ms(200));
+        for _ in 0..2 {
+            measure.note(IoKind::Read, Bytes::kib(4), ms(200));
+            measure.end(ms(400));
+        }
+        assert_eq!(measure.load(ms(500)), Load::default(), "no second is over");
+        let load = measure.load(ms(1000));
+        assert!((load.busy - 0.3).abs() < 1e-9 && (load.depth - 0.5).abs() < 1e-9, "{load:?}");
+        assert_eq!((load.reads, load.read_bytes, load.writes), (2.0, 8192.0, 0.0));
+        measure.begin(ms(1000));
+        measure.note(IoKind::Write { fua: false }, Bytes::kib(8), ms(1000));
+        measure.end(ms(2000));
+        let load = measure.load(ms(2500));
+        assert_eq!((load.reads, load.writes), (1.0, 0.5), "over the two seconds since the last window");
+        // Idle since: over all of the time since the last window.
+        assert_eq!(measure.load(ms(4000)).writes, 0.0);
+    }
+
+    #[test]
+    fn responses_are_told_apart_by_direction_and_size() {
+        let mut measure = Measure::new();
+        measure.note(IoKind::Read, Bytes::kib(4), Nanos::micros(100));
+        measure.note(IoKind::Write { fua: true }, Bytes::kib(128), Nanos::millis(5));
+        measure.note(IoKind::Flush, Bytes(0), Nanos::secs(1));
+        let all = measure.responses();
+        let short: Vec<_> = all.iter().map(|r| (r.write, r.size.index(), r.responses.count)).collect();
+        assert_eq!(short, [(false, 0, 1), (true, 3, 1)]);
+        assert_eq!(all[0].responses.median, Nanos::micros(100), "never beyond the longest");
+    }
+
+    proptest! {
+        /// Beside a naive twin: all responses, sorted.
+        #[test]
+        fn quantiles_are_an_eighth_too_long_at_most(
+            mut all in prop::collection::vec(1_100u64..60_000_000_000, 1..200),
+            part in 0.01f64..1.0,
+        ) {
+            let mut histogram = Histogram::default();
+            all.iter().for_each(|ns| histogram.add(Nanos(*ns)));
+            all.sort_unstable();
+            let exact = all[((part * all.len() as f64).ceil() as usize).clamp(1, all.len()) - 1];
+            let quantile = histogram.quantile(part).0;
+            prop_assert!(quantile >= exact && quantile as f64 <= exact as f64 * 1.126, "{quantile} {exact}");
+        }
+
+        #[test]
+        fn every_response_has_a_bucket(ns: u64) {
+            let bucket = Histogram::bucket(Nanos(ns));
+            prop_assert!(bucket < BUCKETS);
+            let counted = bucket == BUCKETS - 1 || ns <= Histogram::limit(bucket).0;
+            prop_assert!(counted, "{ns} in {bucket} to {}", Histogram::limit(bucket));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Sequential runs: which request continues which, since what is read or written in one go costs a
+//! disk little however it is cut up.
+
+use weir_model::{Bytes, VolumeId, VolumeOffset};
+
+/// Runs remembered, the latest ones.
+const RUNS: usize = 8;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    volume: VolumeId,
+    end: VolumeOffset,
+    len: Bytes,
+}
+
+/// The runs of late.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runs {
+    runs: [Run; RUNS],
+    /// Which one is forgotten next.
+    next: usize,
+}
+
+impl Runs {
+    /// Notes a request; how long the run was that it continues.
+    pub(crate) fn note(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Bytes {
+        let end = offset + len;
+        let continued = self.runs.iter_mut().find(|r| r.len.0 > 0 && r.volume == volume && r.end == offset);
+        if let Some(run) = continued {
+            let before = run.len;
+            *run = Run { volume, end, len: before + len };
+            return before;
+        }
+        self.runs[self.next] = Run { volume, end, len };
+        self.next = (self.next + 1) % RUNS;
+        Bytes(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_runs_are_told_apart() {
+        let mut runs = Runs::default();
+        let mut note = |volume, at, len| runs.note(VolumeId(volume), VolumeOffset(at), Bytes(len)).0;
+        assert_eq!(note(0, 0, 4096), 0, "nothing ends at the start of a volume");
+        assert_eq!(note(1, 4096, 512), 0, "another volume");
+        assert_eq!(note(0, 4096, 8192), 4096);
+        assert_eq!(note(1, 4608, 512), 512);
+        assert_eq!(note(0, 12288, 4096), 12288);
+        (100..108).for_each(|i| assert_eq!(note(0, i << 20, 512), 0));
+        assert_eq!(note(0, 16384, 4096), 0, "forgotten");
+    }
+}

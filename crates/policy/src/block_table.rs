@@ -1,0 +1,266 @@
+//! The block table: how much each block costs, in 4 bytes a block that was ever accessed.
+//!
+//! Source: Hystor (mechanisms, section 1; the paper's section 4). A radix tree of three levels like a
+//! page table's: regions of 2 GiB (BGD), sub-regions of 4 MiB (BMD), blocks of 4 KiB (BTE). An entry
+//! of the upper two has a child, a counter, and `unique`, the blocks below it in use; one of the lowest
+//! a counter and flags. Counters have 16 bits; where one would overflow, all counters *of its page*
+//! are halved, since only their relation matters and that to other pages is kept a level higher up.
+//!
+//! A request of N sectors adds the *inverse bitmap* `2^max(0, 7 - floor(log2 N))` to the counters of
+//! its blocks, their sub-regions and regions: small requests cost a disk most.
+//!
+//! Two differences: regions are found by volume and number in a hash table, since volumes are many and
+//! may be vast, and are halved together as if they were one page; and a block remembers that it is in use
+//! after its counter was halved to nothing.
+
+use rustc_hash::FxHashMap;
+use weir_model::{Bytes, SECTOR, VolumeId};
+
+mod export;
+
+/// Blocks of a sub-region, and sub-regions of a region: what fits a page of 4 KiB.
+const BTES: usize = 1024;
+const BMDS: usize = 512;
+/// Blocks of a region.
+const REGION: u64 = (BTES * BMDS) as u64;
+/// No child.
+const NONE: u32 = u32::MAX;
+
+/// What is known of a block besides its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// It has been accessed.
+    pub const USED: Self = Self(1);
+    /// A client called it metadata.
+    pub const METADATA: Self = Self(2);
+    /// It is kept on the fast device.
+    pub const RESIDENT: Self = Self(4);
+}
+
+/// A block of a volume, counted in blocks of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The block.
+    pub block: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bte {
+    counter: u16,
+    flags: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    child: u32,
+    counter: u16,
+    unique: u16,
+}
+
+impl Entry {
+    const EMPTY: Self = Self { child: NONE, counter: 0, unique: 0 };
+}
+
+trait Counts: Copy {
+    fn counter(&mut self) -> &mut u16;
+}
+impl Counts for Bte {
+    fn counter(&mut self) -> &mut u16 {
+        &mut self.counter
+    }
+}
+impl Counts for Entry {
+    fn counter(&mut self) -> &mut u16 {
+        &mut self.counter
+    }
+}
+
+/// Adds to a counter of a page; whether that halved the others first.
+#[inline]
+fn add<T: Counts>(page: &mut [T], at: usize, add: u16) -> bool {
+    let counter = page[at].counter();
+    match counter.checked_add(add) {
+        Some(sum) => {
+            *counter = sum;
+            false
+        }
+        None => {
+            page.iter_mut().for_each(|entry| *entry.counter() /= 2);
+            *page[at].counter() += add;
+            true
+        }
+    }
+}
+
+type BmdPage = Box<[Entry; BMDS]>;
+type BtePage = Box<[Bte; BTES]>;
+
+/// The weight of an access by a request of this length: 128 for a sector, 1 from 64 KiB up.
+#[inline]
+pub const fn inverse_bitmap(len: Bytes) -> u16 {
+    let sectors = len.0 / SECTOR;
+    let log = if sectors == 0 { 0 } else { sectors.ilog2() };
+    1 << 7u32.saturating_sub(log)
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct BlockTable {
+    /// By volume and number.
+    regions: FxHashMap<(VolumeId, u64), Entry>,
+    bmds: Vec<BmdPage>,
+    btes: Vec<BtePage>,
+}
+
+impl BlockTable {
+    /// Adds the weight of an access to these blocks. Cost: three loads each, after a hash look-up.
+    pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
+        for block in first..first + count {
+            let Some((bmd, bte)) = self.descend(BlockOf { volume, block }) else { return };
+            let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
+            let page = &mut self.btes[bte];
+            let fresh = page[low].flags & Flags::USED.0 == 0;
+            page[low].flags |= Flags::USED.0;
+            add(&mut page[..], low, weight);
+            let page = &mut self.bmds[bmd];
+            page[middle].unique += u16::from(fresh);
+            add(&mut page[..], middle, weight);
+            self.add_to_region((volume, block / REGION), weight, fresh);
+        }
+    }
+
+    fn add_to_region(&mut self, key: (VolumeId, u64), weight: u16, fresh: bool) {
+        let Some(entry) = self.regions.get_mut(&key) else { return };
+        entry.unique = entry.unique.saturating_add(u16::from(fresh));
+        if let Some(sum) = entry.counter.checked_add(weight) {
+            entry.counter = sum;
+            return;
+        }
+        self.regions.values_mut().for_each(|e| e.counter /= 2);
+        if let Some(entry) = self.regions.get_mut(&key) {
+            entry.counter += weight;
+        }
+    }
+
+    /// The pages of a block, made if there are none. `None` if there are more than can be numbered.
+    fn descend(&mut self, at: BlockOf) -> Option<(usize, usize)> {
+        let region = self.regions.entry((at.volume, at.block / REGION)).or_insert(Entry::EMPTY);
+        if region.child == NONE {
+            region.child = u32::try_from(self.bmds.len()).ok().filter(|n| *n != NONE)?;
+            self.bmds.push(Box::new([Entry::EMPTY; BMDS]));
+        }
+        let bmd = region.child as usize;
+        let entry = &mut self.bmds[bmd][at.block as usize / BTES % BMDS];
+        if entry.child == NONE {
+            entry.child = u32::try_from(self.btes.len()).ok().filter(|n| *n != NONE)?;
+            self.btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
+        }
+        Some((bmd, entry.child as usize))
+    }
+
+    fn find(&self, at: BlockOf) -> Option<(usize, usize)> {
+        let region = self.regions.get(&(at.volume, at.block / REGION))?;
+        let middle = self.bmds.get(region.child as usize)?[at.block as usize / BTES % BMDS];
+        let page = middle.child as usize;
+        (page < self.btes.len()).then_some((page, at.block as usize % BTES))
+    }
+
+    /// A block's counter.
+    pub fn counter(&self, at: BlockOf) -> u16 {
+        self.find(at).map_or(0, |(page, low)| self.btes[page][low].counter)
+    }
+
+    /// Whether a block has the flag.
+    #[inline]
+    pub fn has(&self, at: BlockOf, flag: Flags) -> bool {
+        self.find(at).is_some_and(|(page, low)| self.btes[page][low].flags & flag.0 != 0)
+    }
+
+    /// Sets or clears a block's flag.
+    pub fn set(&mut self, at: BlockOf, flag: Flags, on: bool) {
+        if on && self.find(at).is_none() {
+            self.descend(at);
+        }
+        if let Some((page, low)) = self.find(at) {
+            let flags = &mut self.btes[page][low].flags;
+            *flags = if on { *flags | flag.0 } else { *flags & !flag.0 };
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> Bytes {
+        let regions = self.regions.capacity() * (size_of::<((VolumeId, u64), Entry)>() + 1);
+        let pages = self.bmds.len() * size_of::<[Entry; BMDS]>() + self.btes.len() * size_of::<[Bte; BTES]>();
+        let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>();
+        Bytes((regions + pages + pointers) as u64)
+    }
+
+    /// The blocks that cost most, at most `quota` of them: Program 1 of the paper. The quota is shared
+    /// out over regions in proportion to their counters, visiting those with the fewest blocks in use
+    /// first; a region's share likewise over its sub-regions; there blocks are taken by counter,
+    /// descending. What one leaves unused flows on to the next.
+    pub fn candidates(&self, mut quota: u64) -> Vec<BlockOf> {
+        let mut list = Vec::new();
+        let used = self.regions.iter().filter(|(_, e)| e.counter > 0);
+        let mut bgd: Vec<_> = used.map(|((volume, region), entry)| (*volume, *region, *entry)).collect();
+        bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
+        let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
+        for (volume, region, entry) in bgd {
+            if quota == 0 {
+                break;
+            }
+            let mut bmd_quota = quota * u64::from(entry.counter) / bgd_count;
+            bgd_count -= u64::from(entry.counter);
+            quota -= bmd_quota;
+            let start = BlockOf { volume, block: region * REGION };
+            quota += self.candidates_of_region(start, entry, &mut bmd_quota, &mut list);
+        }
+        list
+    }
+
+    /// What of the quota a region leaves unused.
+    fn candidates_of_region(
+        &self,
+        start: BlockOf,
+        region: Entry,
+        quota: &mut u64,
+        list: &mut Vec<BlockOf>,
+    ) -> u64 {
+        let page = &self.bmds[region.child as usize];
+        let mut bmd: Vec<_> = page.iter().enumerate().filter(|(_, e)| e.counter > 0).collect();
+        bmd.sort_unstable_by_key(|(i, e)| (e.unique, *i));
+        let mut bmd_count: u64 = bmd.iter().map(|(_, e)| u64::from(e.counter)).sum();
+        for (i, entry) in bmd {
+            if *quota == 0 {
+                break;
+            }
+            let mut bte_quota = *quota * u64::from(entry.counter) / bmd_count;
+            bmd_count -= u64::from(entry.counter);
+            *quota -= bte_quota;
+            let page = &self.btes[entry.child as usize];
+            let mut bte: Vec<_> = page.iter().enumerate().filter(|(_, e)| e.counter > 0).collect();
+            bte.sort_unstable_by_key(|(b, e)| (std::cmp::Reverse(e.counter), *b));
+            for (b, _) in bte {
+                if bte_quota == 0 {
+                    break;
+                }
+                list.push(BlockOf { block: start.block + (i * BTES + b) as u64, ..start });
+                bte_quota -= 1;
+            }
+            *quota += bte_quota;
+        }
+        *quota
+    }
+
+    /// Forgets a volume; its pages stay, empty, until the table is made anew from an export.
+    pub fn forget(&mut self, volume: VolumeId) {
+        self.regions.retain(|(of, _), _| *of != volume);
+    }
+}
+
+#[cfg(test)]
+mod tests;

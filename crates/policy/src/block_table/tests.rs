@@ -1,0 +1,145 @@
+//! The table by hand, and beside a naive twin.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn at(volume: u32, block: u64) -> BlockOf {
+    BlockOf { volume: VolumeId(volume), block }
+}
+
+#[test]
+fn small_requests_weigh_more() {
+    let weights =
+        [512, 1024, 1536, 4096, 8192, 32 << 10, 64 << 10, 128 << 10].map(|len| inverse_bitmap(Bytes(len)));
+    assert_eq!(weights, [128, 64, 64, 16, 8, 2, 1, 1]);
+}
+
+#[test]
+fn a_full_counter_halves_those_of_its_page_and_no_others() {
+    let mut table = BlockTable::default();
+    let (near, far) = (at(0, 7), at(0, 5000));
+    table.access(VolumeId(0), near.block, 1, 1000);
+    table.access(VolumeId(0), far.block, 1, 1000);
+    for _ in 0..511 {
+        table.access(VolumeId(0), 0, 1, 128);
+    }
+    assert_eq!((table.counter(at(0, 0)), table.counter(near)), (65408, 1000));
+    table.access(VolumeId(0), 0, 1, 128);
+    assert_eq!((table.counter(at(0, 0)), table.counter(near), table.counter(far)), (32832, 500, 1000));
+    let sub = |i: usize| table.bmds[0][i];
+    // The sub-region's counter was full earlier: 65536 - 1000 are 504 accesses.
+    assert_eq!((sub(0).unique, sub(4).unique), (2, 1));
+    assert_eq!(table.regions[&(VolumeId(0), 0)].unique, 3);
+}
+
+#[test]
+fn the_quota_goes_to_hot_and_dense_regions_first_and_flows_on() {
+    let mut table = BlockTable::default();
+    // Region 0: one sub-region with 1 block of 30. Region 1: sub-regions with 2 blocks of 20 and 10,
+    // and with 3 blocks of 10 each. Counters: 30, and 30 + 30 = 60.
+    table.access(VolumeId(0), 0, 1, 30);
+    table.access(VolumeId(0), REGION, 1, 20);
+    table.access(VolumeId(0), REGION + 1, 1, 10);
+    table.access(VolumeId(0), REGION + 2048, 3, 10);
+    // Of 3: region 0 (fewest blocks) has 3 * 30 / 90 = 1 and uses it. Region 1 has 2: its first
+    // sub-region 2 * 30 / 60 = 1, its hottest block; the other the last one.
+    assert_eq!(table.candidates(3), [at(0, 0), at(0, REGION), at(0, REGION + 2048)]);
+    // Of 6: region 0 has 2, uses 1, and 1 flows on: region 1 has 5, of these 2 and 3.
+    let all = [0, REGION, REGION + 1, REGION + 2048, REGION + 2049, REGION + 2050].map(|b| at(0, b));
+    assert_eq!(table.candidates(6), all);
+    assert_eq!(table.candidates(100), all);
+    assert_eq!(table.candidates(0), []);
+    table.forget(VolumeId(0));
+    assert_eq!(table.candidates(100), []);
+}
+
+#[test]
+fn a_full_table_takes_a_thousandth_of_the_space() {
+    let mut table = BlockTable::default();
+    let blocks = 16 * BTES as u64 * 64;
+    table.access(VolumeId(0), 0, blocks, 1);
+    let (memory, space) = (table.memory().0 as f64, blocks as f64 * 4096.0);
+    assert!(memory / space < 0.001, "{} of {}", table.memory(), Bytes(blocks * 4096));
+    // Scattered: a page for each 4 MiB touched.
+    let mut sparse = BlockTable::default();
+    (0..512).for_each(|i| sparse.access(VolumeId(0), i * BTES as u64, 1, 1));
+    assert!(sparse.memory().0 < 512 * 4096 * 101 / 100);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Beside a naive twin: flat maps of counters, a page being all with the same prefix.
+    #[test]
+    fn agrees_with_flat_maps(
+        steps in prop::collection::vec((0u32..2, 0u64..6, 0u64..3, 0u64..4, 0u32..8, 1u16..600), 1..60),
+    ) {
+        let mut table = BlockTable::default();
+        let mut blocks: BTreeMap<BlockOf, u16> = BTreeMap::new();
+        let mut subs: BTreeMap<(u32, u64), u16> = BTreeMap::new();
+        let mut regions: BTreeMap<(u32, u64), u16> = BTreeMap::new();
+        let bump = |counter: u16, by: u16| (counter.checked_add(by), counter / 2 + by);
+        for (volume, region, sub, block, log, times) in steps {
+            let block = region * REGION + sub * BTES as u64 + block;
+            let weight = 1u16 << log;
+            for _ in 0..times {
+                table.access(VolumeId(volume), block, 1, weight);
+                let here = blocks.entry(at(volume, block)).or_default();
+                let (sum, halved) = bump(*here, weight);
+                *here = sum.unwrap_or(halved);
+                if sum.is_none() {
+                    let page = block / BTES as u64;
+                    let same = |b: &BlockOf| b.volume.0 == volume && b.block / BTES as u64 == page && b.block != block;
+                    blocks.iter_mut().filter(|(b, _)| same(b)).for_each(|(_, c)| *c /= 2);
+                }
+                let key = (volume, block / BTES as u64);
+                let here = subs.entry(key).or_default();
+                let (sum, halved) = bump(*here, weight);
+                *here = sum.unwrap_or(halved);
+                if sum.is_none() {
+                    let region = key.1 / BMDS as u64;
+                    let same = |k: &(u32, u64)| k.0 == volume && k.1 / BMDS as u64 == region && *k != key;
+                    subs.iter_mut().filter(|(k, _)| same(k)).for_each(|(_, c)| *c /= 2);
+                }
+                let key = (volume, block / REGION);
+                let here = regions.entry(key).or_default();
+                let (sum, halved) = bump(*here, weight);
+                *here = sum.unwrap_or(halved);
+                if sum.is_none() {
+                    regions.iter_mut().filter(|(k, _)| **k != key).for_each(|(_, c)| *c /= 2);
+                }
+            }
+        }
+        for (block, counter) in &blocks {
+            prop_assert_eq!(table.counter(*block), *counter);
+        }
+        for ((volume, sub), counter) in &subs {
+            let region = table.regions[&(VolumeId(*volume), sub / BMDS as u64)];
+            prop_assert_eq!(table.bmds[region.child as usize][*sub as usize % BMDS].counter, *counter);
+        }
+        for ((volume, region), counter) in &regions {
+            let entry = table.regions[&(VolumeId(*volume), *region)];
+            let below = blocks.keys().filter(|b| b.volume.0 == *volume && b.block / REGION == *region).count();
+            prop_assert_eq!((entry.counter, usize::from(entry.unique)), (*counter, below));
+        }
+        let hot = blocks.values().filter(|c| **c > 0).count();
+        let candidates = table.candidates(1 << 40);
+        prop_assert!(candidates.len() <= hot && table.candidates(3).len() <= 3);
+        let again = BlockTable::import(&table.export()).expect("what was exported");
+        prop_assert_eq!(again.export(), table.export());
+        prop_assert_eq!(again.candidates(5), table.candidates(5));
+        prop_assert!(blocks.keys().all(|b| again.counter(*b) == table.counter(*b)));
+    }
+
+    #[test]
+    fn no_bytes_make_import_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..80) {
+        let _ = BlockTable::import(&bytes);
+        let mut table = BlockTable::default();
+        table.access(VolumeId(3), REGION + 5, 4, 16);
+        let mut damaged = table.export();
+        for (to, from) in damaged.iter_mut().skip(at).zip(&bytes) {
+            *to = *from;
+        }
+        let _ = BlockTable::import(&damaged);
+    }
+}

@@ -1,0 +1,49 @@
+//! The running mean the papers use.
+
+use weir_model::Nanos;
+
+/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ewma(Option<f64>);
+
+impl Ewma {
+    /// No sample yet.
+    pub const NONE: Self = Self(None);
+
+    /// Adds a sample. The first one is the mean.
+    #[inline]
+    pub fn add(&mut self, sample: Nanos) {
+        let sample = sample.0 as f64;
+        let avg = self.0.get_or_insert(sample);
+        *avg += 0.01 * (sample - *avg);
+    }
+
+    /// The mean; `None` before the first sample.
+    #[inline]
+    pub fn get(self) -> Option<Nanos> {
+        self.0.map(|ns| Nanos(ns as u64))
+    }
+
+    /// The mean in seconds.
+    #[inline]
+    pub fn seconds(self) -> Option<f64> {
+        self.0.map(|ns| ns / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_forgets_one_part_in_a_hundred_with_each_sample() {
+        let mut mean = Ewma::default();
+        assert_eq!(mean.get(), None);
+        mean.add(Nanos(1000));
+        assert_eq!(mean.get(), Some(Nanos(1000)));
+        mean.add(Nanos(2000));
+        assert_eq!(mean.get(), Some(Nanos(1010)));
+        (0..1000).for_each(|_| mean.add(Nanos(500)));
+        assert!(mean.seconds().is_some_and(|s| (s - 500e-9).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,209 @@
+//! A bounded table of what was used lately.
+
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    newer: u32,
+    older: u32,
+}
+
+/// Keys with values in the order of their last use; beyond a bound the one used longest ago is
+/// forgotten. Cost: a hash look-up, and a few loads to reorder.
+#[derive(Clone, Debug)]
+pub struct Lru<K, V> {
+    most: usize,
+    index: FxHashMap<K, u32>,
+    entries: Vec<Entry<K, V>>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
+    /// Remembers at most so many, at least one.
+    pub fn new(most: usize) -> Self {
+        let most = most.clamp(1, NONE as usize);
+        let (index, entries, free) = (FxHashMap::default(), Vec::new(), Vec::new());
+        Self { most, index, entries, free, newest: NONE, oldest: NONE }
+    }
+
+    /// Bytes an entry takes, the hash table's share included at its fullest.
+    pub const BYTES_EACH: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// None is.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The most that are remembered.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Remembers at most so many from now on, at least one; returns what that forgets, oldest first.
+    pub fn set_most(&mut self, most: usize) -> Vec<(K, V)> {
+        self.most = most.clamp(1, NONE as usize);
+        let mut gone = Vec::new();
+        while self.len() > self.most {
+            gone.extend(self.pop_oldest());
+        }
+        gone
+    }
+
+    /// The value of a key, which is now the one used last.
+    pub fn touch(&mut self, key: K) -> Option<&mut V> {
+        let at = *self.index.get(&key)?;
+        if at != self.newest {
+            self.unlink(at);
+            self.link_newest(at);
+        }
+        Some(&mut self.entries[at as usize].value)
+    }
+
+    /// The value of a key; its place in the order stays.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.index.get(key).map(|at| &self.entries[*at as usize].value)
+    }
+
+    /// … to be changed.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.index.get(key).map(|at| &mut self.entries[*at as usize].value)
+    }
+
+    /// Gives a key a value, as the one used last; returns what is forgotten for it.
+    pub fn insert(&mut self, key: K, value: V) -> Option<(K, V)> {
+        if let Some(old) = self.touch(key) {
+            return Some((key, std::mem::replace(old, value)));
+        }
+        let gone = if self.len() == self.most { self.pop_oldest() } else { None };
+        let entry = Entry { key, value, newer: NONE, older: NONE };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.insert(key, at);
+        self.link_newest(at);
+        gone
+    }
+
+    /// Forgets the one used longest ago.
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
+        let key = self.entries.get(self.oldest as usize)?.key;
+        self.remove(&key).map(|value| (key, value))
+    }
+
+    /// Forgets a key; what its value was.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let at = self.index.remove(key)?;
+        self.unlink(at);
+        self.free.push(at);
+        Some(self.entries[at as usize].value)
+    }
+
+    /// From the one used last to the one used longest ago.
+    pub fn iter(&self) -> impl Iterator<Item = (K, &V)> + '_ {
+        self.walk(self.newest, |entry| entry.older)
+    }
+
+    /// From the one used longest ago to the one used last.
+    pub fn iter_oldest(&self) -> impl Iterator<Item = (K, &V)> + '_ {
+        self.walk(self.oldest, |entry| entry.newer)
+    }
+
+    fn walk(&self, from: u32, next: fn(&Entry<K, V>) -> u32) -> impl Iterator<Item = (K, &V)> + '_ {
+        let entry = |at: u32| self.entries.get(at as usize);
+        std::iter::successors(entry(from), move |e| entry(next(e))).map(|e| (e.key, &e.value))
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Entry { newer, older, .. } = self.entries[at as usize];
+        match self.entries.get_mut(newer as usize) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+        match self.entries.get_mut(older as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    fn link_newest(&mut self, at: u32) {
+        let before = self.newest;
+        let entry = &mut self.entries[at as usize];
+        (entry.newer, entry.older) = (NONE, before);
+        match self.entries.get_mut(before as usize) {
+            Some(entry) => entry.newer = at,
+            None => self.oldest = at,
+        }
+        self.newest = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Beside a naive twin: a vector, the one used last first.
+        #[test]
+        fn agrees_with_a_vector(most in 1usize..6, steps in prop::collection::vec((0u8..5, 0u8..9), 0..80)) {
+            let mut lru = Lru::new(most);
+            let mut twin: Vec<(u8, u32)> = Vec::new();
+            for (step, (what, key)) in steps.into_iter().enumerate() {
+                let at = twin.iter().position(|(k, _)| *k == key);
+                let value = step as u32;
+                match what {
+                    0 | 1 => {
+                        let gone = match at {
+                            Some(at) => Some(twin.remove(at)),
+                            None if twin.len() == most => twin.pop(),
+                            None => None,
+                        };
+                        twin.insert(0, (key, value));
+                        prop_assert_eq!(lru.insert(key, value), gone);
+                    }
+                    2 => {
+                        if let Some(at) = at {
+                            let entry = twin.remove(at);
+                            twin.insert(0, entry);
+                        }
+                        prop_assert_eq!(lru.touch(key).copied(), at.map(|_| twin[0].1));
+                    }
+                    3 => prop_assert_eq!(lru.remove(&key), at.map(|at| twin.remove(at).1)),
+                    _ => prop_assert_eq!(lru.pop_oldest(), twin.pop()),
+                }
+                let all: Vec<_> = lru.iter().map(|(k, v)| (k, *v)).collect();
+                prop_assert_eq!(&all, &twin);
+                let mut back: Vec<_> = lru.iter_oldest().map(|(k, v)| (k, *v)).collect();
+                back.reverse();
+                prop_assert_eq!((&back, lru.len()), (&twin, twin.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_smaller_bound_forgets_the_oldest() {
+        let mut lru = Lru::new(4);
+        (0..6).for_each(|i| assert!(lru.insert(i, i).is_none() || i >= 4));
+        assert_eq!(lru.set_most(2), [(2, 2), (3, 3)]);
+        assert_eq!(lru.iter().map(|(k, _)| k).collect::<Vec<_>>(), [5, 4]);
+    }
+}

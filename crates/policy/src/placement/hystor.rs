@@ -1,0 +1,418 @@
+//! `hystor`: the costly blocks also on the fast device, and writes buffered there.
+//!
+//! Source: Hystor (mechanisms, section 1; the paper's sections 3 to 5).
+//!
+//! Rule: each access adds its inverse bitmap to the [block table](crate::block_table), so that blocks
+//! accessed often by small requests stand out. Every `period` Program 1 names the blocks that cost
+//! most, as many as the *remap area* holds. Blocks that are resident go to the top of the resident
+//! list; the others are copied to the fast device for those at its bottom, until `update` of the area
+//! has changed. What clients call metadata is remapped at first sight. Writes to what is resident go
+//! to the fast device; other writes, too, into the *write-back area*, as long as it has room. Above
+//! the `high` watermark the scrubber copies dirty blocks home, in home-address order, down to `low`.
+//! Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
+//! never written.
+//!
+//! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The seed gives no
+//! period and no watermarks: 10 s, 75 % and 50 % are ours, and so is the order of scrubbing.
+//!
+//! A difference: blocks are remapped one by one, but the two lists are kept by extent, a resident
+//! extent being one with resident blocks: 48 bytes each instead of 48 for each block. An extent is of
+//! one area at a time.
+//!
+//! When not: once the fast device is saturated it stays so, since load is not looked at.
+
+mod areas;
+
+use super::allocation::{fastest, is_metadata};
+use super::{Access, Action, DeviceView, Key, Moment, Placement, Settings, Stripe, Watches, WriteTo};
+use crate::BlockTable;
+use crate::block_table::{BlockOf, Flags, inverse_bitmap};
+use areas::{Areas, Extent};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
+
+const PERIOD: Key = Key::time("period", Nanos::secs(10), "how often the costly blocks are named anew");
+const UPDATE: Key = Key::percent("update", 10.0, "of the remap area, what a period changes at most");
+const SPACE: Key = Key::percent("space", 85.0, "of the fast device's space, what both areas take");
+const WRITE_BACK: Key = Key::percent("write_back", 20.0, "of that, the write-back area; 0% for none");
+const HIGH: Key = Key::percent("high", 75.0, "dirty part of the write-back area at which scrubbing begins");
+const LOW: Key = Key::percent("low", 50.0, "dirty part of the write-back area at which it ends");
+const BUFFER: Key = Key::size("buffer_up_to", 4 << 20, "the largest write that is buffered");
+const METADATA: Key = Key::flag("metadata", true, "what clients call metadata is remapped at first sight");
+
+/// What may be tuned.
+pub(super) const KEYS: &[Key] = &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, METADATA];
+
+/// The time between two rounds: what there is to do is asked for bit by bit.
+const TICK: Nanos = Nanos::millis(100);
+/// Actions asked for in a round while devices are busy.
+const BUSY: usize = 8;
+/// Extents looked at in a round for copies an earlier policy left.
+const LOOKS: usize = 128;
+
+/// Blocks of an extent to be remapped, from the first to be asked for on.
+#[derive(Clone, Debug)]
+struct Update {
+    key: ExtentKey,
+    blocks: Vec<u16>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Hystor {
+    period: Nanos,
+    update: f64,
+    space: f64,
+    write_back: f64,
+    high: f64,
+    low: f64,
+    buffer_up_to: u64,
+    metadata: bool,
+    table: BlockTable,
+    stripe: Stripe,
+    fast: Option<DeviceId>,
+    areas: Areas,
+    updates: VecDeque<Update>,
+    next_period: Nanos,
+    scrubbing: bool,
+    /// The search for copies left by an earlier policy, while it lasts.
+    looking: Option<ExtentKey>,
+}
+
+/// Blocks both areas may take.
+#[derive(Clone, Copy, Debug)]
+struct Quota {
+    remap: u64,
+    write_back: u64,
+}
+
+impl Hystor {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            period: settings.time(&PERIOD).max(TICK),
+            update: settings.get(&UPDATE),
+            space: settings.get(&SPACE),
+            write_back: settings.get(&WRITE_BACK),
+            high: settings.get(&HIGH),
+            low: settings.get(&LOW).min(settings.get(&HIGH)),
+            buffer_up_to: settings.get(&BUFFER) as u64,
+            metadata: settings.flag(&METADATA),
+            table: BlockTable::default(),
+            stripe: Stripe::default(),
+            fast: None,
+            areas: Areas::default(),
+            updates: VecDeque::new(),
+            next_period: Nanos(0),
+            scrubbing: false,
+            looking: Some(ExtentKey::default()),
+        }
+    }
+
+    /// The fast device: the one that answers an idle read first, if there is another. Stays the same
+    /// while it can be used.
+    fn fast<'a>(&mut self, devices: &'a [DeviceView]) -> Option<&'a DeviceView> {
+        let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.usable);
+        self.fast = self.fast.filter(usable).or_else(|| fastest(devices).filter(|_| devices.len() > 1));
+        devices.get(self.fast?.index())
+    }
+
+    fn quota(&self, fast: &DeviceView, blocks: u16) -> Quota {
+        let all = u64::from(fast.extents) * u64::from(blocks);
+        let there = u64::from(fast.free) * u64::from(blocks) + self.areas.blocks();
+        let both = self.space * all.min(there) as f64;
+        let write_back = (both * self.write_back) as u64;
+        Quota { remap: both as u64 - write_back, write_back }
+    }
+
+    /// Blocks of an extent are to be resident.
+    fn remap(&mut self, moment: &Moment<'_>, key: ExtentKey, range: BlockRange) {
+        let first = first_block(key, moment.extent.blocks());
+        for block in range.first..range.end() {
+            let at = BlockOf { volume: key.volume, block: first + u64::from(block) };
+            self.table.set(at, Flags::RESIDENT, true);
+        }
+    }
+
+    /// The blocks of an extent that are resident no more.
+    fn unmap(&mut self, key: ExtentKey, blocks: u16) {
+        let first = first_block(key, blocks);
+        for block in first..first + u64::from(blocks) {
+            let at = BlockOf { volume: key.volume, block };
+            if self.table.has(at, Flags::RESIDENT) {
+                self.table.set(at, Flags::RESIDENT, false);
+            }
+        }
+    }
+
+    /// Names the costly blocks: resident ones to the top of the list, the others to be copied, until
+    /// enough change.
+    fn plan(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota) {
+        let blocks = moment.extent.blocks();
+        let mut changes = (self.update * quota.remap as f64) as u64;
+        self.updates.clear();
+        let candidates = self.table.candidates(quota.remap);
+        let extent_of = |at: &BlockOf| {
+            let index = ExtentIndex(at.block / u64::from(blocks));
+            ExtentKey { volume: at.volume, index }
+        };
+        // Program 1 names what it takes sub-region by sub-region: extents are brought together here.
+        let mut extents: FxHashMap<ExtentKey, usize> = FxHashMap::default();
+        let mut updates: Vec<Update> = Vec::new();
+        for at in &candidates {
+            let key = extent_of(at);
+            let update = *extents.entry(key).or_insert(updates.len());
+            if update == updates.len() {
+                updates.push(Update { key, blocks: Vec::new() });
+            }
+            updates[update].blocks.push((at.block % u64::from(blocks)) as u16);
+        }
+        for mut update in updates {
+            self.areas.touch(update.key);
+            let there = moment.map.places(update.key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
+            let first = first_block(update.key, blocks);
+            let volume = update.key.volume;
+            let resident = |b: &u16| {
+                let at = BlockOf { volume, block: first + u64::from(*b) };
+                there && self.table.has(at, Flags::RESIDENT)
+            };
+            update.blocks.retain(|b| !resident(b));
+            update.blocks.truncate(changes as usize);
+            update.blocks.sort_unstable();
+            changes -= update.blocks.len() as u64;
+            if !update.blocks.is_empty() {
+                self.updates.push_back(update);
+            }
+            if changes == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Copies what was planned, a run of an extent at a time, for what is at the bottom of the list.
+    fn feed(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        for _ in 0..self.updates.len().min(budget) {
+            if moment.actions.len() >= budget {
+                return;
+            }
+            let Some(mut update) = self.updates.pop_front() else { return };
+            let run = first_run(&update.blocks);
+            if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
+                self.evict(moment, fast);
+            }
+            moment.actions.push(Action::Copy { key: update.key, blocks: run, to: fine(fast) });
+            self.remap(moment, update.key, run);
+            let seen = Extent::of(&moment.map.places(update.key), fine(fast));
+            let all = moment.extent.blocks();
+            self.areas.remapped(update.key, seen.with_clean(run.count, all));
+            update.blocks.drain(..usize::from(run.count));
+            if !update.blocks.is_empty() {
+                self.updates.push_back(update);
+            }
+        }
+    }
+
+    /// The extent at the bottom of the resident list leaves: dropped if clean, else moved home.
+    fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
+        let Some(key) = self.areas.oldest_resident() else { return };
+        let places = moment.map.places(key);
+        self.areas.forget(key);
+        self.unmap(key, moment.extent.blocks());
+        let blocks = whole_range(moment);
+        if places.place(fine(fast)).is_some_and(|p| p.alone > 0) {
+            if let Some(to) = self.home(moment, &places, fast) {
+                moment.actions.push(Action::Move { key, blocks, to });
+            }
+        } else {
+            moment.actions.push(Action::Drop { key, blocks, from: fine(fast) });
+        }
+    }
+
+    /// Where an extent's home is or is to be.
+    fn home(&mut self, moment: &mut Moment<'_>, places: &super::Places, fast: DeviceId) -> Option<PlaceId> {
+        if let Some(place) = places.whole(|device| device != fast) {
+            return Some(place.id);
+        }
+        let device = self.stripe.next_of(moment.devices, |d| d.id != fast && d.has_room())?;
+        Some(PlaceId { device, kind: PlaceKind::Whole })
+    }
+
+    /// Copies dirty blocks home between the watermarks, in the order of their addresses.
+    fn scrub(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        self.areas.look_at_asked(|key| Extent::of(&moment.map.places(key), fine(fast)));
+        let mark = |share: f64| (share * quota.write_back as f64) as u64;
+        if self.areas.dirty() > mark(self.high) {
+            self.scrubbing = true;
+        }
+        while self.scrubbing && moment.actions.len() < budget {
+            if self.areas.dirty_not_asked() <= mark(self.low) {
+                self.scrubbing = self.areas.dirty() > mark(self.low);
+                return;
+            }
+            let Some(key) = self.areas.next_dirty() else { return };
+            let places = moment.map.places(key);
+            self.areas.saw(key, Extent::of(&places, fine(fast)));
+            if let Some(to) = self.home(moment, &places, fast) {
+                moment.actions.push(Action::Copy { key, blocks: whole_range(moment), to });
+            }
+        }
+    }
+
+    /// Drops clean copies from the write-back area before it is full, those used longest ago first.
+    fn make_room(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        while self.areas.buffered_blocks() > quota.write_back / 8 * 7 && moment.actions.len() < budget {
+            let Some(key) = self.areas.oldest_clean() else { return };
+            let seen = Extent::of(&moment.map.places(key), fine(fast));
+            if seen.dirty == 0 {
+                self.areas.forget(key);
+                moment.actions.push(Action::Drop { key, blocks: whole_range(moment), from: fine(fast) });
+            } else {
+                self.areas.saw(key, seen);
+            }
+        }
+    }
+
+    /// Looks for copies an earlier policy left on the fast device: they are buffered from now on.
+    fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId) {
+        for _ in 0..LOOKS {
+            let Some(at) = self.looking else { return };
+            let Some(key) = moment.map.next(at) else {
+                self.looking = None;
+                return;
+            };
+            self.looking = Some(ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key });
+            let seen = Extent::of(&moment.map.places(key), fine(fast));
+            if seen.blocks > 0 && !self.areas.knows(key) {
+                self.areas.buffered(key, seen);
+            }
+        }
+    }
+}
+
+fn fine(device: DeviceId) -> PlaceId {
+    PlaceId { device, kind: PlaceKind::Fine }
+}
+
+fn first_block(key: ExtentKey, blocks: u16) -> u64 {
+    key.index.0 * u64::from(blocks)
+}
+
+fn whole_range(moment: &Moment<'_>) -> BlockRange {
+    BlockRange { first: 0, count: moment.extent.blocks() }
+}
+
+/// The blocks side by side that a sorted list begins with.
+fn first_run(blocks: &[u16]) -> BlockRange {
+    let first = blocks.first().copied().unwrap_or(0);
+    let count = blocks.iter().zip(first..).take_while(|(block, next)| *block == next).count() as u16;
+    BlockRange { first, count }
+}
+
+impl Placement for Hystor {
+    fn name(&self) -> &'static str {
+        "hystor"
+    }
+
+    /// Homes are on the other devices in turn; on the fast one when these are full.
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        let fast = self.fast(moment.devices).map(|d| d.id);
+        let home = self.stripe.next_of(moment.devices, |d| Some(d.id) != fast && d.free > 0);
+        home.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+    }
+
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, writes: true, runs: true }
+    }
+
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        let (key, blocks) = (access.key, access.blocks);
+        if !access.op.has_payload() {
+            if blocks.count == moment.extent.blocks() && self.areas.knows(key) {
+                self.areas.forget(key);
+                self.unmap(key, blocks.count);
+            }
+            return;
+        }
+        let first = first_block(key, moment.extent.blocks()) + u64::from(blocks.first);
+        self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
+        self.areas.touch(key);
+        let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return };
+        let is_there = access.held.place(fine(fast.id)).is_some_and(|p| p.blocks > 0);
+        if !self.metadata || !is_metadata(access) || is_there {
+            return;
+        }
+        for block in first..first + u64::from(blocks.count) {
+            self.table.set(BlockOf { volume: key.volume, block }, Flags::METADATA, true);
+        }
+        if access.op == weir_model::Op::Read && access.held.device().is_some() {
+            moment.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
+            self.remap(moment, key, blocks);
+            let seen = Extent::of(&access.held, fine(fast.id));
+            self.areas.remapped(key, seen.with_clean(blocks.count, moment.extent.blocks()));
+        }
+    }
+
+    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        let (key, all) = (access.key, moment.extent.blocks());
+        let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return WriteTo::InPlace };
+        let seen = Extent::of(&access.held, fine(fast.id));
+        let there = access.held.place(fine(fast.id)).map_or(0, |p| p.blocks);
+        let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
+        let first = first_block(key, all);
+        let resident = |b: u16| {
+            let at = BlockOf { volume: key.volume, block: first + u64::from(b) };
+            self.table.has(at, Flags::RESIDENT)
+        };
+        if self.metadata && is_metadata(access) {
+            self.remap(moment, key, access.blocks);
+            self.areas.remapped(key, written);
+            return WriteTo::Fine(fast.id);
+        }
+        let in_remap_area = self.areas.is_resident(key);
+        if in_remap_area && (access.blocks.first..access.blocks.end()).all(resident) {
+            self.areas.remapped(key, written);
+            return WriteTo::Fine(fast.id);
+        }
+        let quota = self.quota(fast, all).write_back;
+        let more = u64::from(access.blocks.count - there);
+        if access.bytes.0 > self.buffer_up_to || quota == 0 || self.areas.buffered_blocks() + more > quota {
+            return WriteTo::InPlace;
+        }
+        if in_remap_area {
+            self.areas.remapped(key, written);
+        } else {
+            self.areas.buffered(key, written);
+        }
+        WriteTo::Fine(fast.id)
+    }
+
+    fn round_every(&self) -> Option<Nanos> {
+        Some(TICK)
+    }
+
+    fn round(&mut self, moment: &mut Moment<'_>) {
+        let before = self.fast;
+        let Some(fast) = self.fast(moment.devices) else { return };
+        let (id, quota) = (fast.id, self.quota(fast, moment.extent.blocks()));
+        if before.is_some_and(|before| before != id) {
+            // What was on the other device is not known of any more; it may come back.
+            (self.areas, self.looking) = (Areas::default(), Some(ExtentKey::default()));
+            self.updates.clear();
+        }
+        self.adopt(moment, id);
+        if moment.now >= self.next_period {
+            self.next_period = moment.now + self.period;
+            self.plan(moment, id, quota);
+        }
+        let idle = moment.devices.iter().all(|d| d.in_flight == 0);
+        let budget = if idle { moment.room } else { moment.room.min(BUSY) };
+        self.make_room(moment, id, quota, budget);
+        self.scrub(moment, id, quota, budget);
+        if moment.device(id).is_some_and(DeviceView::has_room) {
+            self.feed(moment, id, quota, budget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Hystor on small pools: device 0 is the fast one.
+
+use super::super::testing::{Pool, device, fine, key, whole};
+use super::*;
+use proptest::prelude::*;
+use weir_model::{Bytes, Hint, Op};
+
+fn hystor(settings: &[(&Key, f64)]) -> Hystor {
+    let mut all = Settings::default();
+    assert!(settings.iter().all(|(key, value)| all.set(key, *value)));
+    Hystor::new(&all)
+}
+
+/// A fast device of 8 extents of 32 blocks and two slow ones; extents 0 to 15 are on the slow ones.
+fn pool() -> Pool {
+    let mut pool = Pool::new(vec![device(0, 8, 100), device(1, 64, 5000), device(2, 64, 5000)]);
+    (0..16).for_each(|i| pool.map.put(i, whole(1 + (i % 2) as u8)));
+    pool
+}
+
+fn range(first: u16, count: u16) -> BlockRange {
+    BlockRange { first, count }
+}
+
+/// Half the space and no write-back area: 128 blocks to remap.
+const REMAP_ONLY: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.0), (&UPDATE, 1.0)];
+/// 128 blocks, half of it for writes; scrubbing above 48, down to 32.
+const HALF: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5)];
+
+#[test]
+fn blocks_read_often_by_small_requests_are_copied() {
+    let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
+    pool.round(&mut policy);
+    for _ in 0..100 {
+        pool.read(&mut policy, 3, 7, Bytes::kib(4));
+    }
+    pool.read(&mut policy, 5, 0, Bytes::kib(128));
+    pool.now = Nanos::secs(10);
+    let actions = pool.round(&mut policy);
+    let to = fine(0);
+    assert_eq!(actions[0], Action::Copy { key: key(3), blocks: range(7, 1), to });
+    assert_eq!(actions[1..], [Action::Copy { key: key(5), blocks: range(0, 32), to }], "there is room");
+    pool.act(&actions);
+    assert_eq!(policy.areas.resident_blocks(), 33);
+    // A period later nothing changes: all of it is resident.
+    pool.now = Nanos::secs(20);
+    assert_eq!(pool.round(&mut policy), []);
+    // Its home is kept: a copy is dropped for nothing, and what was written there is moved home.
+    pool.write(&mut policy, 3, 7, Bytes::kib(4));
+    assert_eq!(pool.map.places(key(3)).place(to).map(|p| p.alone), Some(1));
+    pool.ask(|moment| policy.evict(moment, DeviceId(0)));
+    let (_, actions) = pool.ask(|moment| policy.evict(moment, DeviceId(0)));
+    assert_eq!(actions, [Action::Move { key: key(3), blocks: range(0, 32), to: whole(2) }]);
+}
+
+#[test]
+fn a_period_changes_a_part_of_the_area_and_the_bottom_of_the_list_makes_room() {
+    // 128 blocks, of which a tenth changes.
+    let (mut pool, mut policy) = (pool(), hystor(&[(&SPACE, 0.5), (&WRITE_BACK, 0.0)]));
+    pool.round(&mut policy);
+    for period in 1..30u64 {
+        let extent = period / 8;
+        for block in 0..32 {
+            pool.read(&mut policy, extent, block, Bytes::kib(4));
+        }
+        let before = policy.areas.resident_blocks();
+        pool.now = Nanos::secs(10 * period);
+        // The plan is fed bit by bit, a run of an extent at a time.
+        for _ in 0..20 {
+            let actions = pool.round(&mut policy);
+            pool.act(&actions);
+            pool.now += TICK;
+        }
+        let after = policy.areas.resident_blocks();
+        assert!(after <= before + 12, "period {period}: {before} to {after}");
+        assert!(after <= 128);
+    }
+    assert!(policy.areas.resident_blocks() > 90, "{}", policy.areas.resident_blocks());
+}
+
+#[test]
+fn metadata_is_remapped_at_first_sight() {
+    let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
+    let mut access = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
+    access.hint = Hint::Metadata;
+    let copy = [Action::Copy { key: key(2), blocks: range(4, 2), to: fine(0) }];
+    assert_eq!(pool.ask(|moment| policy.accessed(moment, &access)).1, copy);
+    pool.act(&copy);
+    let mut again = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
+    again.hint = Hint::Metadata;
+    assert_eq!(pool.ask(|moment| policy.accessed(moment, &again)).1, []);
+    access.op = Op::Write;
+    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::Fine(DeviceId(0)));
+    access.hint = Hint::None;
+    access.blocks.first = 9;
+    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::InPlace, "other blocks");
+}
+
+#[test]
+fn writes_are_buffered_while_there_is_room_and_scrubbed_between_the_watermarks_in_home_order() {
+    let (mut pool, mut policy) = (pool(), hystor(HALF));
+    pool.round(&mut policy);
+    // 64 blocks of write-back area: six extents of ten blocks, in no order.
+    for extent in [9, 2, 7, 0, 5] {
+        assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(40)), WriteTo::Fine(DeviceId(0)));
+    }
+    assert_eq!(policy.areas.dirty(), 50);
+    let actions = pool.round(&mut policy);
+    let keys: Vec<_> = actions.iter().map(|a| a.key().index.0).collect();
+    assert_eq!(keys, [0, 2], "from 50 to 30: below 32");
+    assert_eq!(actions[0], Action::Copy { key: key(0), blocks: range(0, 32), to: whole(1) });
+    pool.act(&actions);
+    assert_eq!(pool.round(&mut policy), []);
+    assert_eq!((policy.areas.dirty(), policy.areas.buffered_blocks()), (30, 50), "clean copies stay");
+    // Larger than what is left: in place. A small one is taken, and a clean copy makes room.
+    assert_eq!(pool.write(&mut policy, 11, 0, Bytes::kib(80)), WriteTo::InPlace);
+    assert_eq!(pool.write(&mut policy, 11, 0, Bytes::kib(40)), WriteTo::Fine(DeviceId(0)));
+    let actions = pool.round(&mut policy);
+    // Of the two clean ones, 2 was written first.
+    assert_eq!(actions, [Action::Drop { key: key(2), blocks: range(0, 32), from: fine(0) }]);
+    pool.act(&actions);
+    assert_eq!(policy.areas.buffered_blocks(), 50);
+}
+
+#[test]
+fn first_writes_are_buffered_and_get_a_home_when_scrubbed() {
+    let (mut pool, mut policy) = (pool(), hystor(HALF));
+    pool.round(&mut policy);
+    for extent in 20..26 {
+        assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(36)), WriteTo::Fine(DeviceId(0)));
+    }
+    let actions = pool.round(&mut policy);
+    assert!(actions.len() >= 2);
+    for action in &actions {
+        let Action::Copy { to, .. } = action else { panic!("{action:?}") };
+        assert!(to.device != DeviceId(0) && to.kind == PlaceKind::Whole, "{action:?}");
+    }
+}
+
+#[test]
+fn without_a_second_device_or_room_everything_is_in_place() {
+    let mut alone = Pool::new(vec![device(0, 8, 100)]);
+    let mut policy = hystor(HALF);
+    assert_eq!(alone.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::InPlace);
+    assert_eq!(alone.round(&mut policy), []);
+    let mut pool = pool();
+    pool.devices[0].free = 0;
+    assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::InPlace);
+    pool.devices[0].free = 8;
+    pool.devices[0].usable = false;
+    let mut policy = hystor(HALF);
+    assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::Fine(DeviceId(1)), "the next fastest");
+}
+
+#[test]
+fn what_an_earlier_policy_left_is_found() {
+    let (mut pool, mut policy) = (pool(), hystor(HALF));
+    pool.act(&[Action::Copy { key: key(4), blocks: range(0, 3), to: fine(0) }]);
+    pool.act(&[Action::Move { key: key(6), blocks: range(0, 5), to: fine(0) }]);
+    pool.round(&mut policy);
+    assert_eq!((policy.areas.buffered_blocks(), policy.areas.dirty()), (8, 5));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Whatever is asked for is done: what the policy believes of its areas is then what there is, and
+    /// both keep to their quotas but for what one extent may add.
+    #[test]
+    fn what_it_believes_is_what_there_is(
+        steps in prop::collection::vec((0u8..8, 0u64..16, 0u16..32, 1u64..9), 1..200),
+        metadata: bool,
+    ) {
+        let (mut pool, mut policy) = (pool(), hystor(HALF));
+        for (what, extent, first, count) in steps {
+            let bytes = Bytes(count.min(32 - u64::from(first)) * 4096);
+            match what {
+                0..=2 => drop(pool.write(&mut policy, extent, first, bytes)),
+                3 | 4 => pool.read(&mut policy, extent, first, bytes),
+                5 if metadata => {
+                    let mut access = pool.access_at(extent, first, Op::Read, bytes);
+                    access.hint = Hint::Metadata;
+                    let (_, actions) = pool.ask(|moment| policy.accessed(moment, &access));
+                    pool.act(&actions);
+                }
+                _ => {
+                    pool.now += Nanos::millis(if what == 7 { 10_000 } else { 100 });
+                    let actions = pool.round(&mut policy);
+                    pool.act(&actions);
+                }
+            }
+            let there: u64 = (0..16)
+                .filter_map(|i| pool.map.places(key(i)).place(fine(0)))
+                .map(|p| u64::from(p.of_extent))
+                .sum();
+            prop_assert!(policy.areas.blocks() >= there, "{} of {there}", policy.areas.blocks());
+            prop_assert!(policy.areas.buffered_blocks() <= 64 + 32);
+        }
+        // In quiet, dirty blocks stay below the high watermark.
+        for _ in 0..40 {
+            pool.now += TICK;
+            let actions = pool.round(&mut policy);
+            pool.act(&actions);
+        }
+        let dirty: u64 = (0..16)
+            .filter(|i| !policy.areas.is_resident(key(*i)))
+            .filter_map(|i| pool.map.places(key(i)).place(fine(0)))
+            .map(|p| u64::from(p.alone))
+            .sum();
+        prop_assert!(dirty <= 48, "{dirty}");
+    }
+}

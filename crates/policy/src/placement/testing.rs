@@ -1,0 +1,199 @@
+//! For the tests of policies: a small pool whose map is what the test says.
+
+use super::*;
+use crate::Random;
+use std::collections::BTreeMap;
+use weir_model::{
+    BlockRange, Bytes, ExtentIndex, ExtentKey, ExtentSize, Hint, Op, PlaceId, PlaceKind, VolumeId,
+};
+
+/// A pool in which what is asked for happens at once.
+pub(super) struct Pool {
+    pub(super) now: Nanos,
+    pub(super) devices: Vec<DeviceView>,
+    pub(super) random: Random,
+    pub(super) map: Map,
+}
+
+/// Which blocks, one bit each, the places of each extent hold.
+#[derive(Default)]
+pub(super) struct Map(pub(super) BTreeMap<ExtentKey, BTreeMap<PlaceId, u32>>);
+
+impl Map {
+    fn view(&self, key: ExtentKey, blocks: u32) -> Places {
+        let Some(places) = self.0.get(&key) else { return Places::NONE };
+        let view = |(id, valid): (&PlaceId, &u32)| {
+            let others =
+                places.iter().filter(|(other, _)| *other != id).fold(0, |all, (_, valid)| all | valid);
+            PlaceView {
+                id: *id,
+                blocks: (valid & blocks).count_ones() as u16,
+                of_extent: valid.count_ones() as u16,
+                alone: (valid & !others).count_ones() as u16,
+            }
+        };
+        places.iter().map(view).collect()
+    }
+
+    pub(super) fn places(&self, key: ExtentKey) -> Places {
+        self.view(key, u32::MAX)
+    }
+
+    /// All of an extent is in one place.
+    pub(super) fn put(&mut self, index: u64, place: PlaceId) {
+        self.0.insert(key(index), BTreeMap::from([(place, u32::MAX)]));
+    }
+}
+
+impl Whereabouts for Map {
+    fn places(&self, key: ExtentKey) -> Places {
+        self.view(key, u32::MAX)
+    }
+
+    fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
+        self.0.range(from..).next().map(|(key, _)| *key)
+    }
+}
+
+fn mask(blocks: BlockRange) -> u32 {
+    (((1u64 << blocks.count) - 1) << blocks.first) as u32
+}
+
+pub(super) fn key(index: u64) -> ExtentKey {
+    ExtentKey { volume: VolumeId(1), index: ExtentIndex(index) }
+}
+
+pub(super) fn whole(device: u8) -> PlaceId {
+    PlaceId { device: DeviceId(device), kind: PlaceKind::Whole }
+}
+
+pub(super) fn fine(device: u8) -> PlaceId {
+    PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
+}
+
+/// A device with this many extents, idle response in microseconds.
+pub(super) fn device(id: u8, extents: u32, idle_us: u64) -> DeviceView {
+    DeviceView { idle: Nanos::micros(idle_us), ..DeviceView::new(DeviceId(id), extents) }
+}
+
+impl Pool {
+    pub(super) fn new(devices: Vec<DeviceView>) -> Self {
+        Self { now: Nanos(0), devices, random: Random::new(1), map: Map::default() }
+    }
+
+    /// Asks something; what is to be done is returned, too.
+    pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut Moment<'_>) -> T) -> (T, Vec<Action>) {
+        let mut actions = Vec::new();
+        let mut moment = Moment {
+            now: self.now,
+            devices: &self.devices,
+            extent: ExtentSize::DEFAULT,
+            map: &self.map,
+            random: &mut self.random,
+            actions: &mut actions,
+            room: 64,
+        };
+        let answer = question(&mut moment);
+        (answer, actions)
+    }
+
+    /// An access to the first blocks of an extent, as long as given.
+    pub(super) fn access(&self, index: u64, op: Op, bytes: Bytes) -> Access {
+        self.access_at(index, 0, op, bytes)
+    }
+
+    /// An access from a block of an extent on, as long as given.
+    pub(super) fn access_at(&self, index: u64, first: u16, op: Op, bytes: Bytes) -> Access {
+        let blocks = BlockRange { first, count: bytes.0.div_ceil(4096) as u16 };
+        let held = self.map.view(key(index), mask(blocks));
+        Access { key: key(index), blocks, op, bytes, run: bytes, hint: Hint::None, held }
+    }
+
+    /// Does what is asked for, at once and wholly.
+    pub(super) fn act(&mut self, actions: &[Action]) {
+        for action in actions {
+            let Some(places) = self.map.0.get_mut(&action.key()) else { continue };
+            let all = places.values().fold(0, |all, valid| all | valid);
+            match action {
+                Action::Copy { blocks, to, .. } => *places.entry(*to).or_default() |= mask(*blocks) & all,
+                Action::Move { blocks, to, .. } => {
+                    *places.entry(*to).or_default() |= mask(*blocks) & all;
+                    places
+                        .iter_mut()
+                        .filter(|(id, _)| *id != to)
+                        .for_each(|(_, valid)| *valid &= !mask(*blocks));
+                }
+                Action::Drop { blocks, from, .. } => {
+                    let others = places.iter().filter(|(id, _)| *id != from).fold(0, |all, (_, v)| all | v);
+                    if let Some(valid) = places.get_mut(from) {
+                        *valid &= !(mask(*blocks) & others);
+                    }
+                }
+                Action::Refresh { .. } => {
+                    let wholes = places.iter_mut().filter(|(id, _)| id.kind == PlaceKind::Whole);
+                    wholes.for_each(|(_, valid)| *valid = all);
+                }
+            }
+            places.retain(|_, valid| *valid != 0);
+        }
+    }
+
+    /// A write of these blocks as the engine does it: the policy is told and asked.
+    pub(super) fn write(
+        &mut self,
+        policy: &mut dyn Placement,
+        index: u64,
+        first: u16,
+        bytes: Bytes,
+    ) -> WriteTo {
+        let access = self.access_at(index, first, Op::Write, bytes);
+        let (_, mut actions) = self.ask(|moment| policy.accessed(moment, &access));
+        let (to, more) = self.ask(|moment| policy.write_to(moment, &access));
+        actions.extend(more);
+        let fine = match to {
+            WriteTo::Fine(device) => Some(PlaceId { device, kind: PlaceKind::Fine }),
+            WriteTo::InPlace => None,
+        };
+        for block in access.blocks.first..access.blocks.end() {
+            let one = mask(BlockRange { first: block, count: 1 });
+            let holding =
+                self.map.0.get(&key(index)).into_iter().flatten().find(|(_, valid)| *valid & one != 0);
+            // Fine slots, else where it is, else the whole place, made if there is none.
+            let place = fine.or(holding.map(|(id, _)| *id));
+            let place = place.or_else(|| self.map.places(key(index)).whole(|_| true).map(|p| p.id));
+            let place = place.or_else(|| {
+                let device = self.ask(|moment| policy.allocate(moment, &access)).0?;
+                Some(PlaceId { device, kind: PlaceKind::Whole })
+            });
+            let places = self.map.0.entry(key(index)).or_default();
+            places.values_mut().for_each(|valid| *valid &= !one);
+            if let Some(place) = place {
+                *places.entry(place).or_default() |= one;
+            }
+            places.retain(|_, valid| *valid != 0);
+        }
+        self.act(&actions);
+        to
+    }
+
+    /// A read of these blocks as the engine does it.
+    pub(super) fn read(&mut self, policy: &mut dyn Placement, index: u64, first: u16, bytes: Bytes) {
+        let access = self.access_at(index, first, Op::Read, bytes);
+        let (_, actions) = self.ask(|moment| policy.accessed(moment, &access));
+        self.act(&actions);
+    }
+
+    /// A first write to an extent: allocates it. The device, if there is space.
+    pub(super) fn allocate(&mut self, policy: &mut dyn Placement, index: u64) -> Option<DeviceId> {
+        let access = self.access(index, Op::Write, ExtentSize::DEFAULT.bytes());
+        let device = self.ask(|moment| policy.allocate(moment, &access)).0?;
+        self.devices[device.index()].free -= 1;
+        self.map.put(index, whole(device.0));
+        Some(device)
+    }
+
+    /// A round.
+    pub(super) fn round(&mut self, policy: &mut dyn Placement) -> Vec<Action> {
+        self.ask(|moment| policy.round(moment)).1
+    }
+}

@@ -1,0 +1,50 @@
+//! Tokens: what may be moved, so that moving never takes over.
+
+use weir_model::Nanos;
+
+/// Tokens made at a fixed rate, kept for a second at most: a move takes one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens {
+    per_second: f64,
+    have: f64,
+    since: Nanos,
+}
+
+impl Tokens {
+    /// So many a second; none to begin with.
+    pub(super) const fn new(per_second: f64) -> Self {
+        Self { per_second, have: 0.0, since: Nanos(0) }
+    }
+
+    /// Whether there is one.
+    pub(super) fn any(&mut self, now: Nanos) -> bool {
+        let made = now.since(self.since).as_secs_f64() * self.per_second;
+        self.have = (self.have + made).min(self.per_second.max(1.0));
+        self.since = now;
+        self.have >= 1.0
+    }
+
+    /// Takes one.
+    pub(super) fn spend(&mut self) {
+        self.have -= 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_made_at_their_rate_and_do_not_pile_up() {
+        let mut tokens = Tokens::new(4.0);
+        let mut take = |ms| {
+            let mut taken = 0;
+            while tokens.any(Nanos::millis(ms)) {
+                tokens.spend();
+                taken += 1;
+            }
+            taken
+        };
+        assert_eq!([take(0), take(100), take(250), take(1250), take(60_000)], [0, 0, 1, 4, 4]);
+    }
+}

@@ -1,0 +1,135 @@
+//! Tuning: a policy's constants as keys of the pool file, named after the paper's parameters and with
+//! the paper's defaults.
+
+use weir_model::Nanos;
+
+/// What a key's value is, how it is written, and from where to where it goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A number: `2`, `0.5`.
+    Number {
+        /// The least.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
+    /// A part of something, in the program from 0 to 1: `"10%"`.
+    Share,
+    /// A time, in the program in seconds: `"30s"`, `"500ms"`.
+    Time,
+    /// A size, in the program in bytes: `"64KiB"`.
+    Size,
+    /// `true` or `false`, in the program 1 or 0.
+    Flag,
+    /// One of these words, in the program its number.
+    Choice(&'static [&'static str]),
+}
+
+/// A key: what may be tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// The value if none is given.
+    pub default: f64,
+    /// What it does, in one line.
+    pub what: &'static str,
+}
+
+impl Key {
+    /// A number.
+    pub const fn number(name: &'static str, default: f64, range: (f64, f64), what: &'static str) -> Self {
+        Self { name, kind: Kind::Number { least: range.0, most: range.1 }, default, what }
+    }
+    /// A part of something; the default in percent.
+    pub const fn percent(name: &'static str, default: f64, what: &'static str) -> Self {
+        Self { name, kind: Kind::Share, default: default / 100.0, what }
+    }
+    /// A time.
+    pub const fn time(name: &'static str, default: Nanos, what: &'static str) -> Self {
+        Self { name, kind: Kind::Time, default: default.0 as f64 / 1e9, what }
+    }
+    /// A size in bytes.
+    pub const fn size(name: &'static str, default: u64, what: &'static str) -> Self {
+        Self { name, kind: Kind::Size, default: default as f64, what }
+    }
+    /// Yes or no.
+    pub const fn flag(name: &'static str, default: bool, what: &'static str) -> Self {
+        Self { name, kind: Kind::Flag, default: if default { 1.0 } else { 0.0 }, what }
+    }
+    /// One of some words; the default is the first.
+    pub const fn choice(name: &'static str, words: &'static [&'static str], what: &'static str) -> Self {
+        Self { name, kind: Kind::Choice(words), default: 0.0, what }
+    }
+
+    /// Whether a value is in the key's range.
+    pub fn allows(&self, value: f64) -> bool {
+        match self.kind {
+            Kind::Number { least, most } => (least..=most).contains(&value),
+            Kind::Share => (0.0..=1.0).contains(&value),
+            Kind::Time | Kind::Size => value >= 0.0 && value.is_finite(),
+            Kind::Flag => value == 0.0 || value == 1.0,
+            Kind::Choice(words) => value.fract() == 0.0 && (0.0..words.len() as f64).contains(&value),
+        }
+    }
+}
+
+/// What was given for a policy's keys. Whatever was not has its default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings(Vec<(&'static str, f64)>);
+
+impl Settings {
+    /// Gives a key a value. `false`, and nothing done, if it is not in the key's range.
+    pub fn set(&mut self, key: &Key, value: f64) -> bool {
+        let good = key.allows(value);
+        if good {
+            self.0.retain(|(name, _)| *name != key.name);
+            self.0.push((key.name, value));
+        }
+        good
+    }
+
+    /// What was given.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// A key's value.
+    pub fn get(&self, key: &Key) -> f64 {
+        self.0.iter().find(|(name, _)| *name == key.name).map_or(key.default, |(_, value)| *value)
+    }
+
+    /// A time.
+    pub fn time(&self, key: &Key) -> Nanos {
+        Nanos::from_secs_f64(self.get(key))
+    }
+
+    /// Yes or no.
+    pub fn flag(&self, key: &Key) -> bool {
+        self.get(key) != 0.0
+    }
+
+    /// The number of the word chosen.
+    pub fn choice(&self, key: &Key) -> usize {
+        self.get(key) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_given_has_its_default() {
+        const DELTA: Key = Key::number("delta", 1.0, (0.0, 10.0), "a number");
+        const EVERY: Key = Key::time("every", Nanos::millis(1500), "a time");
+        const HOW: Key = Key::choice("how", &["this", "that"], "a word");
+        let mut settings = Settings::default();
+        assert_eq!((settings.get(&DELTA), settings.time(&EVERY)), (1.0, Nanos::millis(1500)));
+        assert!(settings.set(&DELTA, 2.0) && settings.set(&DELTA, 3.0) && settings.set(&HOW, 1.0));
+        assert!(!settings.set(&DELTA, 11.0) && !settings.set(&DELTA, f64::NAN) && !settings.set(&HOW, 2.0));
+        assert_eq!((settings.get(&DELTA), settings.choice(&HOW)), (3.0, 1));
+    }
+}

@@ -1,0 +1,315 @@
+//! What a placement policy sees: the devices as measured, and where extents are.
+
+use super::Action;
+use crate::{Ewma, Random};
+use weir_model::{Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
+
+/// Sizes of commands told apart, since a device's cost per byte depends on it: to 4, 16, 64, 256 KiB,
+/// and larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SizeClass(u8);
+
+impl SizeClass {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// The class of a command of this length.
+    #[inline]
+    pub const fn of(len: Bytes) -> Self {
+        let pages = len.0.saturating_sub(1) >> 12;
+        let class = if pages == 0 { 0 } else { pages.ilog2() / 2 + 1 };
+        Self(if class < Self::COUNT as u32 { class as u8 } else { Self::COUNT as u8 - 1 })
+    }
+
+    /// All of them, ascending.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+
+    /// Its number, from 0.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The longest command of the class; `None` for the last one.
+    pub const fn most(self) -> Option<Bytes> {
+        if self.index() + 1 < Self::COUNT { Some(Bytes::kib(4 << (2 * self.0))) } else { None }
+    }
+}
+
+/// A device in one direction, as measured from the start: from a command's submission to its end,
+/// queueing included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Clients' commands completed.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Their mean response; `None` before the first.
+    pub response: Ewma,
+    /// Mean responses by size, of the mover's commands too.
+    pub by_size: [Ewma; SizeClass::COUNT],
+}
+
+impl Traffic {
+    /// Notes a command of a client.
+    #[inline]
+    pub fn note(&mut self, len: Bytes, response: Nanos) {
+        self.count += 1;
+        self.bytes += len;
+        self.response.add(response);
+        self.note_size(len, response);
+    }
+
+    /// Notes a command of the mover.
+    #[inline]
+    pub fn note_size(&mut self, len: Bytes, response: Nanos) {
+        self.by_size[SizeClass::of(len).index()].add(response);
+    }
+
+    /// The mean response to commands of about this size.
+    #[inline]
+    pub fn response_to(&self, len: Bytes) -> Option<Nanos> {
+        self.by_size[SizeClass::of(len).index()].get()
+    }
+}
+
+/// A device as a placement policy sees it. How fast it is is measured, never assumed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceView {
+    /// The device.
+    pub id: DeviceId,
+    /// Extents it can still take; 0 also while it accepts none (failed, being emptied).
+    pub free: u32,
+    /// Extents it has.
+    pub extents: u32,
+    /// It is there and takes data. Others are not to be copied to.
+    pub usable: bool,
+    /// Response to a 4 KiB read as measured when the device was idle; `Nanos::MAX` if it gave none.
+    pub idle: Nanos,
+    /// Commands in flight, whoever gave them.
+    pub in_flight: u32,
+    /// Mean response to clients' commands in both directions; `None` before the first.
+    pub response: Ewma,
+    /// Reads.
+    pub reads: Traffic,
+    /// Writes.
+    pub writes: Traffic,
+}
+
+/// Of a device's extents, one in so many is not taken for copies: it is left to new data.
+pub const RESERVE: u32 = 16;
+
+impl DeviceView {
+    /// A device nothing is known of.
+    pub const fn new(id: DeviceId, extents: u32) -> Self {
+        let none = Ewma::NONE;
+        let traffic =
+            Traffic { count: 0, bytes: Bytes(0), response: none, by_size: [none; SizeClass::COUNT] };
+        Self {
+            id,
+            free: extents,
+            extents,
+            usable: true,
+            idle: Nanos::MAX,
+            in_flight: 0,
+            response: none,
+            reads: traffic,
+            writes: traffic,
+        }
+    }
+
+    /// Mean response to clients' reads; what an idle one takes before the first.
+    #[inline]
+    pub fn read_response(&self) -> Nanos {
+        self.reads.response.get().unwrap_or(self.idle)
+    }
+
+    /// Mean response to clients' writes; of reads before the first.
+    #[inline]
+    pub fn write_response(&self) -> Nanos {
+        self.writes.response.get().unwrap_or(self.read_response())
+    }
+
+    /// Mean response to clients' commands; what an idle device takes before the first.
+    #[inline]
+    pub fn mean_response(&self) -> Nanos {
+        self.response.get().unwrap_or(self.idle)
+    }
+
+    /// Whether copies may take space on it, not only new data.
+    #[inline]
+    pub const fn has_room(&self) -> bool {
+        self.usable && self.free > self.extents / RESERVE
+    }
+
+    /// Notes a command of a client.
+    #[inline]
+    pub fn note(&mut self, write: bool, len: Bytes, response: Nanos) {
+        self.response.add(response);
+        if write { self.writes.note(len, response) } else { self.reads.note(len, response) }
+    }
+
+    /// Clients' commands completed in both directions.
+    #[inline]
+    pub const fn completed(&self) -> u64 {
+        self.reads.count + self.writes.count
+    }
+}
+
+/// One of an extent's places, as far as it holds blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceView {
+    /// Which.
+    pub id: PlaceId,
+    /// How many of the blocks asked about it holds.
+    pub blocks: u16,
+    /// How many of the extent's blocks it holds.
+    pub of_extent: u16,
+    /// Of these, how many no other place holds: what would be lost with it.
+    pub alone: u16,
+}
+
+/// An extent's places, none to four.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    count: u8,
+    places: [PlaceView; Self::MAX],
+}
+
+impl Places {
+    /// Most places an extent can have.
+    pub const MAX: usize = 4;
+    /// Nothing.
+    pub const NONE: Self = {
+        let nowhere = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
+        Self { count: 0, places: [PlaceView { id: nowhere, blocks: 0, of_extent: 0, alone: 0 }; Self::MAX] }
+    };
+
+    /// Adds one; beyond [`Self::MAX`] none is added.
+    #[inline]
+    pub fn push(&mut self, place: PlaceView) {
+        if let Some(free) = self.places.get_mut(usize::from(self.count)) {
+            *free = place;
+            self.count += 1;
+        }
+    }
+
+    /// They.
+    #[inline]
+    pub fn as_slice(&self) -> &[PlaceView] {
+        &self.places[..usize::from(self.count)]
+    }
+
+    /// The place of this name.
+    pub fn place(&self, id: PlaceId) -> Option<PlaceView> {
+        self.as_slice().iter().find(|p| p.id == id).copied()
+    }
+
+    /// The whole place that holds most of the extent's blocks, of those `wanted`; of several the first.
+    pub fn whole(&self, wanted: impl Fn(DeviceId) -> bool) -> Option<PlaceView> {
+        let wholes = self.as_slice().iter().rev().filter(|p| p.id.kind == PlaceKind::Whole);
+        wholes.filter(|p| wanted(p.id.device)).max_by_key(|p| p.of_extent).copied()
+    }
+
+    /// The device that holds most of the blocks asked about; of several the first. `None` if none
+    /// holds any.
+    #[inline]
+    pub fn device(&self) -> Option<DeviceId> {
+        let holding = self.as_slice().iter().rev().filter(|p| p.blocks > 0);
+        holding.max_by_key(|p| p.blocks).map(|p| p.id.device)
+    }
+
+    /// Whether a place on the device holds some of the blocks asked about.
+    pub fn is_on(&self, device: DeviceId) -> bool {
+        self.as_slice().iter().any(|p| p.id.device == device && p.blocks > 0)
+    }
+}
+
+impl FromIterator<PlaceView> for Places {
+    fn from_iter<T: IntoIterator<Item = PlaceView>>(all: T) -> Self {
+        let mut places = Self::NONE;
+        all.into_iter().for_each(|place| places.push(place));
+        places
+    }
+}
+
+impl PartialEq for Places {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+impl Eq for Places {}
+
+/// Tells where extents are. Cost: a look-up each.
+pub trait Whereabouts {
+    /// The extent's places.
+    fn places(&self, key: ExtentKey) -> Places;
+
+    /// The first extent in order of volume and index, `from` or later, that has places.
+    fn next(&self, from: ExtentKey) -> Option<ExtentKey>;
+}
+
+/// What a policy is given whenever it is asked or told something.
+pub struct Moment<'a> {
+    /// The time.
+    pub now: Nanos,
+    /// All devices of the pool, in order of id.
+    pub devices: &'a [DeviceView],
+    /// The pool's extent size.
+    pub extent: ExtentSize,
+    /// Where extents are.
+    pub map: &'a dyn Whereabouts,
+    /// The chance it may use.
+    pub random: &'a mut Random,
+    /// What is to be done is appended here. Requests have precedence.
+    pub actions: &'a mut Vec<Action>,
+    /// How many actions will be taken; more are dropped.
+    pub room: usize,
+}
+
+impl Moment<'_> {
+    /// The device, if there is one of that number.
+    #[inline]
+    pub fn device(&self, id: DeviceId) -> Option<&DeviceView> {
+        self.devices.get(id.index())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_grow_fourfold() {
+        let class = |kib: u64| SizeClass::of(Bytes::kib(kib)).index();
+        assert_eq!([1, 4, 8, 16, 64, 128, 256, 512, 1 << 20].map(class), [0, 0, 1, 1, 2, 3, 3, 4, 4]);
+        assert_eq!(SizeClass::of(Bytes(4097)).index(), 1);
+        for class in SizeClass::all() {
+            let Some(most) = class.most() else { continue };
+            assert_eq!(
+                (SizeClass::of(most), SizeClass::of(Bytes(most.0 + 1)).index()),
+                (class, class.index() + 1)
+            );
+        }
+    }
+
+    #[test]
+    fn an_extent_is_where_most_of_it_is() {
+        let place = |device, blocks| PlaceView {
+            id: PlaceId { device: DeviceId(device), kind: PlaceKind::Whole },
+            blocks,
+            of_extent: 32,
+            alone: 0,
+        };
+        let mut places = Places::NONE;
+        assert_eq!(places.device(), None);
+        for (device, blocks) in [(3, 1), (1, 4), (2, 4), (0, 2), (5, 9)] {
+            places.push(place(device, blocks));
+        }
+        assert_eq!(places.as_slice().len(), Places::MAX, "the fifth is not added");
+        assert_eq!(places.device(), Some(DeviceId(1)), "the first of those with most");
+        assert!(places.is_on(DeviceId(0)) && !places.is_on(DeviceId(5)));
+    }
+}
