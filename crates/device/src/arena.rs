@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use weir_model::{BLOCK, Buddy, Buffer, Bytes, Memory};
+use weir_model::{BLOCK, Buddy, Buffer, Bytes, GROWTH, Memory};
 
 use crate::DeviceError;
 
@@ -22,6 +22,8 @@ pub(crate) struct Region {
 #[derive(Debug)]
 struct Inner {
     map: MmapRaw,
+    /// Bytes in use from the first; the rest makes up for what of these may never be given back.
+    at_first: u64,
     #[cfg(debug_assertions)]
     lent: std::sync::Mutex<Vec<(Buffer, Lent)>>,
 }
@@ -37,22 +39,31 @@ pub(crate) enum Lent {
 
 impl Region {
     fn new(size: Bytes) -> io::Result<Self> {
-        let len = usize::try_from(size.0).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let map = MmapOptions::new().len(len).map_anon()?;
+        let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let len = usize::try_from(size.0 * GROWTH).map_err(too_large)?;
+        // Address space for all it may become; of memory it takes what is touched.
+        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         // Large pages spare the processor's address cache; refusal costs only speed.
         let _ = map.advise(Advice::HugePage);
         Ok(Self {
             inner: Arc::new(Inner {
                 map: map.into(),
+                at_first: size.0,
                 #[cfg(debug_assertions)]
                 lent: std::sync::Mutex::default(),
             }),
         })
     }
 
-    /// Where the region starts, and how long it is.
-    pub(crate) fn whole(&self) -> (*mut u8, usize) {
-        (self.inner.map.as_mut_ptr(), self.inner.map.len())
+    /// Where the region starts, and how long the part is that is in use from the first.
+    pub(crate) fn first_part(&self) -> (*mut u8, usize) {
+        (self.inner.map.as_mut_ptr(), self.inner.at_first as usize)
+    }
+
+    /// Whether the buffer is of the part that is in use from the first.
+    #[inline]
+    pub(crate) fn is_of_first_part(&self, buffer: Buffer) -> bool {
+        buffer.at + u64::from(buffer.len) <= self.inner.at_first
     }
 
     /// Where a buffer's bytes are; valid for `buffer.len` bytes while any clone of the region is.
@@ -135,11 +146,14 @@ impl Region {
 }
 
 /// The pool's buffer memory. Cheap to take from and give back to; pages are not resident
-/// before they are first touched.
+/// before they are first touched, unless the kernel has them registered. That is never so of what
+/// [makes up](Memory::make_up) for others.
 #[derive(Debug)]
 pub struct Arena {
     region: Region,
     buddy: Buddy,
+    /// What it was at first.
+    blocks: u32,
 }
 
 impl Arena {
@@ -153,14 +167,14 @@ impl Arena {
         small
             .and_then(|blocks| {
                 let region = Region::new(Bytes(u64::from(blocks) * BLOCK))?;
-                Ok(Self { region, buddy: Buddy::new(blocks) })
+                Ok(Self { region, buddy: Buddy::new(blocks), blocks })
             })
             .map_err(|source| DeviceError::Setup { what: "buffer memory", source })
     }
 
     /// All of it, in bytes.
     pub fn size(&self) -> Bytes {
-        Bytes(self.region.whole().1 as u64)
+        Bytes(u64::from(self.buddy.blocks()) * BLOCK)
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -199,6 +213,10 @@ impl Memory for Arena {
         Bytes(u64::from(self.buddy.free_blocks()) * BLOCK)
     }
 
+    fn make_up(&mut self, bytes: Bytes) {
+        self.buddy.make_up(bytes, self.blocks);
+    }
+
     fn copy(&mut self, from: Buffer, to: Buffer) {
         assert_eq!(from.len, to.len, "copy between buffers of different length");
         #[cfg(debug_assertions)]
@@ -235,7 +253,7 @@ mod tests {
     #[should_panic(expected = "not of this arena")]
     fn a_foreign_buffer_is_refused() {
         let arena = Arena::new(Bytes::mib(1)).unwrap();
-        arena.bytes(Buffer { at: (1 << 20) - 8, len: 16 });
+        arena.bytes(Buffer { at: GROWTH * (1 << 20) - 8, len: 16 });
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::MmapMut;
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Store};
 
+use crate::demand::Strike;
 use crate::file::Identity;
 use crate::{Device, DeviceError, DeviceOptions};
 
@@ -100,6 +101,7 @@ impl Devices {
 impl Store for Devices {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
+        device.fails_on_demand(IoKind::Read)?;
         if !device.needs_aligned() {
             return device.read_now(at, bytes);
         }
@@ -114,6 +116,7 @@ impl Store for Devices {
 
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
+        device.fails_on_demand(IoKind::Write { fua: false })?;
         if !device.needs_aligned() {
             return device.write_now(at, bytes, false);
         }
@@ -127,12 +130,24 @@ impl Store for Devices {
     }
 
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
-        self.get_mut(device).ok_or(IoError::Lost)?.flush_now()
+        let device = self.get_mut(device).ok_or(IoError::Lost)?;
+        device.fails_on_demand(IoKind::Flush)?;
+        device.flush_now()
     }
 }
 
 /// Blocking commands. Memory is aligned by the caller where the device is direct.
 impl Device {
+    /// The error of a command that is to fail. One that is never to be answered fails, too: nobody could
+    /// give it up.
+    fn fails_on_demand(&self, kind: IoKind) -> Result<(), IoError> {
+        match self.demand.as_ref().and_then(|demand| demand.strikes(kind)) {
+            Some(Strike::Fail(error)) => Err(error),
+            Some(Strike::NeverAnswer) => Err(IoError::Lost),
+            None => Ok(()),
+        }
+    }
+
     /// Whether memory must be aligned for transfers.
     fn needs_aligned(&self) -> bool {
         self.direct && self.mapped.is_none()

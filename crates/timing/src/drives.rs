@@ -9,8 +9,9 @@
 
 use crate::disk::{DiskParams, Overheads, Zone};
 use crate::memory::MemoryParams;
+use crate::network::NetworkParams;
 use crate::ssd::SsdParams;
-use crate::{Disk, PersistentMemory, Ssd, Timing, WriteCache};
+use crate::{Disk, Network, PersistentMemory, Ssd, Timing, WriteCache};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -26,24 +27,42 @@ const FILES: &[(&str, &str)] = &[
     ("hdd-7200", include_str!("../drives/hdd-7200.toml")),
     ("hp-c2247a", include_str!("../drives/hp-c2247a.toml")),
     ("intel-x25-e", include_str!("../drives/intel-x25-e.toml")),
+    ("intel-x25-e-fresh", include_str!("../drives/intel-x25-e-fresh.toml")),
     ("intel-x25-m-g1", include_str!("../drives/intel-x25-m-g1.toml")),
     ("intel-x25-m-g2", include_str!("../drives/intel-x25-m-g2.toml")),
     ("intel-x25-v", include_str!("../drives/intel-x25-v.toml")),
     ("mba3073", include_str!("../drives/mba3073.toml")),
+    ("memoright-gt", include_str!("../drives/memoright-gt.toml")),
     ("nvm", include_str!("../drives/nvm.toml")),
     ("optane-p4800x", include_str!("../drives/optane-p4800x.toml")),
     ("optane-p5800x", include_str!("../drives/optane-p5800x.toml")),
+    ("remote-hdd-9ms", include_str!("../drives/remote-hdd-9ms.toml")),
+    ("remote-ssd-lan", include_str!("../drives/remote-ssd-lan.toml")),
     ("samsung-980-pro", include_str!("../drives/samsung-980-pro.toml")),
     ("solidigm-d5-p5316", include_str!("../drives/solidigm-d5-p5316.toml")),
     ("sp2504c", include_str!("../drives/sp2504c.toml")),
     ("ssd-nvme", include_str!("../drives/ssd-nvme.toml")),
     ("ssd-sata", include_str!("../drives/ssd-sata.toml")),
     ("st3750528as", include_str!("../drives/st3750528as.toml")),
+    ("transcend-ts16g", include_str!("../drives/transcend-ts16g.toml")),
 ];
 
 static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
     // A file that cannot be read is left out; the tests see to it that none is.
-    FILES.iter().filter_map(|&(name, text)| Some((name, read(text).ok()?))).collect()
+    let files = FILES.iter().filter_map(|&(name, text)| Some((name, read(text).ok()?)));
+    let (mut drives, mut remote) = (BTreeMap::new(), Vec::new());
+    for (name, file) in files {
+        match file {
+            Read::Whole(drive) => drop(drives.insert(name, drive)),
+            Read::Remote(file) => remote.push((name, file)),
+        }
+    }
+    for (name, file) in remote {
+        if let Some(drive) = drives.get(&*file.behind).map(|device| file.before(device)) {
+            drives.insert(name, drive);
+        }
+    }
+    drives
 });
 
 /// A drive that is modelled.
@@ -66,6 +85,8 @@ pub enum Kind {
     Ssd(SsdParams),
     /// Byte-addressable memory.
     Memory(MemoryParams),
+    /// Another drive behind a network.
+    Remote(NetworkParams, Box<Drive>),
 }
 
 impl Drive {
@@ -75,6 +96,7 @@ impl Drive {
             Kind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
             Kind::Ssd(params) => Box::new(Ssd::new(params, cache)),
             Kind::Memory(params) => Box::new(PersistentMemory::new(params)),
+            Kind::Remote(params, device) => Box::new(Network::new(params, device.timing(capacity, cache))),
         }
     }
 }
@@ -88,7 +110,7 @@ pub fn drive(name: &str) -> Option<&'static Drive> {
 pub fn disk(name: &str) -> Option<&'static DiskParams> {
     match &drive(name)?.kind {
         Kind::Disk(params) => Some(params),
-        Kind::Ssd(_) | Kind::Memory(_) => None,
+        Kind::Ssd(_) | Kind::Memory(_) | Kind::Remote(..) => None,
     }
 }
 
@@ -97,11 +119,18 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Drive)> {
     DRIVES.iter().map(|(&name, drive)| (name, drive))
 }
 
-fn read(text: &str) -> Result<Drive, toml::de::Error> {
+/// What a file says: a drive, or where another one is.
+enum Read {
+    Whole(Drive),
+    Remote(RemoteFile),
+}
+
+fn read(text: &str) -> Result<Read, toml::de::Error> {
     Ok(match toml::from_str(text)? {
-        File::Disk(file) => (*file).into(),
-        File::Ssd(file) => file.into(),
-        File::Memory(file) => file.into(),
+        File::Disk(file) => Read::Whole((*file).into()),
+        File::Ssd(file) => Read::Whole(file.into()),
+        File::Memory(file) => Read::Whole(file.into()),
+        File::Remote(file) => Read::Remote(file),
     })
 }
 
@@ -111,6 +140,7 @@ enum File {
     Disk(Box<DiskFile>),
     Ssd(SsdFile),
     Memory(MemoryFile),
+    Remote(RemoteFile),
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -221,7 +251,9 @@ struct SsdFile {
     dies: u32,
     page: u64,
     read_ns: u64,
-    suspend_ns: u64,
+    suspend_ns: Option<u64>,
+    erase_ns: u64,
+    block: u32,
     command_ns: u64,
     read_rate: u64,
     write_rate: u64,
@@ -229,7 +261,10 @@ struct SsdFile {
     acknowledge_ns: u64,
     buffer: u64,
     drain_rate: u64,
+    streams: usize,
     random_percent: u32,
+    #[serde(default)]
+    random_ns: u64,
     program_ns: u64,
     flush_ns: u64,
 }
@@ -240,7 +275,9 @@ impl From<SsdFile> for Drive {
             dies: file.dies,
             page: Bytes(file.page),
             read: Nanos(file.read_ns),
-            suspend: Nanos(file.suspend_ns),
+            suspend: file.suspend_ns.map(Nanos),
+            erase: Nanos(file.erase_ns),
+            block: file.block,
             command: Nanos(file.command_ns),
             read_rate: Bytes(file.read_rate),
             write_rate: Bytes(file.write_rate),
@@ -248,7 +285,9 @@ impl From<SsdFile> for Drive {
             acknowledge: Nanos(file.acknowledge_ns),
             buffer: Bytes(file.buffer),
             drain_rate: Bytes(file.drain_rate),
+            streams: file.streams,
             random_percent: file.random_percent,
+            random: Nanos(file.random_ns),
             program: Nanos(file.program_ns),
             flush: Nanos(file.flush_ns),
         };
@@ -276,6 +315,27 @@ impl From<MemoryFile> for Drive {
             flush: Nanos(file.flush_ns),
         };
         Self { about: file.about, cache: WriteCache::None, kind: Kind::Memory(params) }
+    }
+}
+
+#[derive(Deserialize)]
+struct RemoteFile {
+    about: String,
+    behind: String,
+    delay: Vec<(u32, u64)>,
+    rate: u64,
+    header: u64,
+}
+
+impl RemoteFile {
+    /// With the device there.
+    fn before(self, device: &Drive) -> Drive {
+        let params = NetworkParams {
+            delay: self.delay.into_iter().map(|(share, ns)| (share, Nanos(ns))).collect(),
+            rate: Bytes(self.rate),
+            header: Bytes(self.header),
+        };
+        Drive { about: self.about, cache: device.cache, kind: Kind::Remote(params, Box::new(device.clone())) }
     }
 }
 

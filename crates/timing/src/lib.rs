@@ -13,6 +13,7 @@
 //! | `ssd-sata` | a SATA TLC SSD with a volatile write cache | [`ssd`] |
 //! | `ssd-nvme` | a data-centre NVMe SSD, its write cache protected | [`ssd`] |
 //! | `nvm` | one module of byte-addressable persistent memory | [`memory`] |
+//! | `remote-ssd-lan` | `ssd-nvme` behind a local network | [`network`] |
 //!
 //! The drives' parameters, where each is from, and more drives: [`drives`].
 //! How well the model of a disk predicts real ones, and fitting it to one: [`fit`].
@@ -25,13 +26,17 @@ pub mod disk;
 pub mod drives;
 pub mod fit;
 pub mod memory;
+pub mod network;
 mod pipe;
+mod probe;
 pub mod ssd;
 #[cfg(test)]
 mod tests;
 
 pub use disk::Disk;
 pub use memory::PersistentMemory;
+pub use network::Network;
+pub use probe::flush_response;
 pub use ssd::Ssd;
 
 /// A device's timing. Give it commands with [`submit`](Timing::submit); then, as long as

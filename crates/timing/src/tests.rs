@@ -132,6 +132,16 @@ fn further_drives_have_their_random_rates() {
     within(reads("samsung-980-pro", 256), 900_000.0, 1_050_000.0); // 1,000,000
     within(reads("solidigm-d5-p5316", 1), 8_300.0, 9_100.0); // 110-120 us
     within(writes("solidigm-d5-p5316", 32, 40_000), 7_400.0, 9_000.0); // 7,500-8,000
+    let kib_32 = |name: &str, random_writes: u32, sequential: bool| {
+        let load = Load { len: Bytes::kib(32), random_writes, sequential, ..Load::reads(Bytes::gib(16)) };
+        1e3 / rate(name, load)
+    };
+    within(kib_32("transcend-ts16g", 0, false), 1.0, 1.5); // milliseconds: 1.3
+    within(kib_32("transcend-ts16g", 100, true), 1.3, 2.3); // 1.7
+    within(kib_32("transcend-ts16g", 100, false), 16.0, 20.0); // 18
+    within(kib_32("memoright-gt", 0, false), 0.3, 0.5); // 0.4
+    within(kib_32("memoright-gt", 100, true), 0.25, 0.4); // 0.3
+    within(kib_32("memoright-gt", 100, false), 4.0, 5.5); // 5
     within(reads("optane-p5800x", 1), 70_000.0, 80_000.0); // 74,875
     within(reads("optane-p4800x", 16), 555_000.0, 615_000.0); // 584,800
 }
@@ -234,6 +244,54 @@ fn programs_delay_an_ssds_reads() {
     assert!(busy > ssd.next().unwrap() - calm);
 }
 
+/// Milliseconds to a random read of 4 KiB while another client writes at random, on average.
+fn reads_beside_writes(name: &str) -> f64 {
+    let mut timing = model(name, Bytes::gib(16)).unwrap();
+    let mut rng = SmallRng::seed_from_u64(5);
+    let mut at = || DeviceOffset(rng.random_range(0..1 << 20) * 4096);
+    let (mut reads, mut took, mut begun) = (0, Nanos(0), Nanos(0));
+    timing.submit(Nanos(0), IoId(0), IoKind::Read, at(), Bytes(4096));
+    timing.submit(Nanos(0), IoId(1), IoKind::Write { fua: false }, at(), Bytes(4096));
+    while reads < 3_000 {
+        let due = timing.next().expect("commands in flight");
+        match timing.pop(due) {
+            Some(IoId(0)) => {
+                (reads, took, begun) = (reads + 1, took + (due - begun), due);
+                timing.submit(due, IoId(0), IoKind::Read, at(), Bytes(4096));
+            }
+            Some(id) => timing.submit(due, id, IoKind::Write { fua: false }, at(), Bytes(4096)),
+            None => {}
+        }
+    }
+    took.as_secs_f64() * 1e3 / f64::from(reads)
+}
+
+/// Drives that cannot suspend a program make reads wait for it; those that can hardly do.
+#[test]
+fn reads_beside_writes_are_slow_on_drives_of_2008() {
+    within(reads_beside_writes("intel-x25-m-g1"), 0.2, 0.8);
+    within(reads_beside_writes("transcend-ts16g"), 5.0, 20.0);
+    within(reads_beside_writes("ssd-sata"), 0.08, 0.15);
+}
+
+#[test]
+fn writes_in_several_places_are_sequential_up_to_a_number() {
+    let rate = |streams: u64| {
+        let mut timing = model("intel-x25-m-g1", Bytes::gib(16)).unwrap();
+        let (count, mut now) = (40_000, Nanos(0));
+        for i in 0..count {
+            let at = DeviceOffset(((i % streams) << 24) + i / streams * 4096);
+            timing.submit(now, IoId(i), IoKind::Write { fua: false }, at, Bytes(4096));
+            now = timing.next().expect("a command in flight");
+            assert_eq!(timing.pop(now), Some(IoId(i)));
+        }
+        count as f64 * 4096.0 / now.as_secs_f64() / 1e6
+    };
+    within(rate(1), 45.0, 50.0); // 4 KiB in 85 us
+    within(rate(8), 45.0, 50.0);
+    within(rate(9), 10.0, 14.0); // 3,000 a second
+}
+
 #[test]
 fn names_and_nothing_else() {
     for name in NAMES {
@@ -312,7 +370,7 @@ proptest! {
     #[test]
     fn every_model_keeps_the_promises(
         steps in prop::collection::vec(step(), 1..200),
-        name in prop::sample::select(NAMES.to_vec()),
+        name in prop::sample::select([&NAMES[..], &["remote-hdd-9ms", "remote-ssd-lan"]].concat()),
         cache in prop::sample::select(vec![WriteCache::None, WriteCache::Volatile, WriteCache::Protected]),
         late in prop_oneof![Just(0u64), 0u64..20_000_000],
     ) {

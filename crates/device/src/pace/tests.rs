@@ -127,17 +127,15 @@ fn late_real_io_delays_its_own_command_only() {
 #[test]
 fn a_driver_that_sleeps_too_long_overruns_too() {
     let mut pacer = Pacer::new(model("ssd-sata", CAPACITY).unwrap());
-    for id in 0..2 {
-        pacer.submit(Nanos(0), &io(id, IoKind::Read, 0, 4096));
-        pacer.real_done(ok(id));
-    }
+    pacer.submit(Nanos(0), &io(0, IoKind::Read, 0, 4096));
+    pacer.real_done(ok(0));
     let due = pacer.next().unwrap();
     pacer.release(due + Nanos::micros(40), &mut |_| {});
-    assert_eq!(pacer.stats(), PaceStats { ios: 2, overruns: 0 });
+    assert_eq!(pacer.stats(), PaceStats { ios: 1, overruns: 0 });
     pacer.submit(Nanos::millis(1), &io(3, IoKind::Read, 0, 4096));
     pacer.real_done(ok(3));
     pacer.release(Nanos::millis(2), &mut |_| {});
-    assert_eq!(pacer.stats(), PaceStats { ios: 3, overruns: 1 });
+    assert_eq!(pacer.stats(), PaceStats { ios: 2, overruns: 1 });
 }
 
 #[test]

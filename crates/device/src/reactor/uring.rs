@@ -167,7 +167,8 @@ impl Uring {
         let op = &self.ops[slot as usize];
         let (file, rest, at) = (Fixed(u32::from(op.device.0)), op.rest(), op.rest_at());
         let (pointer, len) = (region.pointer(rest), rest.len);
-        let entry = match (op.action, self.has_fixed_buffer) {
+        let is_registered = self.has_fixed_buffer && region.is_of_first_part(rest);
+        let entry = match (op.action, is_registered) {
             (Action::Read, false) => opcode::Read::new(file, pointer, len).offset(at).build(),
             (Action::Read, true) => opcode::ReadFixed::new(file, pointer, len, 0).offset(at).build(),
             (Action::Write { durable }, false) => {
@@ -407,12 +408,12 @@ fn build(depth: u32) -> io::Result<IoUring> {
     Err(io::Error::other("this kernel's is too old, 5.19 is needed"))
 }
 
-/// Registers the buffer memory; whether it worked.
+/// Registers the buffer memory that is in use from the first; whether it worked.
 fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
-    let (start, len) = region.whole();
-    let whole = libc::iovec { iov_base: start.cast(), iov_len: len };
+    let (start, len) = region.first_part();
+    let part = libc::iovec { iov_base: start.cast(), iov_len: len };
     // SAFETY: the region outlives the ring: `Reactor` holds it and drops it last, or leaks it.
-    match unsafe { submitter.register_buffers(&[whole]) } {
+    match unsafe { submitter.register_buffers(&[part]) } {
         Ok(()) => true,
         Err(error) => {
             tracing::info!(%error, "the buffer memory is not registered (raise `ulimit -l`); going on without");

@@ -16,11 +16,11 @@ pub(crate) const TRACES: [(&str, &str, Gap); 3] = [
     ("hdd_hp_c2247a.trace.gz", "hp-c2247a", Gap::After),
 ];
 
-/// The folder the traces are in: `WEIR_TRACES`, or `../shared/traces/device` beside the
+/// The folder the traces are in: `device` in `WEIR_TRACES`, or in `../shared/traces` beside the
 /// repository.
 pub(crate) fn folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/device");
-    std::env::var_os("WEIR_TRACES").map_or_else(beside, PathBuf::from)
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    std::env::var_os("WEIR_TRACES").map_or_else(beside, PathBuf::from).join("device")
 }
 
 /// Reads a trace.

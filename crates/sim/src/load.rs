@@ -1,0 +1,125 @@
+//! What is asked of a pool: from a trace ([`Replay`](crate::Replay)) or made up ([`Synthetic`],
+//! [`Postmark`], several of them side by side).
+
+use crate::side_by_side::{SideBySide, Thinking};
+use crate::synthetic::PATTERNS;
+use crate::{Postmark, SimError, Synthetic};
+use std::ops::Range;
+use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, Op, VolumeOffset};
+
+/// A request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, counted from the load's start.
+    pub at: Nanos,
+    /// To which of the load's volumes.
+    pub volume: usize,
+    /// [`Op::Read`], [`Op::Write`], [`Op::Trim`] or [`Op::Flush`].
+    pub op: Op,
+    /// Its first byte, a multiple of 512.
+    pub offset: VolumeOffset,
+    /// Its length, a multiple of 512, at least 512; a flush has none.
+    pub len: Bytes,
+}
+
+/// One of those who ask in a closed loop, counted from 0: it waits for the answer before it asks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client(pub usize);
+
+/// What one volume has of the load's data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// The volume's size.
+    pub size: Bytes,
+    /// The extents that hold data before the load begins, as runs in ascending order.
+    pub extents: Vec<Range<ExtentIndex>>,
+}
+
+impl Space {
+    /// How many extents hold data.
+    pub fn count(&self) -> u64 {
+        self.extents.iter().map(|run| run.end.0 - run.start.0).sum()
+    }
+
+    /// All bytes from the volume's start.
+    pub fn all(size: Bytes, extent: ExtentSize) -> Self {
+        let count = extent.count(size);
+        Self {
+            size: Bytes(count * extent.bytes().0),
+            extents: std::iter::once(ExtentIndex(0)..ExtentIndex(count)).collect(),
+        }
+    }
+}
+
+/// A source of requests, endless.
+pub trait Load {
+    /// Its volumes, and what of them holds data, in extents of this size.
+    fn spaces(&self, extent: ExtentSize) -> Vec<Space>;
+
+    /// How long it takes by its own clock; what comes then is a repetition.
+    fn lasts(&self) -> Nanos;
+
+    /// The next request of an open loop. `now` is the time of the last arrival since the load's start;
+    /// times never go backwards.
+    fn next(&mut self, now: Nanos) -> Arrival;
+
+    /// The next request in a closed loop of a client that has none under way at `now`: it comes at once, or
+    /// when the client has thought about the last answer.
+    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+        let Client(_) = client;
+        Arrival { at: now, ..self.next(now) }
+    }
+}
+
+/// Whether these words could be meant as a load that is made up, and not as a file's name.
+pub fn is_made_up(words: &str) -> bool {
+    let first = words.split([' ', '/']).next().unwrap_or_default();
+    first == Postmark::NAME || PATTERNS.contains(&first)
+}
+
+/// The load these words describe: see [`crate::synthetic`] and [`crate::postmark`]; several side by side,
+/// each with a volume of its own, are parted by `|`. With `think=` clients of a closed loop wait so long
+/// after each answer. Sizes and times are read by `size` and `time`, which on refusal say what is allowed.
+///
+/// # Errors
+/// What is wrong with the first word that makes no sense, and what would.
+pub fn made_up(
+    words: &str,
+    seed: u64,
+    size: impl Fn(&str) -> Result<Bytes, String>,
+    time: impl Fn(&str) -> Result<Nanos, String>,
+) -> Result<Box<dyn Load>, SimError> {
+    let one = |(number, words): (u64, &str)| one(words, seed.wrapping_add(number), &size, &time);
+    let mut loads = (0..).zip(words.split('|')).map(one).collect::<Result<Vec<_>, _>>()?;
+    match loads.pop() {
+        Some(only) if loads.is_empty() => Ok(only),
+        last => Ok(Box::new(SideBySide::new(loads.into_iter().chain(last).collect()))),
+    }
+}
+
+fn one(
+    words: &str,
+    seed: u64,
+    size: impl Fn(&str) -> Result<Bytes, String>,
+    time: impl Fn(&str) -> Result<Nanos, String>,
+) -> Result<Box<dyn Load>, SimError> {
+    const THINK: &str = "think=";
+    let mut think = Nanos(0);
+    let mut others = Vec::new();
+    for word in words.split_ascii_whitespace() {
+        match word.strip_prefix(THINK) {
+            Some(value) => {
+                let wrong = |allowed| SimError::Load(format!("{word:?} in a load: think must be {allowed}"));
+                think = time(value).map_err(wrong)?;
+            }
+            None => others.push(word),
+        }
+    }
+    let words = others.join(" ");
+    let load: Box<dyn Load> = if others.first() == Some(&Postmark::NAME) {
+        Box::new(Postmark::parse(&words, seed, size)?)
+    } else {
+        Box::new(Synthetic::parse(&words, seed, size, time)?)
+    };
+    Ok(if think > Nanos(0) { Box::new(Thinking::new(load, think)) } else { load })
+}

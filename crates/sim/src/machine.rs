@@ -1,0 +1,265 @@
+//! What stands in for a machine: the real engine over modelled devices, in virtual time.
+
+use crate::hollow::Hollow;
+use crate::meter::Meter;
+use crate::pool::{Layout, PoolSpec};
+use crate::{Arrival, SimError, Space};
+use smallvec::SmallVec;
+use weir_engine::{AdminId, Command, DeviceSettings, Engine};
+use weir_map::{Hardening, OpenOptions, Superblock};
+use weir_model::{
+    Bytes, DeviceId, ExtentIndex, Hint, Io, IoDone, IoKind, Memory as _, Nanos, Op, Reply, Request,
+    RequestId, VolumeId, VolumeOffset,
+};
+use weir_policy::placement::Placement;
+use weir_timing::drives::Drive;
+use weir_world::{Device, Seed, Storage, World};
+
+/// Buffer memory: requests beyond it wait, as a client without credit does.
+const MEMORY: Bytes = Bytes::mib(256);
+/// The longest piece of a request.
+const PIECE: Bytes = Bytes::mib(1);
+/// A modelled drive is never given up, however long its queue.
+const DEADLINE: Nanos = Nanos::secs(365 * 86_400);
+/// How many steps may pass at one instant before the engine counts as running in circles.
+const STEPS_MAX: u32 = 1_000_000;
+/// Requests under way while data is laid out.
+const FILL_DEPTH: usize = 32;
+
+/// An engine with its devices and volumes.
+pub struct Machine {
+    world: World,
+    engine: Engine,
+    superblocks: Vec<Superblock>,
+    pub(crate) volumes: Vec<VolumeId>,
+    pub(crate) meters: Vec<Meter>,
+    /// By the number of a device command.
+    flying: Vec<Flying>,
+    done: Vec<IoDone>,
+    steps: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Flying {
+    device: DeviceId,
+    kind: IoKind,
+    len: Bytes,
+    since: Nanos,
+    metadata: bool,
+}
+
+impl Machine {
+    /// A new pool with these volumes; what they hold is laid out as if it had been written once, in
+    /// order of addresses.
+    ///
+    /// # Errors
+    /// If the pool is not possible, or too small.
+    pub fn new(
+        pool: &PoolSpec,
+        policy: Box<dyn Placement>,
+        spaces: &[Space],
+        seed: Seed,
+    ) -> Result<Self, SimError> {
+        let layout = pool.lay_out(spaces)?;
+        let mut world = World::with_devices(seed, MEMORY, devices(&layout));
+        weir_map::create::create_laid_out(&mut world, &layout.superblocks)?;
+        let (map, _) = weir_map::open(&mut world, &layout.superblocks, &OpenOptions::default())?;
+        let settings: Vec<_> = (0..layout.superblocks.len() as u8)
+            .map(|i| DeviceSettings {
+                volatile_cache: layout.is_volatile(DeviceId(i)),
+                deadline: DEADLINE,
+                ..DeviceSettings::default()
+            })
+            .collect();
+        let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
+        engine.set_seed(seed.0);
+        let mut machine = Self {
+            world,
+            engine,
+            meters: vec![Meter::default(); settings.len()],
+            superblocks: layout.superblocks,
+            volumes: Vec::new(),
+            flying: Vec::new(),
+            done: Vec::new(),
+            steps: 0,
+        };
+        for (number, space) in spaces.iter().enumerate() {
+            machine.create_volume(format!("v{number}"), space.size)?;
+        }
+        machine.fill(spaces)?;
+        Ok(machine)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    /// Of the seed and everything that happened.
+    pub(crate) fn digest(&self) -> u64 {
+        self.world.digest()
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// When something happens by itself next.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
+    }
+
+    /// Time moves on to `to`, and what is due by then happens.
+    pub(crate) fn advance(&mut self, to: Nanos) -> Result<(), SimError> {
+        let before = self.now();
+        let mut done = std::mem::take(&mut self.done);
+        self.world.advance(to.max(before), &mut done);
+        let now = self.now();
+        self.steps = if now > before { 0 } else { self.steps + 1 };
+        if self.steps > STEPS_MAX {
+            return Err(SimError::Circles(now));
+        }
+        for answer in done.drain(..) {
+            if let Some(command) = self.flying.get(answer.id.0 as usize) {
+                let Flying { device, kind, len, since, metadata } = *command;
+                self.meters[device.index()].end(now, kind, len, now - since, metadata);
+            }
+            self.engine.complete(now, answer, &mut self.world.memory);
+        }
+        self.done = done;
+        Ok(())
+    }
+
+    /// What is to be done at this instant is done.
+    pub(crate) fn tick(&mut self) {
+        self.engine.tick(self.world.now(), &mut self.world.memory);
+        while let Some(io) = self.engine.next_io() {
+            self.note(&io);
+            self.world.start(io);
+        }
+    }
+
+    fn note(&mut self, io: &Io) {
+        let index = io.id.0 as usize;
+        let superblock = &self.superblocks[io.device.index()];
+        let metadata = io.at < superblock.data_at;
+        let since = self.world.now();
+        let flying = Flying { device: io.device, kind: io.kind, len: io.len(), since, metadata };
+        if index >= self.flying.len() {
+            self.flying.resize(index + 1, flying);
+        }
+        self.flying[index] = flying;
+        self.meters[io.device.index()].begin(since);
+    }
+
+    /// The next answer; its buffer is free again.
+    pub(crate) fn reply(&mut self) -> Option<Reply> {
+        let reply = self.engine.next_reply()?;
+        if let Some(buffer) = reply.buffer {
+            self.world.memory.give(buffer);
+        }
+        Some(reply)
+    }
+
+    /// Submits a request in pieces that all have this number; how many, or `None` if it has to wait.
+    pub(crate) fn submit(&mut self, id: RequestId, ask: &Arrival) -> Option<u32> {
+        if !self.engine.can_accept() {
+            return None;
+        }
+        let Arrival { volume, op, offset, len, .. } = *ask;
+        let volume = self.volumes[volume];
+        let whole = Request { id, volume, op, offset, len, fua: false, hint: Hint::None, buffer: None };
+        if !op.has_payload() {
+            self.hand_in(whole);
+            return Some(1);
+        }
+        let mut pieces: SmallVec<[Request; 4]> = SmallVec::new();
+        for start in (offset.0..offset.0 + len.0).step_by(PIECE.0 as usize) {
+            let (offset, len) = (VolumeOffset(start), Bytes(PIECE.0.min(offset.0 + len.0 - start)));
+            let buffer = self.world.memory.take(Request::buffer_len(offset, len));
+            if buffer.is_none() {
+                let taken = pieces.iter().filter_map(|piece| piece.buffer);
+                taken.for_each(|buffer| self.world.memory.give(buffer));
+                return None;
+            }
+            pieces.push(Request { offset, len, buffer, ..whole });
+        }
+        let count = pieces.len() as u32;
+        pieces.into_iter().for_each(|piece| self.hand_in(piece));
+        Some(count)
+    }
+
+    fn hand_in(&mut self, request: Request) {
+        self.engine.submit(self.world.now(), request, &mut self.world.memory);
+    }
+
+    fn create_volume(&mut self, name: String, size: Bytes) -> Result<(), SimError> {
+        let id = AdminId(self.volumes.len() as u64);
+        let command =
+            Command::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush, copies: 1 };
+        self.engine.admin(self.now(), id, command);
+        let reply = loop {
+            self.tick();
+            if let Some(reply) = self.engine.next_admin_reply() {
+                break reply;
+            }
+            self.advance(self.next().ok_or(SimError::Stuck(self.now()))?)?;
+        };
+        reply.result.map_err(SimError::Volume)?;
+        let created = self.engine.volumes().find(|volume| volume.name == name);
+        self.volumes.push(created.ok_or(SimError::Stuck(self.now()))?.id);
+        Ok(())
+    }
+
+    /// Writes every extent that is to hold data, and makes it durable.
+    fn fill(&mut self, spaces: &[Space]) -> Result<(), SimError> {
+        let extent = self.engine.map().extent();
+        let all = spaces.iter().enumerate().flat_map(|(volume, space)| {
+            let runs = space.extents.iter().flat_map(|run| run.start.0..run.end.0);
+            runs.map(move |index| (volume, index))
+        });
+        let mut all = all.peekable();
+        let mut under_way = 0;
+        while under_way > 0 || all.peek().is_some() {
+            while let Some(&(volume, index)) = all.peek().filter(|_| under_way < FILL_DEPTH) {
+                let offset = extent.start(ExtentIndex(index));
+                let ask = Arrival { at: Nanos(0), volume, op: Op::Write, offset, len: extent.bytes() };
+                let Some(pieces) = self.submit(RequestId(0), &ask) else { break };
+                under_way += pieces as usize;
+                all.next();
+            }
+            under_way -= self.settle_some()?;
+        }
+        for volume in 0..spaces.len() {
+            let (offset, len) = (VolumeOffset(0), Bytes(0));
+            self.submit(RequestId(0), &Arrival { at: Nanos(0), volume, op: Op::Flush, offset, len });
+            while self.settle_some()? == 0 {}
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next event; how many answers came.
+    fn settle_some(&mut self) -> Result<usize, SimError> {
+        self.tick();
+        let mut answers = 0;
+        while let Some(reply) = self.reply() {
+            reply.result.map_err(|error| SimError::Request(error, self.now()))?;
+            answers += 1;
+        }
+        if answers == 0 {
+            self.advance(self.next().ok_or(SimError::Stuck(self.now()))?)?;
+        }
+        Ok(answers)
+    }
+}
+
+fn devices(layout: &Layout) -> Vec<Box<dyn Device>> {
+    let device = |(superblock, drive): (&Superblock, &Drive)| {
+        let data = superblock.data_at..Superblock::second_at(superblock.size);
+        let storage = Storage::new(superblock.size, false);
+        let timing = drive.timing(superblock.size, drive.cache);
+        Box::new(Hollow::new(storage, data, timing)) as Box<dyn Device>
+    };
+    layout.superblocks.iter().zip(&layout.drives).map(device).collect()
+}

@@ -1,0 +1,91 @@
+//! What a device did, and how long it had something to do.
+
+use weir_model::{Bytes, IoKind, Nanos};
+
+/// Counts of one device, from which differences are taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    pub(crate) reads: Direction,
+    pub(crate) writes: Direction,
+    /// Of both, what was for the map.
+    pub(crate) metadata: Bytes,
+    /// Time with something under way.
+    pub(crate) busy: Nanos,
+    /// Commands under way, summed over time: nanoseconds.
+    pub(crate) queued: u64,
+    under_way: u64,
+    /// The time up to which `busy` and `queued` count.
+    counted: Nanos,
+}
+
+/// Commands in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Direction {
+    pub(crate) count: u64,
+    pub(crate) bytes: Bytes,
+    /// Sum of their responses.
+    pub(crate) response: Nanos,
+}
+
+impl Direction {
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            count: self.count - earlier.count,
+            bytes: self.bytes - earlier.bytes,
+            response: self.response - earlier.response,
+        }
+    }
+
+    /// Mean response; zero without commands.
+    pub(crate) fn mean(self) -> Nanos {
+        Nanos(self.response.0.checked_div(self.count).unwrap_or(0))
+    }
+}
+
+impl Meter {
+    /// Time has passed.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Nanos) {
+        let time = now.since(self.counted);
+        if self.under_way > 0 {
+            self.busy += time;
+            self.queued += time.0 * self.under_way;
+        }
+        self.counted = self.counted.max(now);
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.pass(now);
+        self.under_way += 1;
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self, now: Nanos, kind: IoKind, len: Bytes, response: Nanos, metadata: bool) {
+        self.pass(now);
+        self.under_way -= 1;
+        let direction = match kind {
+            IoKind::Read => &mut self.reads,
+            IoKind::Write { .. } => &mut self.writes,
+            IoKind::Flush => return,
+        };
+        direction.count += 1;
+        direction.bytes += len;
+        direction.response += response;
+        if metadata {
+            self.metadata += len;
+        }
+    }
+
+    /// What was counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads.since(earlier.reads),
+            writes: self.writes.since(earlier.writes),
+            metadata: self.metadata - earlier.metadata,
+            busy: self.busy - earlier.busy,
+            queued: self.queued - earlier.queued,
+            ..*self
+        }
+    }
+}

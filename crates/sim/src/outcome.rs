@@ -1,0 +1,202 @@
+//! What an experiment came to.
+
+use crate::meter::Meter;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use weir_model::{Bytes, Nanos};
+
+/// What one policy came to. In JSON times are nanoseconds and end in `_ns`, sizes are bytes and end in
+/// `_bytes`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The policy.
+    pub policy: String,
+    /// Virtual time measured, after the warm-up.
+    #[serde(rename = "measured_ns", serialize_with = "nanos")]
+    pub measured: Nanos,
+    /// Requests that arrived in that time.
+    pub requests: u64,
+    /// Of them, not answered within as much time again: the pool could not keep up.
+    pub unanswered: u64,
+    /// Requests answered a second.
+    #[serde(rename = "requests_per_second")]
+    pub rate: f64,
+    /// Bytes of them a second.
+    #[serde(rename = "bytes_per_second")]
+    pub bytes_rate: f64,
+    /// Responses to all, to reads and to writes (TRIMs among them).
+    pub all: Responses,
+    /// See there.
+    pub reads: Responses,
+    /// See there.
+    pub writes: Responses,
+    /// The devices, in the pool's order.
+    pub devices: Vec<DeviceOutcome>,
+    /// Bytes copied from one place to another.
+    #[serde(rename = "moved_bytes", serialize_with = "bytes")]
+    pub moved: Bytes,
+    /// The same, as it went, warm-up included.
+    pub windows: Vec<Window>,
+    /// Of the seed and everything that happened: two runs share it only if they were the same.
+    #[serde(serialize_with = "hexadecimal")]
+    pub digest: u64,
+}
+
+/// How long requests took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Responses {
+    /// Requests.
+    pub count: u64,
+    /// Their mean response.
+    #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    pub mean: Nanos,
+    /// Half of them took no longer.
+    #[serde(rename = "p50_ns", serialize_with = "nanos")]
+    pub p50: Nanos,
+    /// … 99 of 100.
+    #[serde(rename = "p99_ns", serialize_with = "nanos")]
+    pub p99: Nanos,
+    /// … 999 of 1000.
+    #[serde(rename = "p999_ns", serialize_with = "nanos")]
+    pub p999: Nanos,
+    /// The longest.
+    #[serde(rename = "max_ns", serialize_with = "nanos")]
+    pub max: Nanos,
+}
+
+/// What a device did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceOutcome {
+    /// Its name.
+    pub name: String,
+    /// The drive it is modelled after.
+    pub model: String,
+    /// Room for data.
+    #[serde(rename = "room_bytes", serialize_with = "bytes")]
+    pub room: Bytes,
+    /// Of it, taken at the end.
+    #[serde(rename = "used_bytes", serialize_with = "bytes")]
+    pub used: Bytes,
+    /// What of all devices' reads and writes it carried out, 0 to 1.
+    pub share: f64,
+    /// … of clients' alone.
+    pub served: f64,
+    /// The share of time in which it had something to do, 0 to 1.
+    pub load: f64,
+    /// Commands it had on average.
+    pub queue: f64,
+    /// Reads, their bytes and their mean response.
+    pub reads: DirectionOutcome,
+    /// Writes likewise.
+    pub writes: DirectionOutcome,
+    /// Bytes of the map's, read or written.
+    #[serde(rename = "metadata_bytes", serialize_with = "bytes")]
+    pub metadata: Bytes,
+}
+
+/// A device's commands in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DirectionOutcome {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    #[serde(serialize_with = "bytes")]
+    pub bytes: Bytes,
+    /// Mean response.
+    #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    pub mean: Nanos,
+}
+
+/// A stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Window {
+    /// Its start, from the load's.
+    #[serde(rename = "start_ns", serialize_with = "nanos")]
+    pub start: Nanos,
+    /// Requests answered in it a second.
+    #[serde(rename = "requests_per_second")]
+    pub rate: f64,
+    /// Their mean response; zero if there were none.
+    #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    pub mean: Nanos,
+    /// … and what 99 of 100 took at most.
+    #[serde(rename = "p99_ns", serialize_with = "nanos")]
+    pub p99: Nanos,
+    /// Bytes moved in it.
+    #[serde(rename = "moved_bytes", serialize_with = "bytes")]
+    pub moved: Bytes,
+    /// The share of time each device had something to do.
+    pub loads: Vec<f64>,
+    /// What each device carried out of all reads and writes.
+    pub shares: Vec<f64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn nanos<S: serde::Serializer>(time: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(time.0)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn bytes<S: serde::Serializer>(size: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(size.0)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn hexadecimal<S: serde::Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{number:016x}"))
+}
+
+/// Responses as they are collected.
+#[derive(Clone, Debug)]
+pub(crate) struct Collected(Histogram<u64>);
+
+impl Collected {
+    pub(crate) fn new() -> Self {
+        // Three digits, as long as times go.
+        Self(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are possible")))
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, response: Nanos) {
+        // It grows to hold whatever comes.
+        let _always = self.0.record(response.0);
+    }
+
+    pub(crate) fn take(&mut self) -> Responses {
+        let told = self.told();
+        self.0.reset();
+        told
+    }
+
+    pub(crate) fn told(&self) -> Responses {
+        if self.0.is_empty() {
+            return Responses::default();
+        }
+        let quantile = |q| Nanos(self.0.value_at_quantile(q));
+        Responses {
+            count: self.0.len(),
+            mean: Nanos(self.0.mean() as u64),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: Nanos(self.0.max()),
+        }
+    }
+}
+
+/// What each device carried out of all reads and writes.
+pub(crate) fn shares(meters: &[Meter]) -> Vec<f64> {
+    let counts: Vec<_> = meters.iter().map(|meter| meter.reads.count + meter.writes.count).collect();
+    parts(&counts)
+}
+
+/// Each count as a part of all.
+pub(crate) fn parts(counts: &[u64]) -> Vec<f64> {
+    let all = counts.iter().sum::<u64>().max(1) as f64;
+    counts.iter().map(|count| *count as f64 / all).collect()
+}
+
+/// The share of `time` in which each device had something to do.
+pub(crate) fn loads(meters: &[Meter], time: Nanos) -> Vec<f64> {
+    meters.iter().map(|meter| meter.busy.0 as f64 / time.0.max(1) as f64).collect()
+}

@@ -1,0 +1,249 @@
+//! The pool an experiment is made with: modelled drives, and how much room each has.
+
+use crate::{SimError, Space};
+use weir_map::{NewDevice, NewPool, PoolId, Superblock};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
+use weir_timing::WriteCache;
+use weir_timing::drives::{Drive, Kind, drive};
+
+/// A pool to be tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSpec {
+    /// Its extent size.
+    pub extent: ExtentSize,
+    /// Its devices, at least one, with distinct names.
+    pub devices: Vec<DeviceSpec>,
+}
+
+/// A device of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name.
+    pub name: String,
+    /// The modelled drive: one of [`weir_timing::drives::all`].
+    pub model: String,
+    /// How large it is.
+    pub room: Room,
+    /// Whether the map may live on it; `None` lets the pool choose.
+    pub metadata: Option<bool>,
+}
+
+/// How large a device is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Room {
+    /// So many bytes, metadata and all.
+    Size(Bytes),
+    /// So large that of what holds data before the load begins this share has room on it. Its buffers
+    /// are smaller, too.
+    Share(f64),
+    /// As [`Room::Share`], with the buffers the drive has.
+    Part(f64),
+}
+
+impl Room {
+    /// How many extents of data it is to hold, if that is said, of so many there are.
+    fn wanted(self, data: u64) -> Option<u64> {
+        match self {
+            Self::Size(_) => None,
+            Self::Share(share) | Self::Part(share) => Some(extents(share, data)),
+        }
+    }
+}
+
+/// Extents a device has at least, however small its share.
+const EXTENTS_MIN: u64 = 8;
+
+/// The size at which drives are compared.
+const PROBED: Bytes = Bytes::gib(1);
+/// Responses to a flush closer than this count as equal; the device named first wins.
+const GRAIN: Nanos = Nanos::micros(50);
+
+/// What a drive that was scaled to a load has of buffers, as a share of its size: more than real drives
+/// have, and still not enough to hold what the load asks for.
+const BUFFER_SHARE: u64 = 1000;
+/// … but no less than this.
+const BUFFER_MIN: Bytes = Bytes::kib(256);
+/// The shortest segment of a disk's read buffer.
+const SEGMENT_MIN: Bytes = Bytes::kib(64);
+
+impl DeviceSpec {
+    fn drive(&self) -> Result<&'static Drive, SimError> {
+        drive(&self.model).ok_or_else(|| SimError::UnknownDrive {
+            device: self.name.clone(),
+            model: self.model.clone(),
+            known: weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+/// What a [`PoolSpec`] came to.
+pub(crate) struct Layout {
+    pub(crate) superblocks: Vec<Superblock>,
+    pub(crate) drives: Vec<Drive>,
+}
+
+impl Layout {
+    /// Whether the device's writes are volatile until flushed.
+    pub(crate) fn is_volatile(&self, device: DeviceId) -> bool {
+        self.drives[device.index()].cache == WriteCache::Volatile
+    }
+}
+
+impl PoolSpec {
+    /// Lays the pool out for a load whose volumes are these.
+    pub(crate) fn lay_out(&self, spaces: &[Space]) -> Result<Layout, SimError> {
+        let data = spaces.iter().map(Space::count).sum();
+        let drives = self.devices.iter().map(DeviceSpec::drive).collect::<Result<Vec<_>, _>>()?;
+        let mut pool = NewPool {
+            id: PoolId([0x51; 16]),
+            name: "sim".into(),
+            extent: self.extent,
+            devices: self
+                .devices
+                .iter()
+                .zip(&drives)
+                .map(|(spec, drive)| self.device(spec, drive, data))
+                .collect(),
+            metadata: self.metadata(&drives),
+        };
+        let mut superblocks = weir_map::create::layout(&pool)?;
+        // What the metadata takes of a device depends on how large all are: a few rounds settle it.
+        for _ in 0..8 {
+            let mut settled = true;
+            for ((new, spec), superblock) in pool.devices.iter_mut().zip(&self.devices).zip(&superblocks) {
+                let Some(wanted) = spec.room.wanted(data) else { continue };
+                let has = u64::from(superblock.data_extents);
+                if has != wanted {
+                    settled = false;
+                    let size = new.size.0 + wanted.saturating_sub(has) * self.extent.bytes().0;
+                    new.size = Bytes(size - has.saturating_sub(wanted) * self.extent.bytes().0);
+                }
+            }
+            if settled {
+                break;
+            }
+            superblocks = weir_map::create::layout(&pool)?;
+        }
+        let more = pages_for_sparse(spaces).next_multiple_of(self.extent.bytes().0.max(1 << 20) / BLOCK);
+        for superblock in superblocks.iter_mut().filter(|superblock| superblock.is_metadata_member()) {
+            superblock.meta_pages += more;
+            superblock.data_at = superblock.data_at + Bytes(more * BLOCK);
+            superblock.size += Bytes(more * BLOCK);
+        }
+        let room = superblocks.iter().map(|superblock| u64::from(superblock.data_extents)).sum();
+        if room < data {
+            let size = |extents| Bytes(extents * self.extent.bytes().0);
+            return Err(SimError::TooSmall { data: size(data), room: size(room) });
+        }
+        let drives = self.devices.iter().zip(drives).zip(&superblocks);
+        let drives = drives.map(|((spec, drive), superblock)| match spec.room {
+            Room::Size(_) | Room::Part(_) => drive.clone(),
+            Room::Share(_) => scaled(drive, superblock.size),
+        });
+        Ok(Layout { drives: drives.collect(), superblocks })
+    }
+
+    fn device(&self, spec: &DeviceSpec, drive: &Drive, data: u64) -> NewDevice {
+        let size = match spec.room {
+            Room::Size(size) => size,
+            // With something for the metadata, which is corrected once it is known.
+            Room::Share(share) | Room::Part(share) => {
+                Bytes(extents(share, data) * self.extent.bytes().0) + Bytes::mib(8)
+            }
+        };
+        let class = match drive.kind {
+            Kind::Disk(_) => DeviceClass::Hdd,
+            Kind::Ssd(_) => DeviceClass::Ssd,
+            Kind::Memory(_) => DeviceClass::Nvm,
+            Kind::Remote(..) => DeviceClass::Remote,
+        };
+        NewDevice { name: spec.name.clone(), size, class }
+    }
+
+    /// Where the map goes: as when a pool of paced devices is created.
+    fn metadata(&self, drives: &[&Drive]) -> Vec<DeviceId> {
+        let numbered = || self.devices.iter().zip((0u8..).map(DeviceId));
+        let declared: Vec<_> =
+            numbered().filter(|(spec, _)| spec.metadata == Some(true)).map(|(_, id)| id).collect();
+        if !declared.is_empty() {
+            return declared;
+        }
+        let mut candidates: Vec<_> = numbered()
+            .filter(|(spec, _)| spec.metadata != Some(false))
+            .map(|(_, id)| {
+                let drive = drives[id.index()];
+                let mut timing = drive.timing(PROBED, drive.cache);
+                let flush = weir_timing::flush_response(&mut *timing, PROBED);
+                (flush.0 / GRAIN.0, id, is_disk(drive))
+            })
+            .collect();
+        candidates.sort_unstable();
+        let first = candidates.first().map(|(_, id, _)| *id);
+        let mirror = candidates.iter().skip(1).find(|(_, _, is_disk)| !is_disk).map(|(_, id, _)| *id);
+        first.into_iter().chain(mirror).collect()
+    }
+}
+
+/// Pages of metadata for volumes whose data lies far apart, besides what a pool of its devices' size has:
+/// loads touch little of large disks, and a page of the map knows some 500 neighbours.
+fn pages_for_sparse(spaces: &[Space]) -> u64 {
+    const NEIGHBOURS: u64 = 256;
+    let mut pages = 0;
+    for space in spaces {
+        // Extents by their page, pages by the one above them, up to one for all.
+        let mut under_one = NEIGHBOURS;
+        loop {
+            let of_level = parts(space, under_one);
+            pages += of_level;
+            if of_level <= 1 {
+                break;
+            }
+            under_one = under_one.saturating_mul(NEIGHBOURS);
+        }
+    }
+    // Three versions, and the tables that name them.
+    4 * pages
+}
+
+/// Of the volume's parts of so many extents, how many hold data.
+fn parts(space: &Space, len: u64) -> u64 {
+    let mut last = None;
+    let mut count = 0;
+    for run in &space.extents {
+        let (from, to) = (run.start.0 / len, (run.end.0 - 1) / len);
+        count += to - from + u64::from(last != Some(from));
+        last = Some(to);
+    }
+    count
+}
+
+/// The drive with buffers that go with this size. A load of tens of megabytes stands for one of terabytes;
+/// with buffers as they are the drive's cache would serve it all.
+fn scaled(drive: &Drive, size: Bytes) -> Drive {
+    let most = Bytes((size.0 / BUFFER_SHARE).max(BUFFER_MIN.0));
+    let mut drive = drive.clone();
+    match &mut drive.kind {
+        Kind::Disk(disk) => {
+            let each = Bytes(most.0 / disk.segments.max(1) as u64).max(SEGMENT_MIN);
+            disk.segment = disk.segment.min(each);
+            disk.segments = disk.segments.min((most.0 / disk.segment.0.max(1)) as usize).max(1);
+            disk.write_cache = disk.write_cache.min(most);
+        }
+        Kind::Ssd(ssd) => ssd.buffer = ssd.buffer.min(most),
+        Kind::Remote(_, device) => **device = scaled(device, size),
+        Kind::Memory(_) => {}
+    }
+    drive
+}
+
+fn is_disk(drive: &Drive) -> bool {
+    match &drive.kind {
+        Kind::Disk(_) => true,
+        Kind::Remote(_, device) => is_disk(device),
+        Kind::Ssd(_) | Kind::Memory(_) => false,
+    }
+}
+
+fn extents(share: f64, data: u64) -> u64 {
+    ((data as f64 * share).ceil() as u64).max(EXTENTS_MIN)
+}

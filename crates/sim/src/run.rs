@@ -1,0 +1,452 @@
+//! The course of an experiment: data is laid out, the load begins, its first third warms up, the rest
+//! is measured.
+
+use crate::machine::Machine;
+use crate::meter::Meter;
+use crate::outcome::{Collected, DeviceOutcome, DirectionOutcome, Outcome, Window, loads, parts, shares};
+use crate::{Arrival, Client, Load, PoolSpec, Space};
+use slab::Slab;
+use std::collections::VecDeque;
+use thiserror::Error;
+use weir_engine::{AdminError, StartError};
+use weir_map::MapError;
+use weir_model::{BLOCK, Bytes, Nanos, Op, RequestError, RequestId};
+use weir_policy::placement::Placement;
+use weir_world::Seed;
+
+/// When requests are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// When the load says so, whether or not those before have been answered.
+    Open,
+    /// Of so many clients, each when it has the answer to its last: from these times on, ascending, the first
+    /// zero.
+    Closed(Vec<(Nanos, usize)>),
+}
+
+/// How an experiment goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// When requests are made.
+    pub mode: Mode,
+    /// How long the load goes on. A shorter one is repeated, a longer one cut.
+    pub lasts: Nanos,
+    /// … unless so many requests come first.
+    pub requests: u64,
+    /// Stretches of time that are told apart.
+    pub windows: u32,
+    /// For whatever is left to chance.
+    pub seed: Seed,
+}
+
+/// Loads go on for at least so long.
+pub const LEAST: Nanos = Nanos::secs(600);
+
+/// Why an experiment was not possible. Messages have the form "what is wrong; the way out".
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// No such drive.
+    #[error("device {device}: there is no model of {model:?}; there are {known}")]
+    UnknownDrive {
+        /// The device's name.
+        device: String,
+        /// The model asked for.
+        model: String,
+        /// All there are.
+        known: String,
+    },
+    /// No such policy, or it cannot be set so.
+    #[error("there is no policy {0}; there are {names}", names = policies())]
+    UnknownPolicy(String),
+    /// The data does not fit.
+    #[error("{data} of data do not fit into {room}; scale the devices to more than 100 % in all")]
+    TooSmall {
+        /// What there is before the load begins, in whole extents.
+        data: Bytes,
+        /// What all devices have for data.
+        room: Bytes,
+    },
+    /// The devices cannot be a pool.
+    #[error(transparent)]
+    Pool(#[from] MapError),
+    /// The engine does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A volume of the load's is not possible.
+    #[error(transparent)]
+    Volume(AdminError),
+    /// A request failed.
+    #[error("a request failed {1} after the start: {0}")]
+    Request(RequestError, Nanos),
+    /// Nothing is to come, and something is still waited for.
+    #[error("nothing happens any more {0} after the start: a mistake in weir; please report it")]
+    Stuck(Nanos),
+    /// The same instant never ends.
+    #[error("the engine runs in circles {0} after the start: a mistake in weir; please report it")]
+    Circles(Nanos),
+    /// It could not be drawn.
+    #[error("the picture cannot be drawn: {0}")]
+    Picture(String),
+    /// The words of a load make none.
+    #[error("{0}")]
+    Load(String),
+}
+
+/// The names of all policies.
+fn policies() -> String {
+    weir_policy::placement::ALL.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs a load over a pool under a policy.
+///
+/// # Errors
+/// If the pool is not possible for that load, or something fails that never should.
+pub fn place(
+    pool: &PoolSpec,
+    policy: Box<dyn Placement>,
+    load: &mut dyn Load,
+    plan: &Plan,
+) -> Result<Outcome, SimError> {
+    let name = policy.name().to_owned();
+    let spaces: Vec<Space> = load.spaces(pool.extent);
+    let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
+    let mut run = Run::new(machine, plan);
+    run.go(load)?;
+    Ok(run.outcome(name, pool))
+}
+
+/// A request under way.
+struct Pending {
+    arrived: Nanos,
+    op: Op,
+    len: Bytes,
+    pieces: u32,
+    measured: bool,
+    client: Option<Client>,
+}
+
+/// The clients of a closed loop who have no request under way.
+#[derive(Default)]
+struct Clients {
+    /// How many there have been.
+    known: usize,
+    /// Those who are about to ask.
+    idle: Vec<Client>,
+    /// Those who are thinking, and what they will ask then.
+    thinking: Vec<(Client, Arrival)>,
+}
+
+struct Run<'p> {
+    machine: Machine,
+    plan: &'p Plan,
+    /// When the load began.
+    start: Nanos,
+    /// When measuring began.
+    warm: Option<Nanos>,
+    end: Option<Nanos>,
+    pending: Slab<Pending>,
+    /// Arrived, and not yet taken by the engine.
+    waiting: VecDeque<(Arrival, Option<Client>)>,
+    /// In an open loop, what comes next.
+    next: Option<Arrival>,
+    clients: Clients,
+    arrived: u64,
+    /// Measured and not answered.
+    owed: u64,
+    measured: u64,
+    answered: u64,
+    bytes: Bytes,
+    reads: Collected,
+    writes: Collected,
+    all: Collected,
+    window: Collected,
+    windows: Vec<Window>,
+    at_warm: Mark,
+    at_end: Mark,
+    at_window: Mark,
+}
+
+/// Counts as of a moment.
+#[derive(Clone, Default)]
+struct Mark {
+    meters: Vec<Meter>,
+    /// Clients' commands each device has completed.
+    served: Vec<u64>,
+    moved: Bytes,
+    at: Nanos,
+}
+
+impl<'p> Run<'p> {
+    fn new(machine: Machine, plan: &'p Plan) -> Self {
+        let mut run = Self {
+            start: machine.now(),
+            machine,
+            plan,
+            warm: None,
+            end: None,
+            pending: Slab::new(),
+            waiting: VecDeque::new(),
+            next: None,
+            clients: Clients::default(),
+            arrived: 0,
+            owed: 0,
+            measured: 0,
+            answered: 0,
+            bytes: Bytes(0),
+            reads: Collected::new(),
+            writes: Collected::new(),
+            all: Collected::new(),
+            window: Collected::new(),
+            windows: Vec::new(),
+            at_warm: Mark::default(),
+            at_end: Mark::default(),
+            at_window: Mark::default(),
+        };
+        run.at_window = run.mark();
+        run
+    }
+
+    fn since_start(&self) -> Nanos {
+        self.machine.now() - self.start
+    }
+
+    /// When so many of so many parts of the plan's time have passed.
+    fn due(&self, part: u64, of: u64) -> Nanos {
+        let time = (u128::from(self.plan.lasts.0) * u128::from(part)).div_ceil(u128::from(of.max(1)));
+        self.start + Nanos(time as u64)
+    }
+
+    /// Whether so many of so many parts of the plan are done.
+    fn is_past(&self, part: u64, of: u64) -> bool {
+        let requests = u128::from(self.plan.requests) * u128::from(part);
+        self.machine.now() >= self.due(part, of) || u128::from(self.arrived) * u128::from(of) >= requests
+    }
+
+    fn go(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
+        loop {
+            self.look_at_the_clock();
+            match self.patience() {
+                Some(patience) if self.owed == 0 || self.machine.now() >= patience => return Ok(()),
+                Some(_) => {}
+                None => self.arrive(load),
+            }
+            self.submit_waiting();
+            self.machine.tick();
+            if self.collect()? {
+                continue;
+            }
+            let to = self.until().ok_or(SimError::Stuck(self.machine.now()))?;
+            self.machine.advance(to)?;
+        }
+    }
+
+    /// Measuring begins and ends; windows end.
+    fn look_at_the_clock(&mut self) {
+        if self.warm.is_none() && self.is_past(1, 3) {
+            self.at_warm = self.mark();
+            self.warm = Some(self.machine.now());
+        }
+        if self.end.is_none() && self.is_past(self.windows.len() as u64 + 1, self.plan.windows.into()) {
+            self.end_window();
+        }
+        if self.end.is_none() && self.is_past(1, 1) {
+            self.at_end = self.mark();
+            self.end = Some(self.machine.now());
+        }
+    }
+
+    /// Until when it waits for what was measured.
+    fn patience(&self) -> Option<Nanos> {
+        let (end, warm) = (self.end?, self.warm?);
+        Some(end + (end - warm))
+    }
+
+    /// When to look again at the latest.
+    fn until(&self) -> Option<Nanos> {
+        let now = self.machine.now();
+        let later = |at: &Nanos| *at > now;
+        let mut until = self.machine.next().into_iter().chain(self.patience()).min();
+        let mut no_later_than = |at: Option<Nanos>| until = until.into_iter().chain(at).min();
+        if self.end.is_none() {
+            let window = self.due(self.windows.len() as u64 + 1, self.plan.windows.into());
+            no_later_than([window, self.due(1, 3), self.due(1, 1)].into_iter().filter(later).min());
+            no_later_than(match &self.plan.mode {
+                Mode::Open => self.next.map(|next| self.start + next.at),
+                Mode::Closed(steps) => {
+                    let thought = self.clients.thinking.iter().map(|(_, arrival)| self.start + arrival.at);
+                    let step = steps.iter().map(|(at, _)| self.start + *at).find(later);
+                    thought.chain(step).min()
+                }
+            });
+        }
+        until
+    }
+
+    /// Takes from the load what comes now.
+    fn arrive(&mut self, load: &mut dyn Load) {
+        let now = self.since_start();
+        match &self.plan.mode {
+            Mode::Open => {
+                let mut next = self.next.take().unwrap_or_else(|| load.next(Nanos(0)));
+                while next.at <= now && self.arrived < self.plan.requests {
+                    self.take(next, None);
+                    next = load.next(next.at);
+                }
+                self.next = Some(next);
+            }
+            Mode::Closed(steps) => {
+                let depth =
+                    steps.iter().take_while(|(at, _)| *at <= now).last().map_or(0, |(_, depth)| *depth);
+                self.ask_clients(load, depth);
+            }
+        }
+    }
+
+    /// The first so many clients ask, if they have no request under way and are not thinking.
+    fn ask_clients(&mut self, load: &mut dyn Load, depth: usize) {
+        let now = self.since_start();
+        let Clients { known, idle, thinking } = &mut self.clients;
+        idle.extend((*known..depth).map(Client));
+        *known = depth.max(*known);
+        let (asking, idle_still) = std::mem::take(idle).into_iter().partition(|client| client.0 < depth);
+        *idle = idle_still;
+        let asking: Vec<Client> = asking;
+        thinking.extend(asking.into_iter().map(|client| (client, load.next_of(client, now))));
+        let due = |(_, arrival): &(Client, Arrival)| arrival.at <= now;
+        let (come, thinking_still) = std::mem::take(thinking).into_iter().partition(due);
+        *thinking = thinking_still;
+        let come: Vec<(Client, Arrival)> = come;
+        for (client, arrival) in come {
+            if self.arrived < self.plan.requests {
+                self.take(arrival, Some(client));
+            }
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival, client: Option<Client>) {
+        self.arrived += 1;
+        let measured = u64::from(self.is_measured(arrival.at));
+        self.measured += measured;
+        self.owed += measured;
+        self.waiting.push_back((arrival, client));
+    }
+
+    fn is_measured(&self, at: Nanos) -> bool {
+        self.warm.is_some_and(|warm| self.start + at >= warm)
+    }
+
+    fn submit_waiting(&mut self) {
+        while let Some((arrival, client)) = self.waiting.front() {
+            let (Arrival { at, op, len, .. }, client) = (*arrival, *client);
+            let id = RequestId(self.pending.vacant_key() as u64);
+            let Some(pieces) = self.machine.submit(id, arrival) else { return };
+            let measured = self.is_measured(at);
+            self.pending.insert(Pending { arrived: self.start + at, op, len, pieces, measured, client });
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Takes answers; whether there were any.
+    fn collect(&mut self) -> Result<bool, SimError> {
+        let mut any = false;
+        while let Some(reply) = self.machine.reply() {
+            any = true;
+            let now = self.machine.now();
+            reply.result.map_err(|error| SimError::Request(error, now - self.start))?;
+            let pending = &mut self.pending[reply.id.0 as usize];
+            pending.pieces -= 1;
+            if pending.pieces == 0 {
+                let pending = self.pending.remove(reply.id.0 as usize);
+                self.answered(&pending, now - pending.arrived);
+            }
+        }
+        Ok(any)
+    }
+
+    fn answered(&mut self, request: &Pending, response: Nanos) {
+        self.clients.idle.extend(request.client);
+        if self.end.is_none() {
+            self.window.add(response);
+            if self.warm.is_some() {
+                self.answered += 1;
+                self.bytes += request.len;
+            }
+        }
+        if request.measured {
+            self.owed -= 1;
+            self.all.add(response);
+            let direction = if request.op == Op::Read { &mut self.reads } else { &mut self.writes };
+            direction.add(response);
+        }
+    }
+
+    fn mark(&mut self) -> Mark {
+        let at = self.machine.now();
+        self.machine.meters.iter_mut().for_each(|meter| meter.pass(at));
+        let moved = Bytes(self.machine.engine().mover_status().copied * BLOCK);
+        let served = self.machine.engine().served().collect();
+        Mark { meters: self.machine.meters.clone(), served, moved, at }
+    }
+
+    fn end_window(&mut self) {
+        let mark = self.mark();
+        let time = mark.at - self.at_window.at;
+        let meters: Vec<_> =
+            mark.meters.iter().zip(&self.at_window.meters).map(|(m, e)| m.since(e)).collect();
+        let responses = self.window.take();
+        self.windows.push(Window {
+            start: self.at_window.at - self.start,
+            rate: responses.count as f64 / time.as_secs_f64().max(1e-9),
+            mean: responses.mean,
+            p99: responses.p99,
+            moved: mark.moved - self.at_window.moved,
+            loads: loads(&meters, time),
+            shares: shares(&meters),
+        });
+        self.at_window = mark;
+    }
+
+    fn outcome(self, policy: String, pool: &PoolSpec) -> Outcome {
+        let time = self.at_end.at - self.at_warm.at;
+        let marks = self.at_end.meters.iter().zip(&self.at_warm.meters);
+        let meters: Vec<_> = marks.map(|(end, warm)| end.since(warm)).collect();
+        let (shares, loads) = (shares(&meters), loads(&meters, time));
+        let served: Vec<_> =
+            self.at_end.served.iter().zip(&self.at_warm.served).map(|(e, w)| e - w).collect();
+        let served = parts(&served);
+        let status = self.machine.engine().status();
+        let device = |(i, meter): (usize, &Meter)| DeviceOutcome {
+            name: pool.devices[i].name.clone(),
+            model: pool.devices[i].model.clone(),
+            room: status.devices[i].total,
+            used: status.devices[i].total - status.devices[i].free,
+            share: shares[i],
+            served: served[i],
+            load: loads[i],
+            queue: meter.queued as f64 / time.0.max(1) as f64,
+            reads: direction(meter.reads),
+            writes: direction(meter.writes),
+            metadata: meter.metadata,
+        };
+        let seconds = time.as_secs_f64().max(1e-9);
+        Outcome {
+            policy,
+            measured: time,
+            requests: self.measured,
+            unanswered: self.owed,
+            rate: self.answered as f64 / seconds,
+            bytes_rate: self.bytes.0 as f64 / seconds,
+            all: self.all.told(),
+            reads: self.reads.told(),
+            writes: self.writes.told(),
+            devices: meters.iter().enumerate().map(device).collect(),
+            moved: self.at_end.moved - self.at_warm.moved,
+            windows: self.windows,
+            digest: self.machine.digest(),
+        }
+    }
+}
+
+fn direction(direction: crate::meter::Direction) -> DirectionOutcome {
+    DirectionOutcome { count: direction.count, bytes: direction.bytes, mean: direction.mean() }
+}

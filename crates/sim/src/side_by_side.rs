@@ -1,0 +1,88 @@
+//! Loads made of others: several at the same time, and one whose clients think.
+
+use crate::load::Client;
+use crate::{Arrival, Load, Space};
+use weir_model::{ExtentSize, Nanos};
+
+/// Several loads at the same time, each with volumes of its own. In a closed loop clients are dealt out to
+/// them in turn: as many clients as loads are as many processes, each with its own files.
+pub(crate) struct SideBySide {
+    loads: Vec<Box<dyn Load>>,
+    /// How many volumes come before those of each.
+    before: Vec<usize>,
+    /// In an open loop the next request of each.
+    next: Vec<Arrival>,
+}
+
+impl SideBySide {
+    /// Of these, at least one.
+    pub(crate) fn new(loads: Vec<Box<dyn Load>>) -> Self {
+        let mut volumes = 0;
+        let before = loads.iter().map(|load| {
+            let before = volumes;
+            volumes += load.spaces(ExtentSize::DEFAULT).len();
+            before
+        });
+        Self { before: before.collect(), next: Vec::new(), loads }
+    }
+
+    fn of(&self, number: usize, arrival: Arrival) -> Arrival {
+        Arrival { volume: self.before[number] + arrival.volume, ..arrival }
+    }
+}
+
+impl Load for SideBySide {
+    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
+        self.loads.iter().flat_map(|load| load.spaces(extent)).collect()
+    }
+
+    fn lasts(&self) -> Nanos {
+        self.loads.iter().map(|load| load.lasts()).max().unwrap_or_default()
+    }
+
+    fn next(&mut self, _: Nanos) -> Arrival {
+        if self.next.is_empty() {
+            self.next = self.loads.iter_mut().map(|load| load.next(Nanos(0))).collect();
+        }
+        let soonest = (0..self.next.len()).min_by_key(|number| self.next[*number].at).unwrap_or(0);
+        let arrival = self.next[soonest];
+        self.next[soonest] = self.loads[soonest].next(arrival.at);
+        self.of(soonest, arrival)
+    }
+
+    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+        let (number, of_it) = (client.0 % self.loads.len(), Client(client.0 / self.loads.len()));
+        let arrival = self.loads[number].next_of(of_it, now);
+        self.of(number, arrival)
+    }
+}
+
+/// A load whose clients, in a closed loop, think after each answer.
+pub(crate) struct Thinking {
+    load: Box<dyn Load>,
+    think: Nanos,
+}
+
+impl Thinking {
+    pub(crate) fn new(load: Box<dyn Load>, think: Nanos) -> Self {
+        Self { load, think }
+    }
+}
+
+impl Load for Thinking {
+    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
+        self.load.spaces(extent)
+    }
+
+    fn lasts(&self) -> Nanos {
+        self.load.lasts()
+    }
+
+    fn next(&mut self, now: Nanos) -> Arrival {
+        self.load.next(now)
+    }
+
+    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+        self.load.next_of(client, now + self.think)
+    }
+}

@@ -1,0 +1,290 @@
+//! Loads of phases that are made up, so that whoever has no trace can try, and anybody can try the same.
+//!
+//! A load is one or several *phases*, written as words: `zipf theta=1.1 reads=70% size=4KiB over=1GiB`.
+//! Phases are parted by `/` and follow one another, each for its time; after the last one the first
+//! follows again.
+//!
+//! | word | meaning | unless given |
+//! |---|---|---|
+//! | `zipf`, `uniform`, `scan`, `sweep` | which blocks: few often (Zipf's law), all alike, one after the other; reads of all alike and writes in order with gaps, as a memory writes back | required, first |
+//! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
+//! | `hot=` | which blocks are the frequent ones: another number, others | `0` |
+//! | `run=` | requests, of one direction, that follow one another from a place before another is drawn; not for a scan | `1` |
+//! | `streams=` | scans at the same time, evenly spaced | `1` |
+//! | `gap=` | the most a sweep leaves out between two writes; evenly distributed | `64KiB` |
+//! | `reads=` | the share of reads | `100%` |
+//! | `size=` | a request's size; several with their weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
+//! | `writes=` | sizes of writes, where they differ | as `size=` |
+//! | `over=` | how much data | `1GiB`, or that of the phase before |
+//! | `rate=` | requests a second, for an open loop; their gaps are exponential | `1000` |
+//! | `for=` | how long the phase goes on | `600s` |
+
+use crate::{Arrival, Load, SimError, Space};
+use rand::RngCore;
+use rand_distr::{Distribution as _, Exp1, Zipf};
+use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_policy::Random;
+
+/// A load that is made up.
+#[derive(Clone, Debug)]
+pub struct Synthetic {
+    phases: Vec<Phase>,
+    size: Bytes,
+    random: Chance,
+    /// When the present phase ends, from the load's start, and which it is.
+    ends: Nanos,
+    phase: usize,
+    /// Where each stream of a scan goes on, and whose turn it is.
+    streams: Vec<u64>,
+    turn: usize,
+    /// What is left of a run.
+    run: Option<Run>,
+}
+
+/// A run under way: what follows where.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    op: Op,
+    at: u64,
+    left: u32,
+}
+
+/// A stretch of time in which a load keeps its character.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// Which blocks.
+    pub pattern: Pattern,
+    /// The share of reads, 0 to 1.
+    pub reads: f64,
+    /// Sizes of requests, whole sectors, with their weights.
+    pub sizes: Vec<(Bytes, u32)>,
+    /// … of writes, where they differ.
+    pub write_sizes: Option<Vec<(Bytes, u32)>>,
+    /// Requests that follow one another from a place; at least 1.
+    pub run: u32,
+    /// From the volume's start.
+    pub over: Bytes,
+    /// Requests a second, in an open loop.
+    pub rate: f64,
+    /// How long.
+    pub lasts: Nanos,
+}
+
+/// Which blocks a phase asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Pattern {
+    /// The k-th most frequent block in proportion to 1 / k^theta; which one that is, [`Scatter`] says.
+    Zipf {
+        /// Draws the rank.
+        law: Zipf<f64>,
+        /// Says which block has it.
+        blocks: Scatter,
+    },
+    /// All alike.
+    Uniform,
+    /// So many streams, each one request after the other.
+    Scan(usize),
+    /// Reads as [`Pattern::Uniform`]; writes in order of addresses with gaps of at most so much, again and
+    /// again.
+    Sweep(Bytes),
+}
+
+impl Synthetic {
+    /// These phases, one after the other; at least one.
+    pub fn new(phases: Vec<Phase>, seed: u64) -> Self {
+        let size = phases.iter().map(|phase| phase.over).max().unwrap_or(Bytes(BLOCK));
+        Self {
+            size,
+            random: Chance::new(seed),
+            ends: phases.first().map_or(Nanos::MAX, |phase| phase.lasts),
+            phase: 0,
+            streams: Vec::new(),
+            turn: 0,
+            run: None,
+            phases,
+        }
+    }
+
+    /// The load these words describe; sizes and times are read by `size` and `time`, which on refusal say
+    /// what is allowed.
+    ///
+    /// # Errors
+    /// What is wrong with the first word that makes no sense, and what would.
+    pub fn parse(
+        words: &str,
+        seed: u64,
+        size: impl Fn(&str) -> Result<Bytes, String>,
+        time: impl Fn(&str) -> Result<Nanos, String>,
+    ) -> Result<Self, SimError> {
+        let mut phases: Vec<Phase> = Vec::new();
+        for text in words.split('/') {
+            let over = phases.last().map_or(Bytes::gib(1), |phase| phase.over);
+            phases.push(words::phase(text, over, &size, &time).map_err(SimError::Load)?);
+        }
+        Ok(Self::new(phases, seed))
+    }
+
+    fn in_phase(&mut self, now: Nanos) -> usize {
+        while now >= self.ends {
+            self.phase = (self.phase + 1) % self.phases.len();
+            self.ends += self.phases[self.phase].lasts;
+            self.streams.clear();
+            self.run = None;
+        }
+        self.phase
+    }
+}
+
+/// The words phases begin with.
+pub(crate) const PATTERNS: [&str; 4] = ["zipf", "uniform", "scan", "sweep"];
+
+impl Load for Synthetic {
+    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
+        vec![Space::all(self.size, extent)]
+    }
+
+    fn lasts(&self) -> Nanos {
+        Nanos(self.phases.iter().map(|phase| phase.lasts.0).sum())
+    }
+
+    fn next(&mut self, now: Nanos) -> Arrival {
+        let index = self.in_phase(now);
+        let Self { phases, random, streams, turn, run, .. } = self;
+        let phase = &phases[index];
+        let at = now + Nanos::from_secs_f64(random.gap() / phase.rate);
+        if let Some(Run { op, at: offset, left }) = run.take() {
+            let len = phase.size(op, random);
+            if offset + len.0 <= phase.over.0 {
+                *run = (left > 1).then_some(Run { op, at: offset + len.0, left: left - 1 });
+                return Arrival { at, volume: 0, op, offset: VolumeOffset(offset), len };
+            }
+        }
+        let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
+        let len = phase.size(op, random).min(phase.over);
+        // Where requests of this length may begin.
+        let places = (phase.over.0 / len.0.max(1)).max(1);
+        let place = match phase.pattern {
+            Pattern::Zipf { law, blocks } => {
+                let place = blocks.of_rank(law.sample(random) as u64 - 1) * BLOCK;
+                place - place % len.0.max(BLOCK)
+            }
+            Pattern::Sweep(gap) if op == Op::Write => {
+                let next = streams.first().copied().unwrap_or(0) + random.below(gap.0 / BLOCK + 1) * BLOCK;
+                let place = if next + len.0 > phase.over.0 { 0 } else { next };
+                *streams = vec![place + len.0];
+                place
+            }
+            Pattern::Uniform | Pattern::Sweep(_) => random.below(places) * len.0,
+            Pattern::Scan(count) => {
+                let count = count.max(1) as u64;
+                if streams.is_empty() {
+                    streams.extend((0..count).map(|stream| places * stream / count));
+                }
+                *turn = (*turn + 1) % streams.len();
+                let place = streams[*turn] % places;
+                streams[*turn] = place + 1;
+                place * len.0
+            }
+        };
+        let offset = VolumeOffset(place.min(phase.over.0 - len.0));
+        let end = offset.0 + len.0;
+        *run = (phase.run > 1).then_some(Run { op, at: end, left: phase.run - 1 });
+        Arrival { at, volume: 0, op, offset, len }
+    }
+}
+
+impl Phase {
+    fn blocks(&self) -> u64 {
+        (self.over.0 / BLOCK).max(1)
+    }
+
+    fn size(&self, op: Op, random: &mut Chance) -> Bytes {
+        let sizes = self.write_sizes.as_ref().filter(|_| op == Op::Write).unwrap_or(&self.sizes);
+        if let [(only, _)] = sizes[..] {
+            return only;
+        }
+        let weights: u64 = sizes.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut drawn = random.below(weights);
+        for (size, weight) in sizes {
+            match drawn.checked_sub(u64::from(*weight)) {
+                Some(rest) => drawn = rest,
+                None => return *size,
+            }
+        }
+        Bytes(BLOCK)
+    }
+}
+
+/// Which block has which rank: neighbours in rank are not neighbours on the volume. One to one.
+#[derive(Clone, Copy, Debug)]
+pub struct Scatter {
+    blocks: u64,
+    first: u64,
+    step: u64,
+}
+
+impl Scatter {
+    /// For so many blocks, at least one; another `hot`, others first.
+    pub fn new(blocks: u64, hot: u64) -> Self {
+        // The golden ratio's share of all, so that ranks lie apart; without a common factor.
+        let mut step = (blocks as f64 * 0.618_033_988_75) as u64 | 1;
+        while gcd(step, blocks) != 1 {
+            step += 2;
+        }
+        Self { blocks, first: Random::new(hot).below(blocks), step }
+    }
+
+    /// The block of a rank, from 0.
+    pub fn of_rank(&self, rank: u64) -> u64 {
+        let Self { blocks, first, step } = *self;
+        ((u128::from(rank) * u128::from(step) + u128::from(first)) % u128::from(blocks.max(1))) as u64
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The policies' generator as distributions want it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(Random);
+
+impl Chance {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
+    /// A number from 0 to `limit - 1`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0.below(limit)
+    }
+
+    /// From 0 to below 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.0.word() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Between two events of which one is to be expected.
+    pub(crate) fn gap(&mut self) -> f64 {
+        Exp1.sample(self)
+    }
+}
+
+impl RngCore for Chance {
+    fn next_u32(&mut self) -> u32 {
+        (self.0.word() >> 32) as u32
+    }
+    fn next_u64(&mut self) -> u64 {
+        self.0.word()
+    }
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&self.0.word().to_le_bytes()[..piece.len()]);
+        }
+    }
+}
+
+pub(crate) mod words;

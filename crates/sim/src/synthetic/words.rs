@@ -1,0 +1,124 @@
+//! A phase, from its words.
+
+use super::{PATTERNS, Pattern, Phase, Scatter};
+use rand_distr::Zipf;
+use weir_model::{BLOCK, Bytes, Nanos, SECTOR};
+
+/// Requests are no longer.
+const SIZE_MAX: Bytes = Bytes::mib(16);
+/// Volumes are no larger.
+const OVER_MAX: Bytes = Bytes::gib(64 << 10);
+
+/// No more requests follow one another.
+const RUN_MAX: u32 = 100_000;
+/// Sweeps leave out no more.
+const GAP_MAX: Bytes = Bytes::gib(1);
+/// No more scans at the same time.
+const STREAMS_MAX: u32 = 1024;
+
+const KEYS: &str = "theta, hot, run, streams, gap, reads, size, writes, over, rate, for, think";
+
+/// What was wrong with a word, and what would be right.
+type Mistake = String;
+
+pub(super) fn phase(
+    text: &str,
+    over: Bytes,
+    size: &impl Fn(&str) -> Result<Bytes, String>,
+    time: &impl Fn(&str) -> Result<Nanos, String>,
+) -> Result<Phase, Mistake> {
+    let mut words = text.split_ascii_whitespace();
+    let pattern = words.next().unwrap_or_default();
+    if !PATTERNS.contains(&pattern) {
+        return Err(format!("a load begins with {pattern:?}; begin it with zipf, uniform, scan or sweep"));
+    }
+    let (mut theta, mut hot, mut streams, mut gap) = (1.1, 0, 1, Bytes::kib(64));
+    let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
+    let mut phase = Phase {
+        pattern: Pattern::Uniform,
+        reads: 1.0,
+        sizes,
+        write_sizes: None,
+        run: 1,
+        over,
+        rate: 1000.0,
+        lasts: Nanos::secs(600),
+    };
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let wrong = |allowed: &str| format!("{word:?} in a load: {key} must be {allowed}");
+        match key {
+            "theta" => theta = number(value, 0.1, 5.0).ok_or_else(|| wrong("from 0.1 to 5"))?,
+            "hot" => hot = value.parse().map_err(|_| wrong("a whole number"))?,
+            "gap" => {
+                let most = size(value).map_err(|allowed| wrong(&allowed))?;
+                gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
+            }
+            "run" if !["scan", "sweep"].contains(&pattern) => {
+                phase.run = count(value, RUN_MAX).ok_or_else(|| wrong("from 1 to 100000"))?;
+            }
+            "streams" => {
+                let many = count(value, STREAMS_MAX).ok_or_else(|| wrong("from 1 to 1024"))?;
+                streams = many as usize;
+            }
+            "reads" => phase.reads = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
+            "size" => phase.sizes = sizes_of(value, size).map_err(|allowed| wrong(&allowed))?,
+            "writes" => {
+                phase.write_sizes = Some(sizes_of(value, size).map_err(|allowed| wrong(&allowed))?);
+            }
+            "over" => {
+                let over = size(value).map_err(|allowed| wrong(&allowed))?;
+                let fits = (BLOCK..=OVER_MAX.0).contains(&over.0);
+                phase.over = Some(over).filter(|_| fits).ok_or_else(|| wrong("from 4KiB to 64TiB"))?;
+            }
+            "rate" => phase.rate = number(value, 0.01, 1e7).ok_or_else(|| wrong("from 0.01 to 10000000"))?,
+            "for" => phase.lasts = time(value).map_err(|allowed| wrong(&allowed))?,
+            _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
+        }
+    }
+    phase.pattern = match pattern {
+        "zipf" => {
+            Pattern::Zipf { law: law(theta, phase.blocks())?, blocks: Scatter::new(phase.blocks(), hot) }
+        }
+        "scan" => Pattern::Scan(streams),
+        "sweep" => Pattern::Sweep(gap),
+        _ => Pattern::Uniform,
+    };
+    Ok(phase)
+}
+
+fn law(theta: f64, blocks: u64) -> Result<Zipf<f64>, Mistake> {
+    Zipf::new(blocks as f64, theta).map_err(|error| format!("zipf theta={theta}: {error}"))
+}
+
+fn number(text: &str, least: f64, most: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+fn count(text: &str, most: u32) -> Option<u32> {
+    text.parse().ok().filter(|number| (1..=most).contains(number))
+}
+
+/// `70%` or `0.7`.
+pub(crate) fn share(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => Some(number(percent, 0.0, 100.0)? / 100.0),
+        None => number(text, 0.0, 1.0),
+    }
+}
+
+/// `4KiB`, or `4KiB:3,64KiB:1`.
+fn sizes_of(text: &str, size: &impl Fn(&str) -> Result<Bytes, String>) -> Result<Vec<(Bytes, u32)>, String> {
+    let one = |part: &str| {
+        let (bytes, weight) = part.split_once(':').unwrap_or((part, "1"));
+        let bytes = size(bytes)?;
+        let fits = bytes.0.is_multiple_of(SECTOR) && bytes <= SIZE_MAX;
+        let weight = weight.parse().ok().filter(|weight| (1..=1_000_000).contains(weight));
+        match (fits, weight) {
+            (true, Some(weight)) => Ok((bytes, weight)),
+            (false, _) => Err("whole sectors of 512 bytes, up to 16MiB".into()),
+            (_, None) => Err("followed by weights from 1 to 1000000: 4KiB:3,64KiB:1".into()),
+        }
+    };
+    text.split(',').map(one).collect()
+}

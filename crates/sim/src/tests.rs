@@ -1,0 +1,227 @@
+//! Experiments on small pools.
+
+use crate::{
+    Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic, place,
+};
+use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_policy::placement::by_name;
+use weir_trace::{Reader, Trace};
+use weir_world::Seed;
+
+fn pool(fast: f64, slow: f64) -> PoolSpec {
+    let device = |name: &str, model: &str, share| DeviceSpec {
+        name: name.into(),
+        model: model.into(),
+        room: Room::Share(share),
+        metadata: None,
+    };
+    let devices = vec![device("fast", "ssd-nvme", fast), device("slow", "hdd-7200", slow)];
+    PoolSpec { extent: ExtentSize::DEFAULT, devices }
+}
+
+fn made_up(words: &str) -> Synthetic {
+    let size = |text: &str| match text.strip_suffix("KiB") {
+        Some(kib) => kib.parse().map(Bytes::kib).map_err(|_| "a size".to_owned()),
+        None => text.strip_suffix("MiB").and_then(|m| m.parse().ok()).map(Bytes::mib).ok_or("a size".into()),
+    };
+    let time = |text: &str| {
+        let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
+        seconds.map(Nanos::secs).ok_or("a time".into())
+    };
+    Synthetic::parse(words, 7, size, time).expect("a load")
+}
+
+fn plan(mode: Mode, seconds: u64) -> Plan {
+    Plan { mode, lasts: Nanos::secs(seconds), requests: 100_000, windows: 6, seed: Seed(7) }
+}
+
+fn run(pool: &PoolSpec, policy: &str, words: &str, plan: &Plan) -> Result<Outcome, SimError> {
+    place(pool, by_name(policy).expect("a policy"), &mut made_up(words), plan)
+}
+
+fn closed(depth: usize) -> Mode {
+    Mode::Closed(vec![(Nanos(0), depth)])
+}
+
+#[test]
+fn the_same_experiment_ends_the_same() {
+    let words = "zipf theta=1.1 reads=70% size=4KiB:3,64KiB:1 over=64MiB rate=500 / scan over=64MiB rate=50";
+    let outcome = || run(&pool(0.2, 1.1), "stripe", words, &plan(Mode::Open, 20)).expect("an outcome");
+    let (one, other) = (outcome(), outcome());
+    assert_eq!(one.digest, other.digest);
+    assert_eq!(one.all, other.all);
+    assert_eq!(one.windows, other.windows);
+    assert!(one.requests > 5_000, "{}", one.requests);
+    assert_eq!(one.requests, one.all.count);
+    assert_eq!(one.all.count, one.reads.count + one.writes.count);
+    assert_eq!((one.unanswered, one.windows.len()), (0, 6));
+}
+
+/// Data laid out before is read from devices: reads of an open loop take what the devices take.
+#[test]
+fn reads_find_data_where_the_policy_had_it_allocated() {
+    let words = "uniform over=64MiB rate=20";
+    let all_fast = run(&pool(1.2, 0.1), "hierarchy", words, &plan(Mode::Open, 60)).expect("an outcome");
+    assert!(all_fast.reads.p99 < Nanos::millis(1), "{:?}", all_fast.reads);
+    assert!(all_fast.devices[0].share > 0.99 && all_fast.devices[0].load < 0.01, "{:?}", all_fast.devices);
+    let half = run(&pool(0.5, 1.0), "hierarchy", words, &plan(Mode::Open, 60)).expect("an outcome");
+    let [fast, slow] = &half.devices[..] else { panic!("two devices") };
+    assert!((0.35..0.65).contains(&slow.share), "{slow:?}");
+    assert!(slow.reads.mean > Nanos::millis(4) && fast.reads.mean < Nanos::millis(1), "{slow:?} {fast:?}");
+    assert!(fast.used > fast.room - Bytes::mib(1), "{fast:?}");
+    let mean = half.reads.mean.0 as f64;
+    let weighted = slow.share * slow.reads.mean.0 as f64 + fast.share * fast.reads.mean.0 as f64;
+    assert!((mean / weighted - 1.0).abs() < 0.05, "{mean} for {weighted}");
+}
+
+/// In a closed loop throughput times response is what is under way (Little's law).
+#[test]
+fn closed_loops_keep_their_depth() {
+    for depth in [1, 8] {
+        let words = "uniform reads=50% over=64MiB";
+        let outcome = run(&pool(0.5, 1.0), "stripe", words, &plan(closed(depth), 30)).expect("an outcome");
+        let under_way = outcome.rate * outcome.all.mean.as_secs_f64();
+        assert!((under_way / depth as f64 - 1.0).abs() < 0.05, "{under_way} for {depth}");
+    }
+}
+
+#[test]
+fn a_closed_loop_changes_its_depth_when_it_is_told() {
+    let plan = plan(Mode::Closed(vec![(Nanos(0), 1), (Nanos::secs(15), 8)]), 30);
+    let outcome = run(&pool(0.1, 1.1), "sequential", "uniform over=64MiB", &plan).expect("an outcome");
+    let rates: Vec<_> = outcome.windows.iter().map(|window| window.rate).collect();
+    assert!(rates[4] > 1.3 * rates[1], "{rates:?}");
+}
+
+#[test]
+fn a_pool_that_cannot_keep_up_says_so() {
+    let outcome = run(&pool(0.1, 1.1), "sequential", "uniform over=64MiB rate=2000", &plan(Mode::Open, 20))
+        .expect("one");
+    assert!(outcome.unanswered > 1_000, "{}", outcome.unanswered);
+    assert!(outcome.devices.iter().any(|device| device.load > 0.99), "{:?}", outcome.devices);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_way_out() {
+    let refused = |pool: &PoolSpec| {
+        run(pool, "stripe", "uniform over=64MiB", &plan(Mode::Open, 1)).unwrap_err().to_string()
+    };
+    assert!(refused(&pool(0.3, 0.3)).starts_with("64 MiB of data do not fit into"));
+    let mut unknown = pool(1.0, 1.0);
+    unknown.devices[0].model = "abacus".into();
+    assert!(refused(&unknown).contains("no model of \"abacus\"; there are atlas-10k,"));
+}
+
+#[test]
+fn traces_are_repeated_stretched_and_rounded_to_sectors() {
+    let text = "0.000 0 1000 24 1\n10.000 3 131000 4096 0\n20.000 0 262144 512 1\n";
+    let trace =
+        Trace::load(Reader::open("t", text.as_bytes(), None).expect("a trace"), true).expect("a trace");
+    let mut replay = Replay::new(trace, 2.0);
+    let spaces = replay.spaces(ExtentSize::DEFAULT);
+    assert_eq!(spaces.iter().map(crate::Space::count).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(spaces[0].size, Bytes::kib(384));
+    assert_eq!(replay.lasts(), Nanos(60_000_001));
+    let arrivals: Vec<_> = (0..6).map(|_| replay.next(Nanos(0))).collect();
+    let times: Vec<_> = arrivals.iter().map(|arrival| arrival.at.0).collect();
+    assert_eq!(times, [0, 20_000_000, 40_000_000, 60_000_001, 80_000_001, 100_000_001]);
+    let first = arrivals[0];
+    assert_eq!((first.op, first.offset.0, first.len.0), (Op::Read, SECTOR, SECTOR));
+    assert_eq!((arrivals[1].volume, arrivals[1].offset.0, arrivals[1].len.0), (1, 130_560, 4_608));
+}
+
+/// What a load touches may be few extents of a very large disk: the map of a small pool has room for them.
+#[test]
+fn data_that_lies_far_apart_is_laid_out() {
+    let record = |i: u64| format!("{}.0 {} {} 4096 1\n", i * 5, i % 3, i * 97 * (64 << 20));
+    let text: String = (0..2000).map(record).collect();
+    let trace =
+        Trace::load(Reader::open("t", text.as_bytes(), None).expect("a trace"), true).expect("a trace");
+    let mut replay = Replay::new(trace, 1.0);
+    let policy = by_name("stripe").expect("a policy");
+    let outcome = place(&pool(0.2, 1.1), policy, &mut replay, &plan(Mode::Open, 10)).expect("an outcome");
+    assert_eq!(outcome.unanswered, 0);
+    assert!(outcome.reads.count > 1_000, "{:?}", outcome.reads);
+}
+
+#[test]
+fn made_up_loads_are_what_their_words_say() {
+    let mut load = made_up("zipf theta=1.2 reads=25% over=4MiB rate=1000 / scan streams=2 size=64KiB for=5s");
+    assert_eq!(load.lasts(), Nanos::secs(605));
+    let (mut now, mut reads, mut hits) = (Nanos(0), 0, std::collections::BTreeMap::new());
+    for _ in 0..20_000 {
+        let arrival = load.next(now);
+        now = arrival.at;
+        reads += u32::from(arrival.op == Op::Read);
+        *hits.entry(arrival.offset.0).or_insert(0) += 1;
+        assert!(arrival.offset.0 + arrival.len.0 <= 4 << 20 && arrival.len == Bytes::kib(4));
+    }
+    assert!((4_600..5_400).contains(&reads), "{reads}");
+    assert!((18..22).contains(&(now.0 / 1_000_000_000)), "{now}");
+    // With an exponent of 1.2 and 1,024 blocks the first has a share of 0.230.
+    let most = hits.values().max().copied().unwrap_or(0);
+    assert!((4_300..5_100).contains(&most), "{most}");
+    let scan: Vec<_> = (0..6).map(|_| load.next(Nanos::secs(601)).offset.0 >> 16).collect();
+    assert_eq!(scan, [32, 0, 33, 1, 34, 2]);
+    for bad in ["", "zipf size=5", "scan what=1", "zipf reads=101%", "uniform rate=0", "zipf theta=9"] {
+        let parsed = Synthetic::parse(bad, 1, |_| Ok(Bytes(700)), |_| Ok(Nanos(1)));
+        assert!(parsed.is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn pictures_are_drawn_of_lines_and_of_points() {
+    let outcome =
+        run(&pool(0.5, 1.0), "stripe", "uniform over=16MiB", &plan(closed(2), 10)).expect("an outcome");
+    let svg = crate::plot::svg("a picture", std::slice::from_ref(&outcome)).expect("a picture");
+    assert!(svg.starts_with("<svg") && svg.contains("a picture") && svg.contains("requests a second"));
+    let png = crate::plot::png("a picture", &[outcome]).expect("a picture");
+    let mut reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().expect("a PNG");
+    let mut points = vec![0; reader.output_buffer_size().expect("a size")];
+    let info = reader.next_frame(&mut points).expect("an image");
+    assert_eq!((info.width, info.height), (1000, 1100));
+    // Letters and lines, and a lot of white.
+    let dark = points.chunks(3).filter(|point| point.iter().all(|c| *c < 128)).count();
+    assert!((2_000..200_000).contains(&dark), "{dark}");
+}
+
+/// Each of several processes has its own files, and none asks before it has its answer and has thought about it.
+#[test]
+fn loads_side_by_side_are_processes_with_their_own_files() {
+    let kib = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
+    let us = |text: &str| text.parse().map(Nanos::micros).map_err(|_| "a time".to_owned());
+    let parse = |words: &str| crate::load::made_up(words, 3, kib, us);
+    let words = "uniform reads=100% over=1024 think=500 | uniform reads=0% run=4 over=2048";
+    let mut load = parse(words).expect("a load");
+    let sizes: Vec<_> = load.spaces(ExtentSize::DEFAULT).iter().map(|space| space.size).collect();
+    assert_eq!(sizes, [Bytes::mib(1), Bytes::mib(2)]);
+    let (mut end, mut follow) = (VolumeOffset(0), 0);
+    for number in 0..100 {
+        let now = Nanos::millis(number);
+        let reads = load.next_of(Client(0), now);
+        assert_eq!((reads.volume, reads.op, reads.at), (0, Op::Read, now + Nanos::micros(500)));
+        let writes = load.next_of(Client(1), now);
+        assert_eq!((writes.volume, writes.op, writes.at), (1, Op::Write, now));
+        follow += u32::from(writes.offset == end);
+        end = writes.offset + writes.len;
+    }
+    // Three of four, but for runs that end where the data does.
+    assert!((70..78).contains(&follow), "{follow}");
+    assert_eq!(load.next_of(Client(3), Nanos::secs(1)).volume, 1);
+    // As an open loop they come in order of time.
+    let mut now = Nanos(0);
+    for _ in 0..1000 {
+        let arrival = load.next(now);
+        assert!(arrival.at >= now);
+        now = arrival.at;
+    }
+    for bad in ["uniform | ", "uniform think=x", "uniform run=0", "scan run=2", "postmark think="] {
+        assert!(parse(bad).is_err(), "{bad}");
+    }
+    // One client, who thinks for most of the time.
+    let mut load = parse("uniform over=4096 think=9000").expect("a load");
+    let policy = by_name("sequential").expect("a policy");
+    let outcome = place(&pool(1.1, 0.1), policy, &mut *load, &plan(closed(1), 30)).expect("an outcome");
+    assert!((105.0..111.2).contains(&outcome.rate), "{}", outcome.rate);
+    assert!(outcome.all.mean < Nanos::millis(1), "{:?}", outcome.all);
+}

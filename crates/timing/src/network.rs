@@ -1,0 +1,204 @@
+//! A device behind a network: a delay each way, drawn from a distribution, and a bandwidth each way that
+//! all commands share.
+//!
+//! - A **command** travels to the device, a write with its data; there it takes what the device takes; the
+//!   answer travels back, a read's with its data.
+//! - **Order** is kept each way, as on one connection: nothing overtakes.
+//! - The **delay** of each message is drawn from a table of quantiles by a generator of the model's own, so
+//!   that it is the same every run.
+//!
+//! Not modelled: loss (it shows as a long tail in the table), other traffic, messages cut into packets.
+
+use crate::Timing;
+use crate::completions::Completions;
+use crate::pipe::{Pipe, duration};
+use std::collections::{BTreeMap, VecDeque};
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+
+/// What makes one network different from another.
+#[derive(Clone, Debug)]
+pub struct NetworkParams {
+    /// One way: so many of a thousand messages take no longer than this. Ascending in both; between two
+    /// the delay grows evenly, beyond the last it stays.
+    pub delay: Vec<(u32, Nanos)>,
+    /// Bytes a second, each way.
+    pub rate: Bytes,
+    /// Bytes of a message besides its data.
+    pub header: Bytes,
+}
+
+/// A device's timing behind a network. A command costs one heap operation and two of a tree besides the
+/// device's own.
+pub struct Network {
+    params: NetworkParams,
+    device: Box<dyn Timing>,
+    there: Way,
+    back: Way,
+    /// Commands on their way to the device, in the order of their arrival.
+    arriving: VecDeque<Command>,
+    /// What the answers to commands at the device carry.
+    carried: BTreeMap<IoId, Bytes>,
+    answered: Completions,
+    random: u64,
+}
+
+/// One direction of the connection.
+#[derive(Debug, Default)]
+struct Way {
+    wire: Pipe,
+    /// When the last message arrives.
+    last: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    arrives: Nanos,
+    id: IoId,
+    kind: IoKind,
+    at: DeviceOffset,
+    len: Bytes,
+}
+
+impl Way {
+    /// When a message sent now arrives.
+    fn send(&mut self, now: Nanos, on_the_wire: Nanos, delay: Nanos) -> Nanos {
+        self.last = self.last.max(self.wire.pass(now, on_the_wire) + delay);
+        self.last
+    }
+}
+
+impl Network {
+    /// An idle network with this device at its far end.
+    pub fn new(params: &NetworkParams, device: Box<dyn Timing>) -> Self {
+        Self {
+            params: params.clone(),
+            device,
+            there: Way::default(),
+            back: Way::default(),
+            arriving: VecDeque::new(),
+            carried: BTreeMap::new(),
+            answered: Completions::default(),
+            random: 0,
+        }
+    }
+
+    /// The next message's delay.
+    fn delay(&mut self) -> Nanos {
+        const ALL: u64 = 1_000_000;
+        let drawn = self.word() % ALL;
+        let share = |entry: &(u32, Nanos)| u64::from(entry.0) * (ALL / 1000);
+        let table = &self.params.delay;
+        let next = table.partition_point(|entry| share(entry) <= drawn);
+        let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| table[i]), table.get(next)) else {
+            return table.get(next).or(table.last()).map_or(Nanos(0), |entry| entry.1);
+        };
+        let (from, to) = (share(&before), share(after));
+        let grown = (after.1 - before.1).0 * (drawn - from) / (to - from).max(1);
+        before.1 + Nanos(grown)
+    }
+
+    /// SplitMix64.
+    fn word(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.random;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn on_the_wire(&self, data: Bytes) -> Nanos {
+        duration(data + self.params.header, self.params.rate)
+    }
+
+    /// What happens at the device up to `to` happens, in its order.
+    fn advance(&mut self, to: Nanos) {
+        loop {
+            let arrival = self.arriving.front().map(|command| command.arrives);
+            let device = self.device.next();
+            match (arrival, device) {
+                (Some(at), due) if at <= to && due.is_none_or(|due| at < due) => self.arrive(),
+                (_, Some(due)) if due <= to => self.answer(due),
+                _ => return,
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        let Some(Command { arrives, id, kind, at, len }) = self.arriving.pop_front() else { return };
+        let carried = if kind == IoKind::Read { len } else { Bytes(0) };
+        self.carried.insert(id, carried);
+        self.device.submit(arrives, id, kind, at, len);
+    }
+
+    fn answer(&mut self, due: Nanos) {
+        while let Some(id) = self.device.pop(due) {
+            let carried = self.carried.remove(&id).unwrap_or_default();
+            let (on_the_wire, delay) = (self.on_the_wire(carried), self.delay());
+            self.answered.push(self.back.send(due, on_the_wire, delay), id);
+        }
+    }
+}
+
+impl Timing for Network {
+    fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
+        self.advance(now);
+        let carries = if matches!(kind, IoKind::Write { .. }) { len } else { Bytes(0) };
+        let (on_the_wire, delay) = (self.on_the_wire(carries), self.delay());
+        let arrives = self.there.send(now, on_the_wire, delay);
+        self.arriving.push_back(Command { arrives, id, kind, at, len });
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        let arrival = self.arriving.front().map(|command| command.arrives);
+        [arrival, self.device.next(), self.answered.next()].into_iter().flatten().min()
+    }
+
+    fn pop(&mut self, now: Nanos) -> Option<IoId> {
+        self.advance(now);
+        self.answered.pop(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model;
+    use crate::tests::{Load, drive};
+
+    fn remote(delay: Vec<(u32, Nanos)>, rate: Bytes) -> Network {
+        let params = NetworkParams { delay, rate, header: Bytes(64) };
+        Network::new(&params, model("nvm", Bytes::gib(1)).expect("a model"))
+    }
+
+    #[test]
+    fn a_round_trip_is_added_to_what_the_device_takes() {
+        let mut network = remote(vec![(0, Nanos::millis(2))], Bytes::gib(10));
+        let load = Load { count: 100, ..Load::reads(Bytes::gib(1)) };
+        let mean = 1.0 / drive(&mut network, &load).per_second();
+        assert!((0.004..0.004_01).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn delays_are_drawn_from_their_table() {
+        let table = vec![(0, Nanos::micros(100)), (500, Nanos::micros(200)), (1000, Nanos::millis(1))];
+        let mut network = remote(table, Bytes::gib(10));
+        let mut drawn: Vec<_> = (0..100_000).map(|_| network.delay()).collect();
+        drawn.sort_unstable();
+        let at = |share: usize| drawn[share * 1000].0 as f64 / 1e3;
+        for (share, wanted) in [(0, 100.0), (25, 150.0), (50, 200.0), (75, 600.0), (99, 984.0)] {
+            assert!((at(share) / wanted - 1.0).abs() < 0.03, "{share} %: {} us", at(share));
+        }
+    }
+
+    #[test]
+    fn all_commands_share_the_bandwidth_of_a_direction() {
+        let mut network = remote(vec![(0, Nanos::millis(1))], Bytes(100_000_000));
+        let load = Load { depth: 64, count: 5_000, len: Bytes::kib(64), ..Load::reads(Bytes::gib(1)) };
+        let rate = drive(&mut network, &load).per_second() * 65_536.0;
+        assert!((97e6..100e6).contains(&rate), "{rate} bytes a second");
+        // Both directions at the same time.
+        let mut network = remote(vec![(0, Nanos::millis(1))], Bytes(100_000_000));
+        let both = drive(&mut network, &Load { random_writes: 50, ..load }).per_second() * 65_536.0;
+        assert!((170e6..200e6).contains(&both), "{both} bytes a second");
+    }
+}

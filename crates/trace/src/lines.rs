@@ -1,0 +1,91 @@
+//! Bytes cut into lines, a buffer's worth at a time.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// What is read at once; more than twice [`LINE_MAX`].
+const BUFFER: usize = 256 << 10;
+/// A longer line is no line of a trace.
+pub(crate) const LINE_MAX: usize = 64 << 10;
+
+/// The lines of an input. Takes constant memory.
+pub(crate) struct Lines<'a> {
+    input: Box<dyn Read + 'a>,
+    buffer: Vec<u8>,
+    /// What of the buffer was read and is not taken yet.
+    ready: Range<usize>,
+    ended: bool,
+    /// Why the input ended early.
+    error: Option<io::Error>,
+}
+
+/// What comes next.
+pub(crate) enum Next<'l> {
+    /// A line, without its end.
+    Line(&'l [u8]),
+    /// What follows the last line's end, not empty.
+    Last(&'l [u8]),
+    /// A line of more than [`LINE_MAX`] bytes.
+    TooLong,
+    /// Nothing. With an error there might have been more, were it not for that; what was read of a
+    /// line is left out.
+    End(Option<io::Error>),
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(input: Box<dyn Read + 'a>) -> Self {
+        Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None }
+    }
+
+    /// The first so many bytes of what comes, less if there are not as many.
+    pub(crate) fn peek(&mut self, count: usize) -> &[u8] {
+        while self.ready.len() < count && !self.ended {
+            self.fill();
+        }
+        let ready = &self.buffer[self.ready.clone()];
+        &ready[..count.min(ready.len())]
+    }
+
+    /// Why the input has ended early, if it has.
+    pub(crate) fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Next<'_> {
+        let mut searched = 0;
+        loop {
+            let ready = &self.buffer[self.ready.clone()];
+            let len = memchr::memchr(b'\n', &ready[searched..]).map(|at| searched + at);
+            searched = ready.len();
+            if len.unwrap_or(searched) > LINE_MAX {
+                return Next::TooLong;
+            }
+            let start = self.ready.start;
+            if let Some(len) = len {
+                self.ready.start += len + 1;
+                return Next::Line(&self.buffer[start..start + len]);
+            }
+            if self.ended {
+                let rest = std::mem::take(&mut self.ready);
+                return match self.error.take() {
+                    None if !rest.is_empty() => Next::Last(&self.buffer[rest]),
+                    error => Next::End(error),
+                };
+            }
+            self.fill();
+        }
+    }
+
+    /// Reads more behind what is ready, which is never more than [`LINE_MAX`] or a sample as long.
+    fn fill(&mut self) {
+        self.buffer.copy_within(self.ready.clone(), 0);
+        self.ready = 0..self.ready.len();
+        match self.input.read(&mut self.buffer[self.ready.end..]) {
+            Ok(0) => self.ended = true,
+            Ok(count) => self.ready.end += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => (self.ended, self.error) = (true, Some(error)),
+        }
+    }
+}

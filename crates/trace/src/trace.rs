@@ -1,0 +1,84 @@
+//! A whole trace in memory.
+
+use crate::{Format, Reader, Record, TraceError};
+use weir_model::Nanos;
+
+/// All records of a trace, in order of time; the first at time zero.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its name.
+    pub name: String,
+    /// The format it was read as.
+    pub format: &'static Format,
+    /// At least one.
+    pub records: Vec<Record>,
+    /// What it calls its disks; a record's [`Disk`](crate::Disk) is an index into it.
+    pub disks: Vec<String>,
+    /// What was not as it should be.
+    pub tally: Tally,
+}
+
+/// What was met on reading a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Lines that were as they should be and hold no request to replay.
+    pub left_out: u64,
+    /// Lines that are not as the format says.
+    pub bad: u64,
+    /// The first of them.
+    pub first_bad: Option<TraceError>,
+    /// Where it breaks off, if it does.
+    pub cut: Option<TraceError>,
+    /// Records that were earlier than the one above them.
+    pub out_of_order: u64,
+}
+
+impl Trace {
+    /// Reads all of it. Bad lines are left out and counted, and so is what follows a cut; `strict`
+    /// stops at the first of either.
+    ///
+    /// # Errors
+    /// If there is no record, or more lines are bad than good; with `strict`, whatever is not as it
+    /// should be.
+    pub fn load(mut reader: Reader<'_>, strict: bool) -> Result<Self, TraceError> {
+        let mut records: Vec<Record> = Vec::new();
+        let mut tally = Tally::default();
+        for next in &mut reader {
+            match next {
+                Ok(record) => {
+                    tally.out_of_order += u64::from(records.last().is_some_and(|last| record.at < last.at));
+                    records.push(record);
+                }
+                Err(error) if strict => return Err(error),
+                Err(cut @ TraceError::Cut { .. }) => tally.cut = Some(cut),
+                Err(error) => {
+                    tally.bad += 1;
+                    tally.first_bad.get_or_insert(error);
+                }
+            }
+        }
+        tally.left_out = reader.left_out();
+        let (format, lines) = (reader.format(), reader.lines());
+        let disks = reader.disks().collect();
+        let name = reader.into_name();
+        match &tally.first_bad {
+            Some(first) if tally.bad > records.len() as u64 => {
+                let first = Box::new(first.clone());
+                return Err(TraceError::MostlyBad { trace: name, bad: tally.bad, lines, first });
+            }
+            _ if records.is_empty() => return Err(tally.cut.unwrap_or(TraceError::Empty { trace: name })),
+            _ => {}
+        }
+        records.sort_by_key(|record| record.at);
+        let first = records[0].at;
+        for record in &mut records {
+            record.at = record.at - first;
+        }
+        Ok(Self { name, format, records, disks, tally })
+    }
+
+    /// From the first request to the last.
+    pub fn duration(&self) -> Nanos {
+        self.records.last().map_or(Nanos(0), |last| last.at)
+    }
+}
