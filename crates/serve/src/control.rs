@@ -11,12 +11,14 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use weir_engine::Command;
 use weir_model::{Bytes, ErrorKind};
+use weir_policy::placement::{self, Placement, Settings};
 
 /// The longest line a client may send, in bytes.
 pub const LINE_MAX: usize = 64 << 10;
@@ -24,7 +26,7 @@ pub const LINE_MAX: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What may be asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// What the pool is doing; answered by [`Answer::Status`].
@@ -53,6 +55,15 @@ pub enum Request {
     RemoveVolume {
         /// Its name.
         name: String,
+    },
+    /// Use another placement policy from now on, without moving anything; answered when it does.
+    SetPolicy {
+        /// Its name.
+        name: String,
+        /// Its keys that do not have their defaults, as numbers (see
+        /// [`Settings`](weir_policy::placement::Settings)).
+        #[serde(default)]
+        tuning: BTreeMap<String, f64>,
     },
     /// Stop as if by SIGTERM; answered when it has begun.
     Stop,
@@ -179,6 +190,26 @@ impl Request {
         })
     }
 
+    /// The policy that is to be used, if that is what is asked.
+    ///
+    /// # Errors
+    /// The answer to give if there is none like that.
+    pub fn policy(&self) -> Option<Result<Box<dyn Placement>, Answer>> {
+        let Self::SetPolicy { name, tuning } = self else { return None };
+        let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
+        let Some(known) = placement::known(name) else {
+            return Some(refuse(format!("there is no policy {name:?}")));
+        };
+        let mut settings = Settings::default();
+        for (key, value) in tuning {
+            let good = known.keys.iter().find(|k| k.name == key).is_some_and(|k| settings.set(k, *value));
+            if !good {
+                return Some(refuse(format!("policy {name} has no key {key:?} that can be {value}")));
+            }
+        }
+        Some(Ok((known.make)(&settings)))
+    }
+
     /// What the engine is to do, if it is for the engine.
     pub fn command(&self) -> Option<Command> {
         match self {
@@ -192,7 +223,7 @@ impl Request {
                 Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
             }
             Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
-            Self::Status | Self::Stop => None,
+            Self::Status | Self::SetPolicy { .. } | Self::Stop => None,
         }
     }
 }
@@ -245,6 +276,24 @@ mod tests {
         let failed = Answer::failed(ErrorKind::Corrupt, "no");
         assert_eq!(failed.line(), b"{\"failed\":{\"class\":\"damaged\",\"message\":\"no\"}}\n");
         assert_eq!(serde_json::from_slice::<Answer>(&failed.line()).ok(), Some(failed));
+    }
+
+    #[test]
+    fn a_policy_is_named_with_what_is_tuned_of_it() {
+        let policy = |line: &str| {
+            let request = Request::parse(line.as_bytes()).expect("a request");
+            request.policy().expect("about a policy").map(|policy| policy.name())
+        };
+        assert_eq!(policy(r#"{"do":"set_policy","name":"stripe"}"#), Ok("stripe"));
+        assert_eq!(policy(r#"{"do":"set_policy","name":"wardrop","tuning":{"alpha":2.5}}"#), Ok("wardrop"));
+        for bad in [
+            r#""name":"strip""#,
+            r#""name":"stripe","tuning":{"alpha":1}"#,
+            r#""name":"wardrop","tuning":{"alpha":-1}"#,
+        ] {
+            assert!(policy(&format!("{{\"do\":\"set_policy\",{bad}}}")).is_err(), "{bad}");
+        }
+        assert!(Request::Stop.policy().is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use weir_engine::{AdminId, AdminReply, Command, Engine, Notice, Status, VolumeInfo};
 use weir_model::{Bytes, DeviceId, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
+use weir_policy::placement::Placement;
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
 /// Implemented by [`Engine`], whose methods of the same names say what they do, and by
@@ -27,6 +28,10 @@ pub trait Volumes {
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>);
     /// Makes or removes a volume.
     fn admin(&mut self, now: Nanos, id: AdminId, command: Command);
+    /// Another policy decides where data goes from now on, if anything decides that.
+    fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
+        let _ = (now, policy);
+    }
     /// A change that is durable, or was refused.
     fn next_admin_reply(&mut self) -> Option<AdminReply>;
     /// Something for the log.
@@ -84,6 +89,9 @@ impl Volumes for Engine {
     }
     fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
         Self::admin(self, now, id, command);
+    }
+    fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
+        Self::set_policy(self, now, policy);
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {
         Self::next_admin_reply(self)

@@ -1,10 +1,11 @@
 //! The command line: every command and option, with its help.
 
 use crate::pool_file;
+use crate::sim::{Scale, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
-use weir_model::Bytes;
+use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
 
 /// Devices of different speed become one pool; its thin volumes are served over NBD.
@@ -43,6 +44,59 @@ pub enum Command {
     Serve(ServeArgs),
     /// A pool on this machine in a minute: three paced devices, a volume, a workload, a live picture
     Demo(DemoArgs),
+    /// What would have been: experiments in virtual time
+    #[command(subcommand)]
+    Sim(SimCommand),
+}
+
+/// `weir sim ...`
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Replay a load over the pool's devices as modelled drives, under one policy or several
+    Place(PlaceArgs),
+}
+
+/// `weir sim place ...`
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// A trace's file, or words that make up a load: "zipf theta=1.1 reads=70% size=4KiB over=1GiB"
+    #[arg(value_name = "TRACE")]
+    pub load: String,
+    /// The policies to compare, with commas between them [default: the pool file's]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub policy: Vec<String>,
+    /// Keep this many requests under way, whatever the load's own times
+    #[arg(long, value_name = "N", conflicts_with = "open", value_parser = depth)]
+    pub closed: Option<usize>,
+    /// Make requests when the load says so (the default)
+    #[arg(long)]
+    pub open: bool,
+    /// time=2 makes the load twice as slow; DEVICE=10% gives a device room for that share of the load's
+    /// data instead of its size; may be repeated
+    #[arg(long, value_name = "NAME=SCALE", value_parser = scale)]
+    pub scale: Vec<Scale>,
+    /// How long, in virtual time; the first third warms up
+    /// [default: the whole load, at least 10min]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
+    /// … at most so many requests [default: 3000000 with --closed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// Stretches of time told apart in --json and --plot
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub windows: u32,
+    /// Decides whatever is left to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The trace's format [default: found out]
+    #[arg(long, value_parser = PossibleValuesParser::new(weir_trace::FORMATS.iter().map(|format| format.name)))]
+    pub format: Option<String>,
+    /// Refuse a trace with a line that cannot be read, or that breaks off
+    #[arg(long)]
+    pub strict: bool,
+    /// Draw what happened over time: an SVG picture, or a PNG if the name ends so
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// `weir pool ...`
@@ -61,6 +115,12 @@ pub enum PoolCommand {
         /// For a pool that is not all there.
         #[command(flatten)]
         accept: Accept,
+    },
+    /// Change how a served pool is run, until its server ends; the pool file decides for the next one
+    Set {
+        /// The placement policy, as tuned in the pool file; nothing is moved by that
+        #[arg(long, value_parser = PossibleValuesParser::new(policies()))]
+        policy: String,
     },
     /// Verify everything the pool stores about itself; the pool must not be served
     ///
@@ -206,8 +266,21 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
     }
 }
 
+fn depth(text: &str) -> Result<usize, String> {
+    let depth = text.parse().ok().filter(|depth| (1..=4096).contains(depth));
+    depth.ok_or_else(|| "a number of requests from 1 to 4096".into())
+}
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    pool_file::duration(text).map_err(|allowed| format!("write {allowed}"))
+}
+
 fn name(text: &str) -> Result<String, String> {
     pool_file::name(text).map_err(|allowed| format!("a name is {allowed}"))
+}
+
+fn policies() -> Vec<&'static str> {
+    weir_policy::placement::ALL.iter().map(|known| known.name).collect()
 }
 
 fn hardening() -> impl TypedValueParser<Value = Hardening> {

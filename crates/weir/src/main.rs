@@ -4,10 +4,10 @@ use clap::Parser as _;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use weir::args::{Cli, Command, Common, PoolCommand, VolumeCommand};
+use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{demo, output, pool, serving};
+use weir::{demo, output, pool, serving, sim};
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
@@ -32,6 +32,9 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         }
         Command::Pool(PoolCommand::Status { accept }) => {
             show_status(common, &pool::status_accepting(pool_file, &accept)?);
+        }
+        Command::Pool(PoolCommand::Set { policy }) => {
+            show_status(common, &pool::set_policy(pool_file, &policy)?);
         }
         Command::Pool(PoolCommand::Check { repair }) => {
             let outcome = pool::check::check(pool_file, repair)?;
@@ -62,6 +65,10 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Demo(args) => {
             let report = demo::run(&args)?;
             output::print(common.json, &report.to_json(), || report.human());
+        }
+        Command::Sim(SimCommand::Place(args)) => {
+            let comparison = sim::run(pool_file, &args)?;
+            output::print(common.json, &comparison.to_json(), || comparison.human());
         }
     }
     Ok(ExitCode::SUCCESS)

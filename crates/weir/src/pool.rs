@@ -19,6 +19,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_model::Bytes;
+use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Hardening, Request};
 
 pub use idle::{policy, settings};
@@ -78,6 +79,25 @@ pub fn create_volume(
 ) -> Result<Vec<VolumePart>, Failure> {
     let (name, size_bytes) = (name.to_owned(), size.get());
     change(pool_file, &Request::CreateVolume { name, size_bytes, hardening, copies })
+}
+
+/// Has the server use another policy, as tuned in the pool file.
+///
+/// # Errors
+/// If the pool is not served.
+pub fn set_policy(pool_file: &Path, name: &str) -> Result<Status, Failure> {
+    let described = Described::read(pool_file)?;
+    let tuned = described.file.tuning.get(name).into_iter().flat_map(Settings::given);
+    let tuning = tuned.map(|(key, value)| (key.to_owned(), value)).collect();
+    let request = Request::SetPolicy { name: name.to_owned(), tuning };
+    match ask(&described.beside(CONTROL), &request)? {
+        Some(Answer::Done) => status(pool_file),
+        Some(answer) => Err(unexpected(&answer)),
+        None => Err(Failure::refused(
+            format!("pool {} is not being served", described.file.name),
+            format!("write policy = \"{name}\" under [pool] in {}", described.path.display()),
+        )),
+    }
 }
 
 /// Changes when a volume's map changes are durable, and says which volumes there are.

@@ -9,6 +9,9 @@
 //! when_full = "wait"       # optional
 //! wait_at_most = "30s"     # optional
 //!
+//! [policy.asymmetry]       # optional: a policy's tuning, by its name
+//! delta = 0.5
+//!
 //! [[device]]
 //! name = "fast"
 //! path = "/dev/disk/by-id/nvme-..."
@@ -23,15 +26,18 @@
 //! [`parse`] is pure: text in, a checked [`PoolFile`] or a [`Mistake`] out, never a panic. A
 //! mistake names the key, the value and what is allowed, and where it stands.
 
+mod policies;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Keys, one_of};
 use weir_engine::{Percent, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
+use weir_policy::placement::Settings;
 
 /// The most devices a pool has.
 pub const DEVICES_MAX: usize = 255;
@@ -39,7 +45,7 @@ pub const DEVICES_MAX: usize = 255;
 pub const NAME_MAX: usize = 63;
 
 /// A checked pool file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolFile {
     /// The pool's name.
     pub name: String,
@@ -47,6 +53,8 @@ pub struct PoolFile {
     pub extent: ExtentSize,
     /// The placement policy's name, one of [`weir_policy::placement::ALL`].
     pub policy: &'static str,
+    /// What is tuned of which policies, whether in use or not.
+    pub tuning: BTreeMap<&'static str, Settings>,
     /// What becomes of writes when space runs out, and when to warn of it.
     pub space: SpaceRules,
     /// The devices in the file's order, at least one, with distinct names and paths.
@@ -63,7 +71,7 @@ pub struct DeviceEntry {
     /// The size at which a file that does not exist is created, and which one that exists must
     /// have; a multiple of 4 KiB.
     pub size: Option<Bytes>,
-    /// The modelled drive whose timing it is served with, one of [`weir_timing::NAMES`].
+    /// The modelled drive whose timing it is served with, one of [`weir_timing::drives::all`].
     pub pace: Option<&'static str>,
     /// What kind of device it is, where the user says so.
     pub class: Option<DeviceClass>,
@@ -137,12 +145,14 @@ impl std::error::Error for Mistake {}
 /// The first mistake found, in the file's order of sections.
 pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let document = table::document(text)?;
-    let root = Keys::new(text, "the pool file", document.get_ref(), document.span(), &["pool", "device"])?;
+    let root =
+        Keys::new(text, "the pool file", document.get_ref(), document.span(), &["pool", "policy", "device"])?;
     let pool = root.table("pool", POOL_KEYS)?;
     let name = pool.required("name", name)?;
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
-    let policy = pool.optional("policy", policy)?.unwrap_or(POLICY_DEFAULT);
+    let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
     let space = space_rules(&pool)?;
+    let tuning = policies::tuning(&root)?;
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
         return Err(Mistake {
@@ -155,7 +165,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, space, devices })
+    Ok(PoolFile { name, extent, policy, tuning, space, devices })
 }
 
 /// What the pool does about running out of space.
@@ -218,7 +228,7 @@ fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mi
         name,
         path,
         size: keys.optional("size", size)?.map(|size| Bytes(size.0 / BLOCK * BLOCK)),
-        pace: keys.optional("pace", |text| one_of(text, &weir_timing::NAMES))?,
+        pace: keys.optional("pace", pace)?,
         class: keys.optional("class", class)?,
         metadata,
         durable,
@@ -302,8 +312,8 @@ fn extent(text: &str) -> Result<ExtentSize, String> {
         .ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
 }
 
-fn policy(text: &str) -> Result<&'static str, String> {
-    let names: Vec<&'static str> = weir_policy::placement::ALL.iter().map(|(name, _)| *name).collect();
+fn pace(text: &str) -> Result<&'static str, String> {
+    let names: Vec<_> = weir_timing::drives::all().map(|(name, _)| name).collect();
     one_of(text, &names)
 }
 

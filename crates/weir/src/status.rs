@@ -3,6 +3,10 @@
 //! The same document is printed with `--json`, so its fields are a promise: docs/guide.md
 //! describes them, and a field may be added but not renamed.
 
+mod measures;
+
+pub use measures::{LoadPart, ResponsesPart};
+
 use crate::output::table;
 use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
@@ -114,6 +118,9 @@ pub struct DevicePart {
     pub doubtful_blocks: u64,
     /// What it has done since the server started; absent while idle.
     pub traffic: Option<Traffic>,
+    /// How its responses are distributed since then, by direction and size; empty while idle.
+    #[serde(default)]
+    pub responses: Vec<ResponsesPart>,
 }
 
 /// What a device has done since the server started.
@@ -135,6 +142,9 @@ pub struct Traffic {
     pub failed_flushes: u64,
     /// Commands in flight.
     pub in_flight: u64,
+    /// What it does of late.
+    #[serde(default)]
+    pub load: LoadPart,
     /// Response to a 4 KiB read when the pool was idle.
     pub idle_response_ns: Option<u64>,
     /// Some blocks are in doubt.
@@ -169,7 +179,8 @@ pub struct VolumePart {
     pub hardening: Hardening,
     /// Copies kept of every block.
     pub copies: u8,
-    /// Space in extents some blocks of which have fewer copies for now; `null` while that is looked for.
+    /// Space in extents some blocks of which have fewer copies for now; `null` as long as nobody has looked:
+    /// while the pool is idle, and for a moment after it is opened.
     pub degraded_bytes: Option<u64>,
 }
 
@@ -177,9 +188,8 @@ impl VolumePart {
     /// Its copies, and what lacks one, for people.
     fn copies(&self) -> String {
         match (self.copies, self.degraded_bytes) {
-            (0 | 1, _) | (_, Some(0)) => self.copies.to_string(),
-            (copies, Some(degraded)) => format!("{copies}, {} DEGRADED", Bytes(degraded)),
-            (copies, None) => format!("{copies}, looking for what lacks one"),
+            (2.., Some(degraded @ 1..)) => format!("{}, {} DEGRADED", self.copies, Bytes(degraded)),
+            _ => self.copies.to_string(),
         }
     }
 }
@@ -276,11 +286,13 @@ impl Status {
                     failed_writes: device.errors.writes,
                     failed_flushes: device.errors.flushes,
                     in_flight: device.in_flight,
+                    load: device.load.into(),
                     idle_response_ns: device.idle_response.map(Nanos::get),
                     in_doubt: device.doubtful > 0,
                     overruns_share: pace.overrun_share(),
                     figures_invalid: !pace.valid(),
                 }),
+                responses: device.responses.iter().filter(|_| state == SERVED).map(Into::into).collect(),
                 name: entry.name.clone(),
             }
         });
@@ -313,7 +325,7 @@ impl Status {
         text += &pool.space();
         text.push('\n');
         text += &table(
-            ["DEVICE", "CLASS", "USED", "OF", "READS", "WRITES", "FLUSHES", "FAILED", "NOTES"],
+            ["DEVICE", "CLASS", "USED", "OF", "READS", "WRITES", "FLUSHES", "FAILED", "BUSY", "NOTES"],
             self.devices.iter().map(|device| {
                 let traffic = device.traffic.unwrap_or_default();
                 [
@@ -325,12 +337,14 @@ impl Status {
                     traffic.writes.human(),
                     traffic.flushes.to_string(),
                     traffic.failed.to_string(),
+                    traffic.load.human(),
                     device.notes(),
                 ]
             }),
         );
         text.push('\n');
-        text + &volumes_table(&self.volumes)
+        text += &volumes_table(&self.volumes);
+        text + &measures::responses_table(&self.devices)
     }
 
     /// What must be said: space running out, devices whose figures are not to be trusted.

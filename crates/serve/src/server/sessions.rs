@@ -156,6 +156,15 @@ impl<V: Volumes> Server<V> {
         {
             return Some(refused);
         }
+        if let Some(policy) = request.policy() {
+            return Some(match policy {
+                Ok(policy) => {
+                    self.volumes.set_policy(self.outside.now, policy);
+                    Answer::Done
+                }
+                Err(refused) => refused,
+            });
+        }
         match request {
             Request::Status => {
                 let status = (self.describe)(&self.volumes, &self.outside.reactor);
@@ -165,7 +174,10 @@ impl<V: Volumes> Server<V> {
                 let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
                 return stopping.then_some(Answer::Done);
             }
-            Request::CreateVolume { .. } | Request::SetHardening { .. } | Request::RemoveVolume { .. } => {}
+            Request::CreateVolume { .. }
+            | Request::SetHardening { .. }
+            | Request::RemoveVolume { .. }
+            | Request::SetPolicy { .. } => {}
         }
         let command = request.command()?;
         let id = self.sessions.next;

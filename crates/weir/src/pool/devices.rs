@@ -281,7 +281,25 @@ impl Described {
             message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
             message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
         }
-        if is_absence { Failure::told(kind, &message) } else { Failure::new(kind, message, "") }
+        match error {
+            _ if is_absence => Failure::told(kind, &message),
+            MapError::Io { device, .. } => Failure::new(kind, message, self.way_round(device)),
+            _ => Failure::new(kind, message, ""),
+        }
+    }
+
+    /// What to do about a device that fails while the pool is opened.
+    fn way_round(&self, device: DeviceId) -> String {
+        let name = &self.file.devices[device.index()].name;
+        let mut help =
+            "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
+        if self.file.devices.len() > 1 {
+            help += &format!(
+                ", or go on without it: --without {name}, and --accept-rollback if it has a copy of the \
+                 metadata (what only it has then gives I/O errors)"
+            );
+        }
+        help
     }
 }
 

@@ -108,7 +108,10 @@ impl Idle {
 /// None that a checked pool file can cause.
 pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
     let name = described.file.policy;
-    placement::by_name(name).ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))
+    let settings = described.file.tuning.get(name).cloned().unwrap_or_default();
+    let known = placement::known(name);
+    let known = known.ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))?;
+    Ok((known.make)(&settings))
 }
 
 /// What the engine has to know of a pool's devices, by id; of those that are absent, nothing.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::pool_file::{DeviceEntry, PoolFile};
 use std::time::Instant;
 use weir_device::Devices;
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, IoId, IoKind, Nanos, Store};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Store};
 
 /// Write-and-flush pairs tried on each device.
 const TRIES: u32 = 5;
@@ -65,25 +65,8 @@ fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::Io
 /// it is served.
 fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
     let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
-    let Some(mut model) = weir_timing::model(pace, size) else { return Nanos::MAX };
-    let mut now = Nanos(0);
-    for number in 0..u64::from(TRIES) {
-        let at = DeviceOffset((size.0 / u64::from(TRIES) * number).next_multiple_of(4096));
-        let pair = [
-            (2 * number, IoKind::Write { fua: false }, Bytes(4096)),
-            (2 * number + 1, IoKind::Flush, Bytes(0)),
-        ];
-        for (id, kind, len) in pair {
-            model.submit(now, IoId(id), kind, at, len);
-            while let Some(due) = model.next() {
-                now = now.max(due);
-                if model.pop(due) == Some(IoId(id)) {
-                    break;
-                }
-            }
-        }
-    }
-    Nanos(now.0 / u64::from(TRIES))
+    weir_timing::model(pace, size)
+        .map_or(Nanos::MAX, |mut model| weir_timing::flush_response(&mut *model, size))
 }
 
 #[cfg(test)]

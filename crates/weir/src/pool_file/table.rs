@@ -42,7 +42,10 @@ impl<'t, 'i> Keys<'t, 'i> {
         if let Some(key) = unknown.min_by_key(|key| key.span().start) {
             let given = key.get_ref().as_ref();
             let message = format!("{title} has no key {given:?}");
-            let help = format!("{}its keys are {}", suggestion(given, known), known.join(", "));
+            let help = match known {
+                [] => "it has no keys".to_owned(),
+                _ => format!("{}its keys are {}", suggestion(given, known), known.join(", ")),
+            };
             return Err(mistake(text, key.span(), message, &help));
         }
         Ok(Self { text, title, table, span })
@@ -59,6 +62,52 @@ impl<'t, 'i> Keys<'t, 'i> {
             return Err(self.wrong_kind(key, value, &help));
         };
         Self::new(self.text, format!("[{key}]"), table, value.span(), known)
+    }
+
+    /// The tables in the table under `key`: of each its name and itself, its keys being those `known`
+    /// gives for the name. Both may be absent.
+    pub(super) fn tables_by_name(
+        &self,
+        key: &str,
+        names: &[&'static str],
+        known: impl Fn(&'static str) -> Vec<&'static str>,
+    ) -> Result<Vec<(&'static str, Self)>, Mistake> {
+        let help = format!("write a [{key}.NAME] section, NAME one of {}", names.join(", "));
+        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let Some(table) = value.get_ref().as_table() else {
+            return Err(self.wrong_kind(key, value, &help));
+        };
+        let outer = Self::new(self.text, format!("[{key}]"), table, value.span(), names)?;
+        let given = names.iter().filter_map(|name| table.get(*name).map(|value| (*name, value)));
+        let inner = given.map(|(name, value)| {
+            let Some(table) = value.get_ref().as_table() else {
+                return Err(outer.wrong_kind(name, value, &help));
+            };
+            let keys = Self::new(self.text, format!("[{key}.{name}]"), table, value.span(), &known(name))?;
+            Ok((name, keys))
+        });
+        inner.collect()
+    }
+
+    /// The number under `key`, checked by `check`, which on refusal says what is allowed.
+    pub(super) fn number(
+        &self,
+        key: &str,
+        check: impl Fn(f64) -> Result<f64, String>,
+    ) -> Result<Option<f64>, Mistake> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let allowed = || check(f64::NAN).err().unwrap_or_else(|| "a number".into());
+        let number = value.get_ref().as_float().map(|f| f.as_str().parse()).or_else(|| {
+            let integer = value.get_ref().as_integer()?;
+            Some(i64::from_str_radix(integer.as_str(), integer.radix()).map_or("?".parse(), |i| Ok(i as f64)))
+        });
+        let Some(Ok(number)) = number else {
+            return Err(self.wrong_kind(key, value, &format!("{key} must be {}, without quotes", allowed())));
+        };
+        check(number).map(Some).map_err(|allowed| {
+            let message = format!("{}: {key} is {number}", self.title);
+            mistake(self.text, value.span(), message, &format!("{key} must be {allowed}"))
+        })
     }
 
     /// The array of tables under `key`, each read by `read`, which is also given those before it.

@@ -16,3 +16,4 @@ mod mirror;
 mod nbd;
 mod refusals;
 mod serving;
+mod sim;

@@ -102,3 +102,36 @@ fn a_device_without_metadata_can_be_done_without_if_that_is_said() {
     let status = pool.json(&["pool", "status"]);
     assert_eq!(status["devices"][2]["absent"], false, "{status}");
 }
+
+#[test]
+fn a_member_that_cannot_be_written_at_the_start_is_named_and_can_be_done_without() {
+    let device = |name: &str| {
+        format!(
+            "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\nmetadata = true\n\
+             fault = \"on-demand\"\n"
+        )
+    };
+    let text = format!("[pool]\nname = \"test\"\n{}{}", device("one"), device("two"));
+    let pool = Pool::from_text(&text).create("disk", "1GiB");
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+    client.write(0, &[7; 4096]).expect("a write");
+    client.flush().expect("a flush");
+    client.disconnect();
+    server.stop("TERM");
+    for fault in ["flushes", "writes"] {
+        std::fs::write(pool.path("two.img.fault"), fault).expect("the fault is asked for");
+        let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 5);
+        for part in ["device two", "two.img", "failed", "--without two", "--accept-rollback"] {
+            assert!(said.contains(part), "{part:?} should be in:\n{said}");
+        }
+    }
+    let server = pool.serve_with(&["--without", "two", "--accept-rollback"]);
+    assert_eq!(members(&pool), ["one"]);
+    server.stop("TERM");
+    // It works again: its copy is written anew.
+    std::fs::remove_file(pool.path("two.img.fault")).expect("the fault is taken back");
+    let server = pool.serve();
+    assert_eq!(members(&pool), ["one", "two"]);
+    server.stop("TERM");
+}

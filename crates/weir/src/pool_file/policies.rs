@@ -1,0 +1,110 @@
+//! The placement policies of a pool file: which one, and how they are tuned.
+
+use super::table::{Keys, one_of};
+use super::{Mistake, duration, size};
+use std::collections::BTreeMap;
+use weir_policy::placement::{ALL, Key, Kind, Settings, known};
+
+/// Checks the name of a policy.
+///
+/// # Errors
+/// What is allowed.
+pub(super) fn name(text: &str) -> Result<&'static str, String> {
+    one_of(text, &names())
+}
+
+fn names() -> Vec<&'static str> {
+    ALL.iter().map(|known| known.name).collect()
+}
+
+/// The `[policy.NAME]` tables.
+pub(super) fn tuning(root: &Keys<'_, '_>) -> Result<BTreeMap<&'static str, Settings>, Mistake> {
+    let keys_of = |name| known(name).map_or(&[][..], |known| known.keys);
+    let names_of = |name| keys_of(name).iter().map(|key| key.name).collect();
+    let mut tuning = BTreeMap::new();
+    for (name, table) in root.tables_by_name("policy", &names(), names_of)? {
+        let mut settings = Settings::default();
+        for key in keys_of(name) {
+            if let Some(value) = read(&table, key)? {
+                settings.set(key, value);
+            }
+        }
+        tuning.insert(name, settings);
+    }
+    Ok(tuning)
+}
+
+/// The value under a key, in the key's range.
+fn read(table: &Keys<'_, '_>, key: &Key) -> Result<Option<f64>, Mistake> {
+    match key.kind {
+        Kind::Number { least, most } => table.number(key.name, |number| {
+            if key.allows(number) { Ok(number) } else { Err(format!("a number from {least} to {most}")) }
+        }),
+        Kind::Share => table.optional(key.name, share),
+        Kind::Time => Ok(table.optional(key.name, duration)?.map(|time| time.as_secs_f64())),
+        Kind::Size => Ok(table.optional(key.name, size)?.map(|size| size.0 as f64)),
+        Kind::Flag => Ok(table.flag(key.name)?.map(|flag| f64::from(u8::from(flag)))),
+        Kind::Choice(words) => table.optional(key.name, |text| {
+            let word = one_of(text, words)?;
+            Ok(words.iter().take_while(|w| **w != word).count() as f64)
+        }),
+    }
+}
+
+/// Reads a share: `10%`, `0.003%`.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+    match number {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("a percentage from \"0%\" to \"100%\"".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pool_file::parse;
+    use weir_policy::placement::known;
+
+    fn file(sections: &str) -> Result<super::BTreeMap<&'static str, super::Settings>, String> {
+        let device = "[[device]]\nname = \"a\"\npath = \"a.img\"\n";
+        match parse(&format!("[pool]\nname = \"home\"\n{sections}\n{device}")) {
+            Ok(file) => Ok(file.tuning),
+            Err(mistake) => Err(format!("{mistake}\n{}", mistake.help)),
+        }
+    }
+
+    #[test]
+    fn policies_are_tuned_by_their_keys() {
+        assert_eq!(file(""), Ok(super::BTreeMap::new()));
+        let tuning = file(
+            "[policy.asymmetry]\ndelta = 0.5\nminimum = 8\nmemory = \"0.01%\"\nlarge_stay = true\n\
+             allocation = \"slow-first\"\n[policy.wardrop]\nround = \"500ms\"\n",
+        );
+        let tuning = tuning.expect("it is good");
+        let value = |policy: &str, key: &str| {
+            let known = known(policy).and_then(|known| known.keys.iter().find(|k| k.name == key));
+            tuning[policy].get(known.expect("a key"))
+        };
+        let asymmetry = ["delta", "minimum", "memory", "large_stay", "allocation", "tokens"];
+        assert_eq!(asymmetry.map(|key| value("asymmetry", key)), [0.5, 8.0, 0.0001, 1.0, 2.0, 16.0]);
+        assert_eq!(["round", "beta"].map(|key| value("wardrop", key)), [0.5, 100.0]);
+    }
+
+    #[test]
+    fn mistakes_name_what_there_is() {
+        let says = |sections: &str, parts: &[&str]| {
+            let said = file(sections).expect_err("a mistake");
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        };
+        says("[policy.wardrob]\n", &["[policy] has no key \"wardrob\"", "did you mean wardrop?"]);
+        says("[policy.wardrop]\nalfa = 1\n", &["[policy.wardrop] has no key \"alfa\"", "alpha", "beta"]);
+        says("[policy.stripe]\nwidth = 1\n", &["[policy.stripe] has no key \"width\"", "it has no keys"]);
+        says("[policy.wardrop]\nalpha = \"1\"\n", &["type string", "a number from 0 to 1000"]);
+        says("[policy.wardrop]\nalpha = -1\n", &["alpha is -1", "a number from 0 to 1000"]);
+        says("[policy.wardrop]\nfloor = 1\n", &["floor is 1", "in quotes"]);
+        says("[policy.wardrop]\nfloor = \"101%\"\n", &["a percentage"]);
+        says("[policy.asymmetry]\nallocation = \"fast\"\n", &["fast-first"]);
+        says("[policy]\nwardrop = 1\n", &["wardrop is 1, of type integer", "[policy.NAME]"]);
+        says("policy = 1\n", &["policy"]);
+    }
+}

@@ -1,0 +1,236 @@
+//! `weir sim place`: the load, the pool and the policies as the command line has them, to experiments in
+//! virtual time, and what they came to.
+
+mod report;
+
+pub use report::Comparison;
+
+use crate::args::PlaceArgs;
+use crate::failure::Failure;
+use crate::pool::devices::Described;
+use crate::{picture, pool_file, progress};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use weir_model::{ErrorKind, Nanos};
+use weir_sim::run::LEAST;
+use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place};
+use weir_trace::{Reader, Trace, TraceError};
+use weir_world::Seed;
+
+/// What `--scale` names besides devices.
+const TIME: &str = "time";
+
+/// One `--scale`: of the load's time, or of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scale {
+    /// So many times as slow.
+    Time(f64),
+    /// A device's room as a share of the load's data.
+    Device(String, f64),
+}
+
+/// Reads `time=2`, `fast=10%`.
+///
+/// # Errors
+/// What is allowed.
+pub fn scale(text: &str) -> Result<Scale, String> {
+    let (name, value) = text.split_once('=').ok_or("write time=2 or DEVICE=10%")?;
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e6);
+    match value.strip_suffix('%') {
+        None if name == TIME => number(value).map(Scale::Time).ok_or("time must be a number above 0".into()),
+        Some(percent) if name != TIME => number(percent)
+            .map(|percent| Scale::Device(name.to_owned(), percent / 100.0))
+            .ok_or(format!("{name} must be a percentage above 0%")),
+        _ => Err("write time=2 or DEVICE=10%".into()),
+    }
+}
+
+/// Runs the load under each policy.
+///
+/// # Errors
+/// If the load, the pool or the plan makes no sense.
+pub fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
+    let described = Described::read(pool)?;
+    let spec = pool_spec(&described, args)?;
+    let mut policies = args.policy.clone();
+    if policies.is_empty() {
+        policies.push(described.file.policy.to_owned());
+    }
+    let mut loaded = Loaded::read(args)?;
+    let plan = plan(args, &loaded)?;
+    let mut outcomes = Vec::new();
+    for name in &policies {
+        let policy = weir_policy::placement::by_name(name).ok_or_else(|| no_policy(name))?;
+        let mut load = loaded.fresh(args)?;
+        let outcome =
+            progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
+        outcomes.push(outcome.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?);
+    }
+    if let Some(path) = &args.plot {
+        picture::write(path, &args.load, &outcomes)?;
+    }
+    let notes = std::mem::take(&mut loaded.notes);
+    Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })
+}
+
+fn no_policy(name: &str) -> Failure {
+    let all: Vec<_> = weir_policy::placement::ALL.iter().map(|known| known.name).collect();
+    Failure::usage(format!("there is no policy {name:?}"), format!("there are {}", all.join(", ")))
+}
+
+/// The pool file's devices as modelled drives.
+fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failure> {
+    let file = &described.file;
+    let mut devices = Vec::new();
+    for entry in &file.devices {
+        let Some(model) = entry.pace else {
+            let help = format!(
+                "say which drive it is like: pace = \"ssd-nvme\"; there are {}",
+                weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+            );
+            return Err(Failure::usage(format!("device {} has no pace", entry.name), help));
+        };
+        let share = args.scale.iter().rev().find_map(|scale| match scale {
+            Scale::Device(name, share) if *name == entry.name => Some(*share),
+            _ => None,
+        });
+        let room = match (share, entry.size) {
+            (Some(share), _) => Room::Share(share),
+            (None, Some(size)) => Room::Size(size),
+            (None, None) => {
+                let help = format!("add a size to it, or scale it to the load: --scale {}=20%", entry.name);
+                return Err(Failure::usage(format!("device {} has no size", entry.name), help));
+            }
+        };
+        devices.push(DeviceSpec {
+            name: entry.name.clone(),
+            model: model.into(),
+            room,
+            metadata: entry.metadata,
+        });
+    }
+    let known = |scale: &&Scale| match scale {
+        Scale::Device(name, _) => !devices.iter().any(|device| device.name == *name),
+        Scale::Time(_) => false,
+    };
+    if let Some(Scale::Device(name, _)) = args.scale.iter().find(known) {
+        let names: Vec<_> = devices.iter().map(|device| &device.name[..]).collect();
+        let help = format!("scale time or one of {}", names.join(", "));
+        return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
+    }
+    Ok(PoolSpec { extent: file.extent, devices })
+}
+
+/// The load, read once.
+struct Loaded {
+    /// `None` if it is made up.
+    trace: Option<Trace>,
+    /// What is to be said about it.
+    notes: Vec<String>,
+}
+
+impl Loaded {
+    fn read(args: &PlaceArgs) -> Result<Self, Failure> {
+        if weir_sim::load::is_made_up(&args.load) {
+            return Ok(Self { trace: None, notes: Vec::new() });
+        }
+        let trace = read_trace(Path::new(&args.load), args)?;
+        let notes = notes(&trace);
+        Ok(Self { trace: Some(trace), notes })
+    }
+
+    /// The load from its start.
+    fn fresh(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
+        match &self.trace {
+            Some(trace) => Ok(Box::new(Replay::new(trace.clone(), stretch(args)))),
+            None => {
+                let load =
+                    weir_sim::load::made_up(&args.load, args.seed, pool_file::size, pool_file::duration);
+                load.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+            }
+        }
+    }
+}
+
+/// A trace in a file.
+fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::usage(
+            format!("there is no trace {}", path.display()),
+            "name a file, or make up a load that begins with zipf, uniform, scan or postmark",
+        ),
+        _ => Failure::os("open", path, &error),
+    })?;
+    let format = args.format.as_deref().and_then(weir_trace::format);
+    let told = |error: TraceError| Failure::told(ErrorKind::Usage, &error.to_string());
+    let name = path.display().to_string();
+    progress::during("reading the trace", || {
+        let reader = Reader::open(name, BufReader::with_capacity(1 << 20, file), format)?;
+        Trace::load(reader, args.strict)
+    })
+    .map_err(told)
+}
+
+/// What of a trace could not be used as it is.
+fn notes(trace: &Trace) -> Vec<String> {
+    let tally = &trace.tally;
+    let mut notes = Vec::new();
+    if let Some(first) = &tally.first_bad {
+        notes.push(format!("{} lines were left out; the first: {first}", tally.bad));
+    }
+    if let Some(cut) = &tally.cut {
+        notes.push(format!("{} requests were read: {cut}", trace.records.len()));
+    }
+    notes
+}
+
+fn stretch(args: &PlaceArgs) -> f64 {
+    let stretch = args.scale.iter().rev().find_map(|scale| match scale {
+        Scale::Time(stretch) => Some(*stretch),
+        Scale::Device(..) => None,
+    });
+    stretch.unwrap_or(1.0)
+}
+
+fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
+    if loaded.trace.as_ref().is_some_and(|trace| !trace.format.timed) && args.closed.is_none() {
+        let help = "replay it with so many requests under way: --closed 16";
+        return Err(Failure::usage(format!("{} has no times", args.load), help));
+    }
+    let mode = args.closed.map_or(Mode::Open, |depth| Mode::Closed(vec![(Nanos(0), depth)]));
+    let load = loaded.fresh(args)?;
+    let least = args.duration.unwrap_or(LEAST);
+    let lasts = match (&mode, args.duration) {
+        (_, Some(duration)) => duration,
+        // As often as it takes, whole.
+        (Mode::Open, None) => Nanos(load.lasts().0 * least.0.div_ceil(load.lasts().0.max(1)).max(1)),
+        (Mode::Closed(_), None) => least,
+    };
+    let unlimited = if mode == Mode::Open { u64::MAX } else { CLOSED_REQUESTS };
+    Ok(Plan {
+        mode,
+        lasts,
+        requests: args.requests.unwrap_or(unlimited),
+        windows: args.windows,
+        seed: Seed(args.seed),
+    })
+}
+
+/// Requests after which a closed loop ends unless told otherwise: on fast devices ten minutes hold very
+/// many.
+const CLOSED_REQUESTS: u64 = 3_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_of_time_or_of_a_device() {
+        assert_eq!(scale("time=0.5"), Ok(Scale::Time(0.5)));
+        assert_eq!(scale("fast=10%"), Ok(Scale::Device("fast".into(), 0.1)));
+        for bad in ["", "time", "time=0", "time=10%", "fast=10", "fast=-1%", "fast=0%", "time=nan"] {
+            assert!(scale(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What experiments came to, for people and as JSON.
+
+use crate::output;
+use serde_json::json;
+use weir_model::{Bytes, Nanos};
+use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
+
+/// One load under several policies.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The load, as it was named.
+    pub load: String,
+    /// The seed.
+    pub seed: u64,
+    /// What of the load could not be used as it is.
+    pub notes: Vec<String>,
+    /// How it went.
+    pub plan: Plan,
+    /// In the order the policies were named.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Comparison {
+    /// The document `--json` prints.
+    pub fn to_json(&self) -> serde_json::Value {
+        let loop_ = match &self.plan.mode {
+            Mode::Open => json!("open"),
+            Mode::Closed(steps) => json!({ "closed": steps.first().map(|(_, depth)| depth) }),
+        };
+        json!({
+            "load": self.load,
+            "seed": self.seed,
+            "loop": loop_,
+            "lasts_ns": self.plan.lasts.0,
+            "notes": self.notes,
+            "results": self.outcomes,
+        })
+    }
+
+    /// Two tables: responses by policy, devices by policy.
+    pub fn human(&self) -> String {
+        let measured = self.outcomes.first().map_or_else(String::new, |outcome| outcome.measured.to_string());
+        let mode = match &self.plan.mode {
+            Mode::Open => "open loop".to_owned(),
+            Mode::Closed(steps) => {
+                format!("closed loop of {}", steps.first().map_or(0, |(_, depth)| *depth))
+            }
+        };
+        let mut text = format!("{}, {mode}, {measured} measured, seed {}\n\n", self.load, self.seed);
+        text += &output::table(
+            [
+                "POLICY",
+                "REQUESTS/S",
+                "MB/S",
+                "MEAN",
+                "P50",
+                "P99",
+                "P99.9",
+                "READS",
+                "P99",
+                "WRITES",
+                "P99",
+                "MOVED",
+            ],
+            self.outcomes.iter().map(responses_row),
+        );
+        text += "\n";
+        let rows = self
+            .outcomes
+            .iter()
+            .flat_map(|outcome| outcome.devices.iter().map(|device| device_row(&outcome.policy, device)));
+        text += &output::table(
+            ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
+            rows,
+        );
+        for outcome in self.outcomes.iter().filter(|outcome| outcome.unanswered > 0) {
+            text += &format!(
+                "\n{}: {} of {} requests were never answered: the pool cannot keep up\n",
+                outcome.policy, outcome.unanswered, outcome.requests
+            );
+        }
+        for note in &self.notes {
+            text += &format!("\nnote: {note}\n");
+        }
+        text
+    }
+}
+
+fn responses_row(outcome: &Outcome) -> [String; 12] {
+    let Outcome { policy, rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
+    let or_none = |responses: &Responses, time: Nanos| match responses.count {
+        0 => "-".to_owned(),
+        _ => time.to_string(),
+    };
+    [
+        policy.clone(),
+        format!("{rate:.0}"),
+        format!("{:.1}", bytes_rate / 1e6),
+        all.mean.to_string(),
+        all.p50.to_string(),
+        all.p99.to_string(),
+        all.p999.to_string(),
+        or_none(reads, reads.mean),
+        or_none(reads, reads.p99),
+        or_none(writes, writes.mean),
+        or_none(writes, writes.p99),
+        moved.to_string(),
+    ]
+}
+
+fn device_row(policy: &str, device: &DeviceOutcome) -> [String; 10] {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let used = device.used.0 as f64 / device.room.0.max(1) as f64;
+    let direction = |d: &weir_sim::outcome::DirectionOutcome| match d.count {
+        0 => "-".to_owned(),
+        count => format!("{count} of {}, {}", Bytes(d.bytes.0 / count), d.mean),
+    };
+    [
+        policy.to_owned(),
+        device.name.clone(),
+        device.model.clone(),
+        device.room.to_string(),
+        percent(used),
+        percent(device.share),
+        percent(device.load),
+        format!("{:.2}", device.queue),
+        direction(&device.reads),
+        direction(&device.writes),
+    ]
+}

@@ -1,0 +1,106 @@
+//! What devices are measured to do, as part of the status.
+
+use super::DevicePart;
+use crate::output::table;
+use serde::{Deserialize, Serialize};
+use weir_engine::{Load, ResponsesBySize};
+use weir_model::{Bytes, Nanos};
+
+/// What a device does of late: over the last second that is over, or longer if nothing ended since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadPart {
+    /// Reads a second.
+    pub reads_per_second: f64,
+    /// Writes a second.
+    pub writes_per_second: f64,
+    /// Bytes read a second.
+    pub read_bytes_per_second: f64,
+    /// Bytes written a second.
+    pub written_bytes_per_second: f64,
+    /// Part of the time in which it had something to do, 0 to 1.
+    pub busy_share: f64,
+    /// Commands it had at once, on average.
+    pub queue_depth: f64,
+}
+
+impl From<Load> for LoadPart {
+    fn from(load: Load) -> Self {
+        Self {
+            reads_per_second: load.reads,
+            writes_per_second: load.writes,
+            read_bytes_per_second: load.read_bytes,
+            written_bytes_per_second: load.written_bytes,
+            busy_share: load.busy,
+            queue_depth: load.depth,
+        }
+    }
+}
+
+impl LoadPart {
+    /// For people.
+    pub(super) fn human(self) -> String {
+        format!("{:.0} %, {:.1} deep", 100.0 * self.busy_share, self.queue_depth)
+    }
+}
+
+/// Responses to commands of about one size in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponsesPart {
+    /// `reads` or `writes`.
+    pub of: String,
+    /// The longest of these commands; absent for the class of the longest ones.
+    pub up_to_bytes: Option<u64>,
+    /// How many there were.
+    pub count: u64,
+    /// Half of them were answered within this time, or up to an eighth less; so for the others.
+    pub median_ns: u64,
+    /// 99 of 100.
+    pub p99_ns: u64,
+    /// 999 of 1000.
+    pub p999_ns: u64,
+    /// All of them.
+    pub longest_ns: u64,
+}
+
+impl From<&ResponsesBySize> for ResponsesPart {
+    fn from(part: &ResponsesBySize) -> Self {
+        let responses = part.responses;
+        Self {
+            of: if part.write { "writes" } else { "reads" }.to_owned(),
+            up_to_bytes: part.size.most().map(Bytes::get),
+            count: responses.count,
+            median_ns: responses.median.get(),
+            p99_ns: responses.p99.get(),
+            p999_ns: responses.p999.get(),
+            longest_ns: responses.longest.get(),
+        }
+    }
+}
+
+impl ResponsesPart {
+    fn size(&self) -> String {
+        self.up_to_bytes.map_or_else(|| "longer".to_owned(), |most| format!("to {}", Bytes(most)))
+    }
+}
+
+/// The responses of all devices, for people; nothing if there are none.
+pub(super) fn responses_table(devices: &[DevicePart]) -> String {
+    let rows = devices.iter().flat_map(|device| device.responses.iter().map(move |part| (device, part)));
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return String::new();
+    }
+    let time = |ns| Nanos(ns).to_string();
+    let cells = rows.map(|(device, part)| {
+        [
+            device.name.clone(),
+            format!("{} {}", part.of, part.size()),
+            part.count.to_string(),
+            time(part.median_ns),
+            time(part.p99_ns),
+            time(part.p999_ns),
+            time(part.longest_ns),
+        ]
+    });
+    format!("\n{}", table(["DEVICE", "RESPONSES TO", "COUNT", "MEDIAN", "P99", "P99.9", "LONGEST"], cells))
+}
