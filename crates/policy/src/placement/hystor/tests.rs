@@ -195,7 +195,8 @@ proptest! {
             prop_assert!(policy.areas.blocks() >= there, "{} of {there}", policy.areas.blocks());
             prop_assert!(policy.areas.buffered_blocks() <= 64 + 32);
         }
-        // In quiet, dirty blocks stay below the high watermark.
+        // In quiet, dirty blocks stay below the high watermark, but for what one extent may add: a write in
+        // place can make blocks of it dirty that were clean, which is seen when it is looked at again.
         for _ in 0..40 {
             pool.now += TICK;
             let actions = pool.round(&mut policy);
@@ -206,6 +207,6 @@ proptest! {
             .filter_map(|i| pool.map.places(key(i)).place(fine(0)))
             .map(|p| u64::from(p.alone))
             .sum();
-        prop_assert!(dirty <= 48, "{dirty}");
+        prop_assert!(dirty <= 48 + 32, "{dirty}");
     }
 }
