@@ -14,19 +14,51 @@ use std::collections::hash_map::{Entry, OccupiedEntry};
 use weir_map::BlockSet;
 use weir_model::{BlockRange, ExtentKey};
 
+/// Made and given up with nearly every write, so what is rare is apart.
 #[derive(Debug, Default)]
 struct Lock {
     held: SmallVec<[BlockRange; 4]>,
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
     waiting: VecDeque<(PieceId, BlockRange)>,
     /// Places may be left that hold nothing: to be looked at when nobody is in the extent.
     tidy: bool,
     /// The mover is at work here; the blocks somebody took since it last asked.
-    moving: Option<Box<BlockSet>>,
+    moving: Option<BlockSet>,
 }
 
 impl Lock {
     fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.waiting.is_empty() && self.moving.is_none()
+        self.held.is_empty() && self.rare.as_ref().is_none_or(|r| r.waiting.is_empty() && r.moving.is_none())
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn moving(&self) -> Option<&BlockSet> {
+        self.rare.as_ref()?.moving.as_ref()
+    }
+
+    fn is_free(&self, range: BlockRange) -> bool {
+        !self.held.iter().any(|h| h.overlaps(range))
+    }
+
+    /// The first piece that waits for nobody any more takes its range.
+    fn grant(&mut self) -> Option<PieceId> {
+        let rare = self.rare.as_mut()?;
+        let overlaps_earlier =
+            |i: usize, range: BlockRange| rare.waiting.iter().take(i).any(|(_, w)| w.overlaps(range));
+        let first = (0..rare.waiting.len()).find(|i| {
+            let (_, range) = rare.waiting[*i];
+            !self.held.iter().any(|h| h.overlaps(range)) && !overlaps_earlier(*i, range)
+        })?;
+        let (piece, range) = rare.waiting.remove(first)?;
+        self.held.push(range);
+        Some(piece)
     }
 }
 
@@ -42,15 +74,17 @@ impl Locks {
     #[must_use]
     pub(crate) fn take(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let lock = self.extents.entry(key).or_default();
-        if let Some(touched) = &mut lock.moving {
-            touched.insert(range);
+        let mut free = lock.is_free(range);
+        if let Some(rare) = &mut lock.rare {
+            if let Some(touched) = &mut rare.moving {
+                touched.insert(range);
+            }
+            free &= !rare.waiting.iter().any(|(_, w)| w.overlaps(range));
         }
-        let free = !lock.held.iter().any(|h| h.overlaps(range))
-            && !lock.waiting.iter().any(|(_, w)| w.overlaps(range));
         if free {
             lock.held.push(range);
         } else {
-            lock.waiting.push_back((piece, range));
+            lock.rare().waiting.push_back((piece, range));
         }
         free
     }
@@ -59,7 +93,7 @@ impl Locks {
     pub(crate) fn tidy_later(&mut self, key: ExtentKey) -> bool {
         let lock = self.extents.get_mut(&key);
         lock.is_some_and(|lock| {
-            lock.tidy = true;
+            lock.rare().tidy = true;
             true
         })
     }
@@ -77,18 +111,8 @@ impl Locks {
         if let Some(i) = lock.held.iter().position(|h| *h == range) {
             lock.held.swap_remove(i);
         }
-        let mut i = 0;
-        while i < lock.waiting.len() {
-            let (piece, range) = lock.waiting[i];
-            let free = !lock.held.iter().any(|h| h.overlaps(range))
-                && !lock.waiting.iter().take(i).any(|(_, w)| w.overlaps(range));
-            if free {
-                lock.waiting.remove(i);
-                lock.held.push(range);
-                granted.push(piece);
-            } else {
-                i += 1;
-            }
+        while let Some(piece) = lock.grant() {
+            granted.push(piece);
         }
         tidy_if_idle(entry)
     }
@@ -105,43 +129,47 @@ impl Locks {
     /// The mover begins work in an extent of `blocks`; `false` if it is at work there already.
     #[must_use]
     pub(crate) fn begin_move(&mut self, key: ExtentKey, blocks: u16) -> bool {
-        let lock = self.extents.entry(key).or_default();
-        let free = lock.moving.is_none();
+        let rare = self.extents.entry(key).or_default().rare();
+        let free = rare.moving.is_none();
         if free {
-            lock.moving = Some(Box::new(BlockSet::none(blocks)));
+            rare.moving = Some(BlockSet::none(blocks));
         }
         free
     }
 
     /// Whether somebody has, or waits for, blocks of the extent.
     pub(crate) fn is_taken(&self, key: ExtentKey) -> bool {
-        self.extents.get(&key).is_some_and(|lock| !lock.held.is_empty() || !lock.waiting.is_empty())
+        self.extents.get(&key).is_some_and(|lock| {
+            !lock.held.is_empty() || lock.rare.as_ref().is_some_and(|r| !r.waiting.is_empty())
+        })
     }
 
     /// Whether the mover is at work in the extent.
     pub(crate) fn has_mover(&self, key: ExtentKey) -> bool {
-        self.extents.get(&key).is_some_and(|lock| lock.moving.is_some())
+        self.extents.get(&key).is_some_and(|lock| lock.moving().is_some())
     }
 
     /// From now on the mover wants to know which blocks are taken; those are that are now.
     pub(crate) fn watch(&mut self, key: ExtentKey) -> BlockSet {
         let Some(lock) = self.extents.get_mut(&key) else { return BlockSet::none(0) };
-        let Some(touched) = &mut lock.moving else { return BlockSet::none(0) };
-        **touched = touched.none_of_these();
+        let Some(Rare { waiting, moving: Some(touched), .. }) = lock.rare.as_deref_mut() else {
+            return BlockSet::none(0);
+        };
+        *touched = touched.none_of_these();
         lock.held.iter().for_each(|held| touched.insert(*held));
-        lock.waiting.iter().for_each(|(_, range)| touched.insert(*range));
-        BlockSet::clone(touched)
+        waiting.iter().for_each(|(_, range)| touched.insert(*range));
+        touched.clone()
     }
 
     /// The blocks taken since [`Self::watch`].
     pub(crate) fn touched(&self, key: ExtentKey) -> Option<&BlockSet> {
-        self.extents.get(&key)?.moving.as_deref()
+        self.extents.get(&key)?.moving()
     }
 
     /// The mover is done with the extent. Returns whether it is to be tidied.
     pub(crate) fn end_move(&mut self, key: ExtentKey) -> bool {
         let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
-        entry.get_mut().moving = None;
+        entry.get_mut().rare().moving = None;
         tidy_if_idle(entry)
     }
 }
@@ -149,11 +177,7 @@ impl Locks {
 /// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
 #[inline]
 fn tidy_if_idle(entry: OccupiedEntry<'_, ExtentKey, Lock>) -> bool {
-    let Lock { tidy, .. } = *entry.get();
-    entry.get().is_idle() && {
-        entry.remove();
-        tidy
-    }
+    entry.get().is_idle() && entry.remove().rare.is_some_and(|rare| rare.tidy)
 }
 
 #[cfg(test)]
