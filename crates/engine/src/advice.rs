@@ -5,7 +5,8 @@ use crate::runs::Runs;
 use crate::{Engine, rounds};
 use weir_map::{Found, Map, Record, Whole};
 use weir_model::{
-    BlockRange, Bytes, ExtentIndex, ExtentKey, Hint, IoKind, Nanos, Op, PlaceId, PlaceKind, VolumeId,
+    BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, IoKind, Nanos, Op, PlaceId, PlaceKind,
+    VolumeId,
 };
 use weir_policy::placement::{
     Access, Action, DeviceView, Moment, PlaceView, Placement, Places, Watches, WriteTo,
@@ -48,6 +49,13 @@ impl Advice {
             Purpose::MoveWrite(_) => view.writes.note_size(flight.len(), response),
             _ => {}
         }
+    }
+
+    /// A device's mean response to reads of this size, else to all; `None` before the first.
+    #[inline]
+    pub(crate) fn mean_read(&self, device: DeviceId, len: Bytes) -> Option<Nanos> {
+        let reads = &self.views[device.index()].reads;
+        reads.response_to(len).or(reads.response.get())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Where a write goes: in place where its blocks are, to fine slots if the policy says so, else to the
-//! extent's whole place, made if there is none.
+//! Where a write goes: in place where its blocks are, to fine slots or a whole place elsewhere if the policy
+//! says so, else to the extent's whole place, made if there is none.
 //!
 //! Blocks of one piece may lie in several places: the piece is then split, and each part goes its
 //! own way. What was on a device that is lost, and is replaced block by block, goes to a place on another one,
@@ -20,28 +20,38 @@ fn has_room(record: &Record) -> bool {
 impl Engine {
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
     pub(crate) fn choose(&mut self, id: PieceId, record: Option<&Record>) -> Option<Spot> {
-        let (spot, run) = match self.redirect(id, record) {
+        let wish = if self.advice.watches.writes { self.ask_write_to(id, record) } else { WriteTo::InPlace };
+        let device = wish.device().filter(|device| self.takes_more(*device));
+        let elsewhere = match (wish, device) {
+            (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
+            (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
+            _ => None,
+        };
+        let (spot, run) = match elsewhere {
             Some(chosen) => chosen,
-            None => self.in_place(id, record)?,
+            None => self.in_place(id, record, device)?,
         };
         self.keep_first(id, run.count);
         Some(spot)
     }
 
-    /// To fine slots, if the policy says so and there are some.
-    fn redirect(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
-        if !self.advice.watches.writes {
-            return None;
-        }
-        let WriteTo::Fine(device) = self.ask_write_to(id, record) else { return None };
+    /// Whether writes may be sent to the device that could as well stay where they are.
+    fn takes_more(&self, device: DeviceId) -> bool {
+        device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for()
+    }
+
+    /// To fine slots of a device, if there are some.
+    fn slots_on(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        device: DeviceId,
+    ) -> Option<(Spot, BlockRange)> {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Fine };
-        let usable =
-            device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for();
         // A place known to hold the first block is written in place.
         let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
-        if !usable
-            || held.is_some_and(|h| h.contains(range.first))
+        if held.is_some_and(|h| h.contains(range.first))
             || !self.map.may_have(key, place)
             || !self.map.has_room_for_places()
         {
@@ -52,6 +62,51 @@ impl Engine {
         let first = *slots.first()?;
         let run = BlockRange { first: range.first, count: slots.len() as u16 };
         Some((Spot::Slots { device, first, fresh: true }, run))
+    }
+
+    /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
+    /// by it: not over blocks a cut or a failed flush may fall back on, nor those the mover is writing. The
+    /// first write of an extent goes where its space is allocated.
+    fn whole_on(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        device: DeviceId,
+    ) -> Option<(Spot, BlockRange)> {
+        let record = record?;
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let place = PlaceId { device, kind: PlaceKind::Whole };
+        let there = record.place(place);
+        let others = |b: &u16| there.is_none_or(|p| !p.valid.contains(*b));
+        let count = (range.first..range.end()).take_while(others).count() as u16;
+        let run = BlockRange { first: range.first, count };
+        if count == 0
+            || !self.map.may_overwrite(key, place, run)
+            || self.map.may_come_back(key, place, run)
+            || self.mover_writes(key, place, run)
+        {
+            return None;
+        }
+        let whole = match there.map(|p| &p.at) {
+            Some(Location::Whole(whole)) => *whole,
+            _ => self.another_whole_place(key, record, device)?,
+        };
+        Some((Spot::Whole(whole), run))
+    }
+
+    /// A whole place for the extent on a device where it has none, if there can be one and there is space
+    /// that nobody else needs.
+    fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
+        let place = PlaceId { device, kind: PlaceKind::Whole };
+        let may_have = self.map.may_have(key, place)
+            && (crate::mirror::wholes(record).next().is_some() || self.map.may_place(key));
+        if !may_have || !self.has_reserve(device) || !self.map.has_room_for_places() {
+            return None;
+        }
+        let whole = self.map.allocate(device)?;
+        self.note_used();
+        self.map.place(key, whole);
+        Some(whole)
     }
 
     /// Free slots side by side, at most so many.
@@ -72,8 +127,14 @@ impl Engine {
         slots
     }
 
-    /// Where the first block is, or to the whole place; and how many of the next ones go the same way.
-    fn in_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<(Spot, BlockRange)> {
+    /// Where the first block is, or to the whole place; and how many of the next ones go the same way. Of
+    /// several places, to one on the `preferred` device.
+    fn in_place(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        preferred: Option<DeviceId>,
+    ) -> Option<(Spot, BlockRange)> {
         let piece = &self.pieces[id.0 as usize];
         let range = piece.range;
         let run = |goes: &dyn Fn(u16) -> bool| BlockRange {
@@ -82,7 +143,7 @@ impl Engine {
         };
         let leaves = self.out_of_reach(id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
-        let holder = record.and_then(|r| self.holder(r, range.first));
+        let holder = record.and_then(|r| self.holder(r, range.first, preferred));
         if let Some(place) = holder.filter(|_| !leaves(range.first)) {
             let (spot, run) = match place.at {
                 Location::Whole(whole) => (Spot::Whole(whole), run(&|b| place.valid.contains(b))),
@@ -110,13 +171,14 @@ impl Engine {
         Some((Spot::Whole(whole), run))
     }
 
-    /// Of the places that hold the block, the one to be written: on the device that answers writes
-    /// soonest.
-    fn holder<'a>(&self, record: &'a Record, block: u16) -> Option<&'a Place> {
+    /// Of the places that hold the block, the one to be written: on the preferred device, else on the one
+    /// that answers writes soonest.
+    fn holder<'a>(&self, record: &'a Record, block: u16, preferred: Option<DeviceId>) -> Option<&'a Place> {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         holding.min_by_key(|p| {
             let device = p.at.id().device;
-            (!self.is_usable(device), self.devices[device.index()].writes.response.get(), device)
+            let response = self.devices[device.index()].writes.response.get();
+            (!self.is_usable(device), Some(device) != preferred, response, device)
         })
     }
 

@@ -5,6 +5,7 @@ use crate::doubt::{UNFLUSHED_MAX, Unflushed};
 use crate::measure::Measure;
 use crate::outstanding::{Behind, Outstanding};
 use crate::piece::Flight;
+use crate::route::Routing;
 use crate::watch::Watch;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
@@ -91,6 +92,7 @@ pub(crate) struct Device {
     pub(crate) writes: Direction,
     pub(crate) flushes: u64,
     pub(crate) load: Measure,
+    pub(crate) routing: Routing,
     pub(crate) errors: ErrorCounts,
     pub(crate) state: State,
     /// Response to a 4 KiB read when the pool was idle.
@@ -130,6 +132,7 @@ impl Device {
             writes: Direction::default(),
             flushes: 0,
             load: Measure::new(),
+            routing: Routing::default(),
             errors: ErrorCounts::default(),
             state: State::InUse,
             idle: None,

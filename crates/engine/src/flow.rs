@@ -36,6 +36,9 @@ impl Engine {
             device.end(self.now, flight.generation);
             let response = self.now.since(flight.started);
             device.measure(flight.kind, flight.len(), response);
+            if flight.kind == IoKind::Read {
+                device.routing.answered(flight.len(), self.now);
+            }
             self.advice.measure(&flight, response);
             self.written.note(&flight);
             if self.is_spoilt(&flight) {

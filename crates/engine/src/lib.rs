@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A request's life: [`Engine::submit`] checks it and cuts it into *pieces*, one per extent; a read
-//! piece ([`read`]) becomes device reads at once; a changing piece first takes its blocks
+//! piece ([`read`]) becomes device reads at once, each to the place expected to answer soonest ([`route`]); a changing piece first takes its blocks
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
@@ -52,6 +52,7 @@ mod request;
 mod resync;
 mod retry;
 mod rounds;
+mod route;
 mod runs;
 mod scratch;
 mod space;
@@ -80,7 +81,7 @@ use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoDone, IoId, Memory, Nanos, Reply, Request};
+use weir_model::{Bytes, Io, IoDone, IoId, IoKind, Memory, Nanos, Reply, Request};
 use weir_policy::Random;
 use weir_policy::placement::Placement;
 
@@ -346,6 +347,9 @@ impl Engine {
             return self.abandoned.refuse(flight);
         }
         flight.generation = device.begin(self.now);
+        if flight.kind == IoKind::Read {
+            device.routing.begin(flight.len(), device.in_flight());
+        }
         if flight.is_promise() {
             flight.promise = device.begin_promise();
         }

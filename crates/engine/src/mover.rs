@@ -226,7 +226,8 @@ impl Engine {
         }
         let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
-        let (run, Some(source)) = self.run(&record, run) else { return self.end_move(id) };
+        let route = self.route(&record, run);
+        let (run, Some(source)) = self.run(&record, &route, run) else { return self.end_move(id) };
         if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.map.has_room_for_places() {
             return self.end_move(id);
         }
@@ -295,7 +296,7 @@ impl Engine {
     }
 
     /// Whether copies may take space there: not what requests wait for, nor the last of it.
-    fn has_reserve(&self, device: DeviceId) -> bool {
+    pub(crate) fn has_reserve(&self, device: DeviceId) -> bool {
         let space = self.map.space(device);
         !self.space.is_waited_for() && space.free() > space.extents() / RESERVE
     }
@@ -475,17 +476,24 @@ impl Engine {
     /// place it would write.
     pub(crate) fn waits_for_mover(&mut self, piece: PieceId, place: PlaceId, run: BlockRange) -> bool {
         let key = self.pieces[piece.0 as usize].key;
-        let busy = self
-            .mover
-            .moves
-            .iter_mut()
-            .map(|(_, m)| m)
-            .find(|m| m.key == key && m.to == place && m.writing > 0 && m.submitted.contains_any(run));
+        let mut moves = self.mover.moves.iter_mut().map(|(_, m)| m);
+        let busy = moves.find(|m| m.writes(key, place, run));
         let waits = busy.is_some();
         if let Some(busy) = busy {
             busy.waiting.push(piece);
         }
         waits
+    }
+
+    /// Whether a mover's write is on its way to some of these blocks of a place.
+    pub(crate) fn mover_writes(&self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
+        self.mover.moves.iter().any(|(_, m)| m.writes(key, place, run))
+    }
+}
+
+impl Move {
+    fn writes(&self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
+        self.key == key && self.to == place && self.writing > 0 && self.submitted.contains_any(run)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::Engine;
 use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
+use crate::route::Route;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
 use weir_policy::placement::Places;
@@ -70,8 +71,9 @@ impl Engine {
         if !record.places.iter().any(|p| p.valid.contains_any(range)) {
             return self.read_zeros(id, memory);
         }
+        let route = self.route_or_probe(record, range);
         while at < range.end() {
-            let (run, source) = self.run(record, BlockRange { first: at, count: range.end() - at });
+            let (run, source) = self.run(record, &route, BlockRange { first: at, count: range.end() - at });
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             match source {
@@ -93,11 +95,16 @@ impl Engine {
 
     /// The longest run from the first block of `range` that can be read in one command, or is all
     /// zeros.
-    pub(crate) fn run(&self, record: &Record, range: BlockRange) -> (BlockRange, Option<Source>) {
-        let first = self.source(record, range.first);
+    pub(crate) fn run(
+        &self,
+        record: &Record,
+        route: &Route,
+        range: BlockRange,
+    ) -> (BlockRange, Option<Source>) {
+        let first = self.source(record, route, range.first);
         let mut count = 1;
         while count < range.count {
-            let next = self.source(record, range.first + count);
+            let next = self.source(record, route, range.first + count);
             let continues = match (first, next) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.device == b.device && b.at.0 == a.at.0 + u64::from(count) * BLOCK,
@@ -111,19 +118,20 @@ impl Engine {
         (BlockRange { first: range.first, count }, first)
     }
 
-    /// Where a block is: of several places that hold it, on the device with the lowest measured read
-    /// response.
-    pub(crate) fn source(&self, record: &Record, block: u16) -> Option<Source> {
-        let holding = record.places.iter().filter(|p| p.valid.contains(block));
-        let place = holding.min_by_key(|p| {
-            let device = &self.devices[p.at.id().device.index()];
-            (device.is_lost(), device.reads.response.get())
-        })?;
+    /// Where a block is: of several places that hold it, the first on the route.
+    fn source(&self, record: &Record, route: &Route, block: u16) -> Option<Source> {
+        let place = route.of(record).find(|p| p.valid.contains(block))?;
         let device = place.at.id().device;
         let slot = place.slot(block)?;
         let at =
             self.map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
         Some(Source { device, at })
+    }
+
+    /// Where a single block is.
+    pub(crate) fn source_of(&self, record: &Record, block: u16) -> Option<Source> {
+        let route = self.route(record, BlockRange { first: block, count: 1 });
+        self.source(record, &route, block)
     }
 
     /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile are
@@ -153,9 +161,10 @@ impl Engine {
             self.again.note(id, flight.error(error));
             return true;
         }
+        let route = self.route(&record, range);
         let mut at = range.first;
         while at < range.end() {
-            let (run, source) = self.run(&record, BlockRange { first: at, count: range.end() - at });
+            let (run, source) = self.run(&record, &route, BlockRange { first: at, count: range.end() - at });
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {

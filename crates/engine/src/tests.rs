@@ -12,6 +12,8 @@ mod members;
 mod mirror;
 mod moves;
 mod promises;
+mod reads;
+mod redirect;
 mod space;
 
 use super::*;

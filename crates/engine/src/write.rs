@@ -139,7 +139,7 @@ impl Engine {
             let at = self.spot_address(spot, range, u32::from(block - range.first) * BLOCK as u32);
             return Some(Source { device: spot.place().device, at });
         };
-        self.source(record, block)
+        self.source_of(record, block)
     }
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
@@ -217,7 +217,7 @@ impl Engine {
         let (_, block) = old.find(|(buffer, _)| *buffer == flight.buffer)?;
         let mut record = self.record(piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
-        Some((self.source(&record, block)?, tried))
+        Some((self.source_of(&record, block)?, tried))
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.

@@ -62,8 +62,10 @@ pub trait Placement: fmt::Debug + Send {
         let _ = (moment, access);
     }
 
-    /// Where a write to blocks of one extent goes. Fine slots that cannot be had (none free, the
-    /// device lost) are a write in place instead. May be asked several times about one write.
+    /// Where a write to blocks of one extent goes. What cannot be had (nothing free there, the device lost,
+    /// too many places, the map still falling back on what is there) is a write in place instead; of several
+    /// places that hold the blocks it is then the one on that device. May be asked several times about one
+    /// write.
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let _ = (moment, access);
         WriteTo::InPlace

@@ -17,8 +17,9 @@ fn is_lost(h: &Harness, device: u8) -> bool {
     matches!(h.engine.status().devices[usize::from(device)].state, DeviceState::Lost { .. })
 }
 
-/// The device that a read of the first block goes to.
+/// The device that a read of the first block goes to, once it is known what each device takes.
 fn read_from(h: &mut Harness) -> DeviceId {
+    (0..4).for_each(|_| drop(h.read(0, BLOCK)));
     h.log.clear();
     h.read(0, BLOCK);
     h.log[0].device

@@ -4,11 +4,13 @@ use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use std::collections::VecDeque;
 use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
-    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoDone, IoError,
-    IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store, VolumeId, VolumeOffset,
+    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint,
+    Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store,
+    VolumeId, VolumeOffset,
 };
-use weir_policy::placement;
+use weir_policy::placement::{self, Action};
 
+pub(super) const EXTENT: usize = 128 << 10;
 pub(super) const VOLUME_SIZE: u64 = 64 << 20;
 const DEVICE_SIZE: u64 = 8 << 20;
 /// More than any request takes.
@@ -161,6 +163,16 @@ impl Harness {
             IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
             IoKind::Flush => Ok(()),
         }
+    }
+
+    pub(super) fn key(&self, index: u64) -> ExtentKey {
+        ExtentKey { volume: self.volume, index: ExtentIndex(index) }
+    }
+
+    /// Asks the mover for something, which is done afterwards.
+    pub(super) fn act(&mut self, action: Action) {
+        self.engine.request_action(action);
+        self.run();
     }
 
     /// Time goes by, and the engine runs whenever it asked to.

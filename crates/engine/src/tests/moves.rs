@@ -1,14 +1,12 @@
 //! Several places per extent: copies, moves, drops, fine slots, and overwrites of what is shared.
 
-use super::harness::Harness;
+use super::harness::{EXTENT, Harness};
 use weir_map::Found;
 use weir_model::{
-    BlockRange, DeviceId, ExtentIndex, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape,
-    RequestError,
+    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape, RequestError,
 };
 use weir_policy::placement::Action;
 
-const EXTENT: usize = 128 << 10;
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 
 fn place(device: u8, kind: PlaceKind) -> PlaceId {
@@ -16,17 +14,8 @@ fn place(device: u8, kind: PlaceKind) -> PlaceId {
 }
 
 impl Harness {
-    fn key(&self, index: u64) -> ExtentKey {
-        ExtentKey { volume: self.volume, index: ExtentIndex(index) }
-    }
-
-    fn act(&mut self, action: Action) {
-        self.engine.request_action(action);
-        self.run();
-    }
-
     /// The extent's places and how many blocks each holds.
-    fn places(&self, index: u64) -> Vec<(PlaceId, u32)> {
+    pub(super) fn places(&self, index: u64) -> Vec<(PlaceId, u32)> {
         match self.engine.map().find(self.key(index)) {
             Found::Empty => vec![],
             Found::Direct(whole) => vec![(place(whole.device.0, PlaceKind::Whole), 32)],

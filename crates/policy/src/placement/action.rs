@@ -81,4 +81,19 @@ pub enum WriteTo {
     InPlace,
     /// To slots of this device, for exactly the blocks it carries.
     Fine(DeviceId),
+    /// To the extent's whole place on this device, which it gets if it has none, for exactly the blocks it
+    /// carries. Other places keep what they hold of the rest. An extent's first write goes where it is
+    /// allocated.
+    Whole(DeviceId),
+}
+
+impl WriteTo {
+    /// The device it names.
+    #[inline]
+    pub const fn device(self) -> Option<DeviceId> {
+        match self {
+            Self::InPlace => None,
+            Self::Fine(device) | Self::Whole(device) => Some(device),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
 //! extents and of parts, to whole places and to fine slots, of extents accessed lately; sends one
-//! write in four to fine slots. All of it is legal, so every answer must be as with any other
+//! write in four to fine slots, and one in four to the whole place on any device. All of it is legal, so every answer must be as with any other
 //! policy. That is what the crash campaign checks with it.
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
@@ -58,8 +58,9 @@ impl Placement for Chaos {
 
     fn write_to(&mut self, moment: &mut Moment<'_>, _: &Access) -> WriteTo {
         let device = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
-        match moment.random.below(4) {
-            0 if has_reserve(device) => WriteTo::Fine(device.id),
+        match moment.random.below(8) {
+            0..=1 if has_reserve(device) => WriteTo::Fine(device.id),
+            2..=3 if has_reserve(device) => WriteTo::Whole(device.id),
             _ => WriteTo::InPlace,
         }
     }

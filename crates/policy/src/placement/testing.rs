@@ -152,6 +152,7 @@ impl Pool {
         actions.extend(more);
         let fine = match to {
             WriteTo::Fine(device) => Some(PlaceId { device, kind: PlaceKind::Fine }),
+            WriteTo::Whole(device) => Some(PlaceId { device, kind: PlaceKind::Whole }),
             WriteTo::InPlace => None,
         };
         for block in access.blocks.first..access.blocks.end() {

@@ -1,0 +1,121 @@
+//! Which of several places a read goes to: the one expected to answer soonest.
+//!
+//! Expected of a device is its mean response to reads of that size, scaled with the commands it has now:
+//! one more than these, over how many it had, on average, when such a read began. Neither its class nor its
+//! place in the pool counts. Places that hold all that is read come first: a read of two commands waits for
+//! the slower one, and takes time of both devices.
+//!
+//! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
+//! a device that has answered no read of that size for [`FRESH`]: at most one such read per device, size
+//! and second, however many there are.
+
+use crate::Engine;
+use weir_map::{PLACES_MAX, Place, Record};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos};
+use weir_policy::placement::SizeClass;
+
+/// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
+const PROBED: u64 = 64;
+/// How long a figure is not old.
+const FRESH: Nanos = Nanos::secs(1);
+
+/// What reads of about one size have found at a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// Commands there when one began, itself included: a mean that forgets as that of responses does.
+    depth: Option<f64>,
+    /// When one was answered last.
+    answered: Option<Nanos>,
+}
+
+/// What reads have found at a device, by size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Routing([Found; SizeClass::COUNT]);
+
+impl Routing {
+    /// A read begins where so many commands are, itself included.
+    #[inline]
+    pub(crate) fn begin(&mut self, len: Bytes, in_flight: u32) {
+        let in_flight = f64::from(in_flight);
+        let depth = self.0[SizeClass::of(len).index()].depth.get_or_insert(in_flight);
+        *depth += 0.01 * (in_flight - *depth);
+    }
+
+    /// A read was answered.
+    #[inline]
+    pub(crate) fn answered(&mut self, len: Bytes, now: Nanos) {
+        self.0[SizeClass::of(len).index()].answered = Some(now);
+    }
+
+    /// What a read now may expect of a device with so many commands whose mean response is `mean`.
+    fn expected(&self, len: Bytes, mean: Nanos, in_flight: u32) -> Nanos {
+        let usual = self.0[SizeClass::of(len).index()].depth.unwrap_or(1.0).max(1.0);
+        Nanos((mean.0 as f64 * (f64::from(in_flight) + 1.0) / usual) as u64)
+    }
+
+    fn is_old(&self, len: Bytes, now: Nanos) -> bool {
+        let answered = self.0[SizeClass::of(len).index()].answered;
+        answered.is_none_or(|at| now.since(at) >= FRESH)
+    }
+}
+
+/// The places of a record, those to be read first in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    order: [u8; PLACES_MAX],
+    places: u8,
+}
+
+impl Route {
+    /// The record's places in this order.
+    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
+        self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
+    }
+
+    /// What was at `at` comes first.
+    fn prefer(&mut self, at: usize) {
+        self.order[..=at].rotate_right(1);
+    }
+}
+
+impl Engine {
+    /// In which order a record's places are asked for these blocks; the record is of this engine's pool.
+    pub(crate) fn route(&self, record: &Record, range: BlockRange) -> Route {
+        let places = record.places.len().min(PLACES_MAX);
+        let mut order = std::array::from_fn(|at| at as u8);
+        if places > 1 {
+            let len = Bytes(u64::from(range.count) * BLOCK);
+            let key = |at: &u8| {
+                let place = &record.places[usize::from(*at)];
+                let id = place.at.id();
+                let lost = self.devices[id.device.index()].is_lost();
+                (lost, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
+            };
+            order[..places].sort_unstable_by_key(key);
+        }
+        Route { order, places: places as u8 }
+    }
+
+    /// … and now and then another place first, so that no device's figures grow old.
+    pub(crate) fn route_or_probe(&mut self, record: &Record, range: BlockRange) -> Route {
+        let mut route = self.route(record, range);
+        let complete = |p: &Place| !self.devices[p.device().index()].is_lost() && p.valid.contains_all(range);
+        if route.of(record).filter(|p| complete(p)).nth(1).is_none() || self.random.below(PROBED) != 0 {
+            return route;
+        }
+        let len = Bytes(u64::from(range.count) * BLOCK);
+        let old = |p: &Place| self.devices[p.device().index()].routing.is_old(len, self.now);
+        let other = route.of(record).enumerate().skip(1).find(|(_, p)| complete(p) && old(p));
+        if let Some((at, _)) = other {
+            route.prefer(at);
+        }
+        route
+    }
+
+    /// What a read of this length may expect of a device now.
+    fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
+        let of = &self.devices[device.index()];
+        let mean = self.advice.mean_read(device, len).or(of.idle).unwrap_or(Nanos::MAX);
+        of.routing.expected(len, mean, of.in_flight())
+    }
+}

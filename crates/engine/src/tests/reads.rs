@@ -1,0 +1,105 @@
+//! Which of several places reads go to.
+
+use super::harness::{EXTENT, Harness};
+use weir_model::{BlockRange, DeviceId, IoKind, Nanos, Op, PlaceId, PlaceKind};
+use weir_policy::placement::Action;
+
+const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+const MS: fn(u64) -> Nanos = Nanos::millis;
+
+const fn whole(device: u8) -> PlaceId {
+    PlaceId { device: DeviceId(device), kind: PlaceKind::Whole }
+}
+
+/// A pool with extent 0 on both devices, extent 1 on the first and extent 2 on the second.
+fn pool() -> Harness {
+    let mut h = Harness::new(2, "sequential");
+    for extent in 0..3 {
+        h.write(extent * EXTENT as u64, &[extent as u8 + 1; EXTENT]);
+    }
+    let (both, second) = (h.key(0), h.key(2));
+    h.act(Action::Copy { key: both, blocks: ALL, to: whole(1) });
+    h.act(Action::Move { key: second, blocks: ALL, to: whole(1) });
+    h.flush().expect("a flush");
+    h
+}
+
+/// The device answers a read of a block that is nowhere else after this time.
+fn answer_after(h: &mut Harness, device: u8, time: Nanos) {
+    h.hanging = vec![DeviceId(device)];
+    h.submit(1, Op::Read, (u64::from(device) + 1) * EXTENT as u64, 4096, 0);
+    h.run();
+    h.jump(time);
+    h.wake(DeviceId(device));
+    assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
+}
+
+fn reads(h: &Harness) -> Vec<u8> {
+    h.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.device.0).collect()
+}
+
+#[test]
+fn reads_go_where_they_are_expected_to_be_answered_soonest() {
+    let mut h = pool();
+    answer_after(&mut h, 0, MS(5));
+    answer_after(&mut h, 1, MS(1));
+    h.log.clear();
+    for _ in 0..8 {
+        h.read(0, 4096);
+    }
+    assert_eq!(reads(&h), [1; 8]);
+    h.log.clear();
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    for id in 0..12 {
+        h.submit(id, Op::Read, id * 4096, 4096, 0);
+        h.run();
+    }
+    let devices = reads(&h);
+    assert_eq!(devices[..4], [1; 4], "up to four times the other's response: {devices:?}");
+    let slow = devices.iter().filter(|device| **device == 0).count();
+    assert!((1..=3).contains(&slow), "about a sixth of them: {devices:?}");
+    h.wake(DeviceId(0));
+    h.wake(DeviceId(1));
+    (0..12).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
+}
+
+#[test]
+fn a_device_whose_figure_is_old_gets_a_read_now_and_then() {
+    let mut h = pool();
+    answer_after(&mut h, 0, MS(5));
+    answer_after(&mut h, 1, MS(1));
+    for _ in 0..3 {
+        h.pass(Nanos::secs(2));
+        h.log.clear();
+        (0..1000).for_each(|_| drop(h.read(0, 4096)));
+        let slow = reads(&h).iter().filter(|device| **device == 0).count();
+        assert_eq!(slow, 1, "the first that is drawn; then the figure is fresh");
+    }
+}
+
+#[test]
+fn a_place_that_holds_all_is_read_in_one_command() {
+    let mut h = pool();
+    answer_after(&mut h, 0, MS(5));
+    answer_after(&mut h, 1, MS(1));
+    let key = h.key(0);
+    h.act(Action::Drop { key, blocks: BlockRange { first: 9, count: 2 }, from: whole(1) });
+    h.log.clear();
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+    assert_eq!(reads(&h), [0]);
+    h.log.clear();
+    h.read(0, 4096);
+    h.read(9 * 4096, 4096);
+    assert_eq!(reads(&h), [1, 0]);
+}
+
+#[test]
+fn a_lost_device_is_read_only_where_no_other_holds_the_block() {
+    let mut h = pool();
+    answer_after(&mut h, 0, MS(5));
+    h.lose(DeviceId(1));
+    h.log.clear();
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+    assert!(h.try_read(2 * EXTENT as u64, 4096).is_err());
+    assert_eq!(reads(&h), [0]);
+}

@@ -1,0 +1,202 @@
+//! Writes sent to another device than their blocks are on.
+
+use super::harness::{EXTENT, Harness};
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
+use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
+
+const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+const WHOLE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
+
+/// Sends every write where it is told to.
+#[derive(Debug, Default)]
+struct Redirect(Arc<Mutex<WriteTo>>);
+
+impl Placement for Redirect {
+    fn name(&self) -> &'static str {
+        "redirect"
+    }
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    }
+    fn watches(&self) -> Watches {
+        Watches { writes: true, ..Watches::default() }
+    }
+    fn write_to(&mut self, _: &mut Moment<'_>, _: &Access) -> WriteTo {
+        *self.0.lock().expect("one thread")
+    }
+}
+
+struct Redirected {
+    h: Harness,
+    to: Arc<Mutex<WriteTo>>,
+}
+
+impl Redirected {
+    fn new(devices: usize) -> Self {
+        let mut h = Harness::new(devices, "sequential");
+        let to = Arc::<Mutex<WriteTo>>::default();
+        h.engine.set_policy(h.now(), Box::new(Redirect(to.clone())));
+        Self { h, to }
+    }
+
+    /// A write to a block, sent to a device's whole place.
+    fn write(&mut self, device: u8, block: u64, byte: u8) {
+        *self.to.lock().expect("one thread") = WriteTo::Whole(DeviceId(device));
+        self.h.write(block * 4096, &[byte; 4096]);
+    }
+}
+
+#[test]
+fn a_write_goes_to_the_whole_place_it_is_sent_to_and_takes_its_blocks_along() {
+    let mut r = Redirected::new(2);
+    let free = r.h.free();
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    r.write(1, 3, 2);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)]);
+    r.write(1, 3, 3);
+    r.write(1, 4, 3);
+    assert_eq!((r.h.places(0), free - r.h.free()), (vec![(WHOLE(0), 30), (WHOLE(1), 2)], 2));
+    // A part of a block: the rest of it comes along.
+    *r.to.lock().expect("one thread") = WriteTo::Whole(DeviceId(1));
+    r.h.write(5 * 4096 + 512, &[4; 512]);
+    r.h.flush().expect("a flush");
+    r.h.reopen();
+    let mut expected = [1; EXTENT];
+    expected[3 * 4096..5 * 4096].fill(3);
+    expected[5 * 4096 + 512..5 * 4096 + 1024].fill(4);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 29), (WHOLE(1), 3)]);
+    assert_eq!(r.h.read(0, EXTENT).1, expected);
+}
+
+#[test]
+fn a_write_sent_back_waits_until_the_map_falls_back_on_nothing_there() {
+    let mut r = Redirected::new(2);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    r.write(1, 0, 2);
+    r.write(0, 0, 3);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)], "the first device's block is durable");
+    r.h.flush().expect("a flush");
+    r.write(0, 0, 4);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 32)], "the other place holds nothing any more");
+    assert_eq!(r.h.read(0, 4096).1, [4; 4096]);
+}
+
+#[test]
+fn of_two_copies_the_one_it_is_sent_to_stays() {
+    for device in 0..2 {
+        let mut r = Redirected::new(2);
+        r.h.write(0, &[1; EXTENT]);
+        r.h.flush().expect("a flush");
+        let key = r.h.key(0);
+        r.h.act(Action::Copy { key, blocks: ALL, to: WHOLE(1) });
+        r.write(device, 0, 2);
+        assert_eq!(r.h.places(0), [(WHOLE(device), 32)]);
+        assert_eq!(r.h.read(0, 8192).1[4095..4097], [2, 1]);
+    }
+}
+
+#[test]
+fn where_there_is_no_room_a_write_stays_in_place() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.lose(DeviceId(1));
+    r.write(1, 0, 2);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 32)], "the device is lost");
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    let key = r.h.key(0);
+    r.h.act(Action::Copy { key, blocks: ALL, to: WHOLE(1) });
+    r.write(2, 0, 2);
+    assert!(r.h.places(0).iter().all(|(place, _)| *place != WHOLE(2)), "there are two places already");
+    r.write(7, 1, 2);
+    assert_eq!(r.h.read(0, 8192).1, [2; 8192], "no such device");
+}
+
+#[test]
+fn what_a_device_loses_of_it_is_in_doubt_and_then_what_was_there_before() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    r.write(1, 2, 2);
+    r.h.fail_next(IoKind::Flush, IoError::Os(5));
+    r.h.flush().expect_err("the write is lost");
+    assert_eq!(r.h.try_read(2 * 4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
+    assert_eq!(r.h.read(3 * 4096, 4096).1, [1; 4096]);
+    r.h.reopen();
+    assert_eq!(r.h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(WriteTo, u64, usize, u8, bool),
+    Trim(u64, usize),
+    Move(u64, PlaceId),
+    Flush,
+    Reopen,
+}
+
+const SIZE: usize = 3 * EXTENT;
+
+fn step() -> impl Strategy<Value = Step> {
+    let span = (0u64..SIZE as u64 / 512, 1usize..80)
+        .prop_map(|(at, len)| (at * 512, (len * 512).min(SIZE - at as usize * 512)));
+    let to = (0u8..3, 0u8..6).prop_map(|(device, what)| match what {
+        0 => WriteTo::InPlace,
+        1 => WriteTo::Fine(DeviceId(device)),
+        _ => WriteTo::Whole(DeviceId(device)),
+    });
+    let write = (to, span.clone(), any::<u8>(), any::<bool>());
+    prop_oneof![
+        12 => write.prop_map(|(to, (at, len), byte, fua)| Step::Write(to, at, len, byte, fua)),
+        1 => span.prop_map(|(at, len)| Step::Trim(at, len)),
+        3 => (0u64..3, 0u8..3).prop_map(|(extent, device)| Step::Move(extent, WHOLE(device))),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Beside a naive twin, a vector of bytes: wherever writes are sent, what is read is what was written.
+    #[test]
+    fn data_stays_the_same_wherever_writes_are_sent(steps in prop::collection::vec(step(), 1..80)) {
+        let mut r = Redirected::new(3);
+        let free = r.h.free();
+        let mut twin = vec![0u8; SIZE];
+        for step in steps {
+            match step {
+                Step::Write(to, at, len, byte, fua) => {
+                    *r.to.lock().expect("one thread") = to;
+                    r.h.request(Op::Write, at, &vec![byte; len], fua).expect("a write");
+                    twin[at as usize..][..len].fill(byte);
+                }
+                Step::Trim(at, len) => {
+                    r.h.request(Op::Trim, at, &vec![0; len], false).expect("a trim");
+                    let (first, end) = ((at as usize).next_multiple_of(4096), (at as usize + len) / 4096 * 4096);
+                    if first < end { twin[first..end].fill(0); }
+                }
+                Step::Move(extent, to) => {
+                    let key = r.h.key(extent);
+                    r.h.act(Action::Move { key, blocks: ALL, to });
+                }
+                Step::Flush => drop(r.h.flush().expect("a flush")),
+                Step::Reopen => {
+                    r.h.flush().expect("a flush");
+                    r.h.reopen();
+                    let now = r.h.now();
+                    r.h.engine.set_policy(now, Box::new(Redirect(r.to.clone())));
+                }
+            }
+            let (_, bytes) = r.h.read(0, SIZE);
+            let differs = bytes.iter().zip(&twin).position(|(a, b)| a != b);
+            prop_assert!(differs.is_none(), "first difference at {differs:?}");
+        }
+        r.h.request(Op::Trim, 0, &vec![0; SIZE], true).expect("a trim");
+        prop_assert_eq!(r.h.free(), free);
+    }
+}
