@@ -115,6 +115,9 @@ pub enum PoolCommand {
         /// For a pool that is not all there.
         #[command(flatten)]
         accept: Accept,
+        /// Print metrics in the OpenMetrics text format, for a monitor
+        #[arg(long, conflicts_with = "json")]
+        metrics: bool,
     },
     /// Change how a served pool is run, until its server ends; the pool file decides for the next one
     Set {

@@ -30,8 +30,12 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Pool(PoolCommand::Create { file, force }) => {
             show_status(common, &pool::create(file.as_ref().unwrap_or(pool_file), force)?);
         }
-        Command::Pool(PoolCommand::Status { accept }) => {
+        Command::Pool(PoolCommand::Status { accept, metrics: false }) => {
             show_status(common, &pool::status_accepting(pool_file, &accept)?);
+        }
+        Command::Pool(PoolCommand::Status { accept, metrics: true }) => {
+            let status = pool::status_accepting(pool_file, &accept)?;
+            output::print_text(&status.metrics());
         }
         Command::Pool(PoolCommand::Set { policy }) => {
             show_status(common, &pool::set_policy(pool_file, &policy)?);

@@ -6,7 +6,11 @@ use std::io::Write as _;
 
 /// Prints `document` with `--json`, what `human` makes otherwise. A closed pipe is no error.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
-    let text = if json { serde_json::to_string_pretty(document).unwrap_or_default() } else { human() };
+    print_text(&if json { serde_json::to_string_pretty(document).unwrap_or_default() } else { human() });
+}
+
+/// Prints text. A closed pipe is no error.
+pub fn print_text(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", text.trim_end());
 }

@@ -4,6 +4,7 @@
 //! describes them, and a field may be added but not renamed.
 
 mod measures;
+mod metrics;
 
 pub use measures::{LoadPart, ResponsesPart};
 

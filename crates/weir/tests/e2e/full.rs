@@ -205,6 +205,10 @@ fn a_pool_that_fills_up_warns_in_status_and_log() {
     assert!(writes > Some(0), "a served pool's devices show their traffic: {after}");
     assert_eq!((&after["pool"]["warning_percent"], &after["pool"]["full"]), (&50.into(), &"data".into()));
     assert!(after["pool"]["refused"].as_u64() > Some(0) && after["pool"]["recovery_ns"].as_u64() > Some(0));
+    let metrics = pool.run(["pool", "status", "--metrics"]);
+    for line in ["weir_warning_percent{pool=\"test\"} 50.0", "weir_full{pool=\"test\"} 1.0"] {
+        assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");
+    }
     let log = server.log();
     for said in ["more than 25 % of the pool's space", "more than 50 %", "the pool has no space left"] {
         assert!(log.contains(said), "{said:?} in\n{log}");

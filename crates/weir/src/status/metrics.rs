@@ -1,0 +1,189 @@
+//! The status as metrics, in the OpenMetrics text format: for a monitor that reads a file, or what a command prints.
+
+use super::Status;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Metric, Registry};
+use std::sync::atomic::AtomicU64;
+
+type Labels = Vec<(String, String)>;
+type Level = Gauge<f64, AtomicU64>;
+
+impl Status {
+    /// All of it, each value with the pool's name as label `pool`. Names are a promise as those of the JSON
+    /// document are; what has no value is left out. Sizes are in bytes, times in seconds.
+    pub fn metrics(&self) -> String {
+        let mut all = Metrics { registry: Registry::with_prefix("weir"), pool: self.pool.name.clone() };
+        self.pool_metrics(&mut all);
+        self.device_metrics(&mut all);
+        self.volume_metrics(&mut all);
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut out, &all.registry);
+        out
+    }
+
+    fn pool_metrics(&self, all: &mut Metrics) {
+        let pool = &self.pool;
+        let warning = |percent: Option<u8>| f64::from(percent.unwrap_or(0));
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let data = pool.full.as_deref() == Some("data");
+        let metadata = pool.full.as_deref() == Some("metadata");
+        for (name, help, value) in [
+            ("data_bytes", "Room for data", pool.data_bytes as f64),
+            ("used_bytes", "Room for data that is taken", pool.used_bytes as f64),
+            ("promised_bytes", "Sizes of all volumes together", pool.promised_bytes as f64),
+            ("filling_bytes_per_second", "Net growth of what is taken", pool.filling_bytes_per_second),
+            (
+                "warning_percent",
+                "Highest warning threshold passed, 0 for none",
+                warning(pool.warning_percent),
+            ),
+            ("full", "1 if a write got no space for data last", f64::from(data)),
+            ("waiting", "Parts of writes that wait for space", pool.waiting as f64),
+            ("metadata_bytes", "Room for metadata", pool.metadata_bytes as f64),
+            ("metadata_used_bytes", "Room for metadata that is taken", pool.metadata_used_bytes as f64),
+            (
+                "metadata_warning_percent",
+                "Highest warning threshold passed by metadata, 0 for none",
+                warning(pool.metadata_warning_percent),
+            ),
+            ("metadata_full", "1 if a write got no space for metadata last", f64::from(metadata)),
+            ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
+            ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
+            ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
+        ] {
+            all.levels(name, help, [(None, value)]);
+        }
+        let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
+        all.levels("full_in_seconds", "When the pool is full at the present rate", full_in);
+        for (name, help, value) in [
+            ("refused", "Parts of writes refused for want of space", pool.refused),
+            ("metadata_written_bytes", "Written to the metadata", pool.metadata_written_bytes),
+            ("data_written_bytes", "Written for clients", pool.data_written_bytes),
+        ] {
+            all.counts(name, help, [(None, value)]);
+        }
+    }
+
+    fn device_metrics(&self, all: &mut Metrics) {
+        let of = |name: &str| Some(("device", name.to_owned()));
+        let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
+        all.levels("device_lost", "1 if it gets no more commands", lost);
+        let sizes = |value: fn(&super::DevicePart) -> u64| {
+            self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
+        };
+        all.levels("device_data_bytes", "Room for data on it", sizes(|d| d.data_bytes));
+        all.levels("device_used_bytes", "Room for data that is taken", sizes(|d| d.used_bytes));
+        all.levels("device_doubtful_blocks", "Blocks whose last write is lost", sizes(|d| d.doubtful_blocks));
+        let traffic = || self.devices.iter().filter_map(|d| Some((of(&d.name), d.traffic?)));
+        let load = |value: fn(super::LoadPart) -> f64| traffic().map(move |(name, t)| (name, value(t.load)));
+        all.levels("device_busy_ratio", "Part of the time it had something to do", load(|l| l.busy_share));
+        all.levels("device_queue_depth", "Commands it had at once, on average", load(|l| l.queue_depth));
+        let counts = |value: fn(super::Traffic) -> u64| traffic().map(move |(name, t)| (name, value(t)));
+        all.counts("device_reads", "Reads", counts(|t| t.reads.count));
+        all.counts("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
+        all.counts("device_writes", "Writes", counts(|t| t.writes.count));
+        all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
+        all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
+        all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
+    }
+
+    fn volume_metrics(&self, all: &mut Metrics) {
+        let of = |name: &str| Some(("volume", name.to_owned()));
+        let sizes = |value: fn(&super::VolumePart) -> u64| {
+            self.volumes.iter().map(move |v| (of(&v.name), value(v) as f64))
+        };
+        all.levels("volume_size_bytes", "The size clients see", sizes(|v| v.size_bytes));
+        all.levels("volume_used_bytes", "Space it takes on the devices", sizes(|v| v.used_bytes));
+        let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
+        all.levels("volume_degraded_bytes", "Space in extents that lack a copy", degraded);
+    }
+}
+
+/// Metrics that come together.
+struct Metrics {
+    registry: Registry,
+    pool: String,
+}
+
+/// What a value is of, besides the pool.
+type Of = Option<(&'static str, String)>;
+
+impl Metrics {
+    /// Values that rise and fall.
+    fn levels(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, f64)>) {
+        let family = Family::<Labels, Level>::default();
+        for (of, value) in values {
+            family.get_or_create(&self.labels(of)).set(value);
+        }
+        self.register(name, help, family);
+    }
+
+    /// Values that only rise, from the start of the server; they are given names that end in `_total`.
+    fn counts(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, u64)>) {
+        let family = Family::<Labels, Counter>::default();
+        for (of, value) in values {
+            family.get_or_create(&self.labels(of)).inc_by(value);
+        }
+        self.register(name, help, family);
+    }
+
+    fn labels(&self, of: Of) -> Labels {
+        let pool = ("pool".to_owned(), self.pool.clone());
+        std::iter::once(pool).chain(of.map(|(what, name)| (what.to_owned(), name))).collect()
+    }
+
+    fn register(&mut self, name: &str, help: &str, metric: impl Metric) {
+        self.registry.register(name, help, metric);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DevicePart, PoolPart, Traffic, VolumePart};
+    use super::*;
+
+    #[test]
+    fn every_value_is_there_with_what_it_is_of() {
+        let pool = PoolPart {
+            name: "home \"a\"".into(),
+            used_bytes: 81,
+            warning_percent: Some(80),
+            full: Some("data".into()),
+            full_in_ns: Some(1_500_000_000),
+            refused: 3,
+            ..PoolPart::default()
+        };
+        let traffic = Some(Traffic { flushes: 7, ..Traffic::default() });
+        let device = |name: &str, state: &str, traffic| DevicePart {
+            name: name.into(),
+            state: state.into(),
+            traffic,
+            ..DevicePart::default()
+        };
+        let devices = vec![device("fast", "ok", traffic), device("slow", "lost", None)];
+        let volumes = vec![VolumePart { name: "disk".into(), size_bytes: 1 << 30, ..VolumePart::default() }];
+        let text = Status { pool, devices, volumes }.metrics();
+        for line in [
+            "weir_used_bytes{pool=\"home \\\"a\\\"\"} 81.0",
+            "weir_warning_percent{pool=\"home \\\"a\\\"\"} 80.0",
+            "weir_full{pool=\"home \\\"a\\\"\"} 1.0",
+            "weir_full_in_seconds{pool=\"home \\\"a\\\"\"} 1.5",
+            "weir_refused_total{pool=\"home \\\"a\\\"\"} 3",
+            "weir_device_lost{pool=\"home \\\"a\\\"\",device=\"slow\"} 1.0",
+            "weir_device_flushes_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 7",
+            "weir_volume_size_bytes{pool=\"home \\\"a\\\"\",volume=\"disk\"} 1073741824.0",
+            "# TYPE weir_refused counter",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert!(
+            !text.contains("weir_device_flushes_total{pool=\"home \\\"a\\\"\",device=\"slow\"}"),
+            "{text}"
+        );
+        assert!(text.ends_with("# EOF\n"));
+    }
+}
