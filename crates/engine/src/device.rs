@@ -1,12 +1,13 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
-use crate::LostWhy;
 use crate::doubt::{UNFLUSHED_MAX, Unflushed};
 use crate::measure::Measure;
 use crate::outstanding::{Behind, Outstanding};
+use crate::pacing::{Ended, Pacing};
 use crate::piece::Flight;
 use crate::route::Routing;
 use crate::watch::Watch;
+use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
 use weir_policy::Ewma;
@@ -93,6 +94,7 @@ pub(crate) struct Device {
     pub(crate) flushes: u64,
     pub(crate) load: Measure,
     pub(crate) routing: Routing,
+    pub(crate) pacing: Pacing,
     pub(crate) errors: ErrorCounts,
     pub(crate) state: State,
     /// Response to a 4 KiB read when the pool was idle.
@@ -133,6 +135,7 @@ impl Device {
             flushes: 0,
             load: Measure::new(),
             routing: Routing::default(),
+            pacing: Pacing::default(),
             errors: ErrorCounts::default(),
             state: State::InUse,
             idle: None,
@@ -152,19 +155,25 @@ impl Device {
         }
     }
 
-    /// A command begins; its generation goes to [`Self::end`].
+    /// A command begins, which is told when and among which it does.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Nanos) -> u64 {
-        self.load.begin(now);
+    pub(crate) fn begin(&mut self, now: Nanos, flight: &mut Flight) {
+        flight.taken = self.load.begin(now);
         self.watch.begin(now, self.settings.deadline);
-        self.outstanding.begin()
+        flight.generation = self.outstanding.begin();
+        self.pacing.begin(flight.purpose.whose());
+        if flight.kind == IoKind::Read {
+            self.routing.begin(flight.len(), self.load.in_flight());
+        }
     }
 
-    /// A command ended.
+    /// A command ended. `share` is the mover's.
     #[inline]
-    pub(crate) fn end(&mut self, now: Nanos, generation: u64) {
-        self.load.end(now);
-        self.outstanding.end(generation);
+    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, share: Percent) {
+        let took = self.load.end(now, flight.taken);
+        let ended = Ended { whose: flight.purpose.whose(), started: flight.started, took };
+        self.pacing.end(now, ended, share);
+        self.outstanding.end(flight.generation);
     }
 
     /// A flush or durable write begins; the number goes to [`Self::end_promise`].
@@ -358,6 +367,7 @@ impl Device {
 mod tests {
     use super::*;
     use crate::doubt::Wrote;
+    use crate::piece::{NewIo, Purpose};
     use weir_map::Whole;
     use weir_model::{BlockRange, DeviceExtent, ExtentKey};
 
@@ -367,16 +377,21 @@ mod tests {
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
-        let a = device.begin(Nanos(0));
-        let b = device.begin(Nanos(0));
+        let begin = |device: &mut Device| {
+            let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::CheckpointFlush);
+            device.begin(Nanos(0), &mut flight);
+            flight
+        };
+        let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Percent(20));
+        let (a, b) = (begin(&mut device), begin(&mut device));
         device.rest(whole(1));
-        let c = device.begin(Nanos(0));
+        let c = begin(&mut device);
         device.rest(whole(2));
         assert_eq!(device.rested(), None);
-        device.end(Nanos(0), b);
-        device.end(Nanos(0), c);
+        end(&mut device, b);
+        end(&mut device, c);
         assert_eq!(device.rested(), None, "a is still in flight");
-        device.end(Nanos(0), a);
+        end(&mut device, a);
         assert_eq!(
             (device.rested(), device.rested(), device.rested()),
             (Some(whole(1)), Some(whole(2)), None)

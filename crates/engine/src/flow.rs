@@ -27,13 +27,13 @@ impl Engine {
             device.end_promise(flight.promise);
         }
         if matches!(flight.purpose, Purpose::Abandoned) {
-            device.end(self.now, flight.generation);
+            device.end(self.now, &flight, self.mover.share());
             self.abandoned_ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            device.end(self.now, flight.generation);
+            device.end(self.now, &flight, self.mover.share());
             let response = self.now.since(flight.started);
             device.measure(flight.kind, flight.len(), response);
             if flight.kind == IoKind::Read {
@@ -59,7 +59,7 @@ impl Engine {
     /// A device command has failed: tries it again, or ends it, with what follows for the device.
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.retried(flight, error) else { return };
-        self.devices[flight.device.index()].end(self.now, flight.generation);
+        self.devices[flight.device.index()].end(self.now, &flight, self.mover.share());
         if let Purpose::Write(id) = flight.purpose {
             self.note_unfinished(id, flight.device);
         }

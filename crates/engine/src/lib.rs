@@ -44,6 +44,7 @@ mod mirror;
 mod mover;
 mod notice;
 mod outstanding;
+mod pacing;
 mod piece;
 mod probe;
 mod promise;
@@ -66,8 +67,9 @@ pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::{DeviceSettings, ErrorCounts};
 pub use lost::{DeviceEvent, LostWhy};
 pub use measure::{Load, Responses, ResponsesBySize};
-pub use mover::MoverStatus;
+pub use mover::{MOVER_SHARE, MoverStatus};
 pub use notice::Notice;
+pub use pacing::MoverShare;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
 pub use status::{DeviceState, DeviceStatus, PoolStatus, Status, Written};
 pub use weir_map::Hardening;
@@ -81,7 +83,7 @@ use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoDone, IoId, IoKind, Memory, Nanos, Reply, Request};
+use weir_model::{Bytes, Io, IoDone, IoId, Memory, Nanos, Reply, Request};
 use weir_policy::Random;
 use weir_policy::placement::Placement;
 
@@ -298,7 +300,12 @@ impl Engine {
             return Some(self.now);
         }
         let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
-        let later = later.into_iter().chain([self.intents_due(), self.resync_due(), self.again.due()]);
+        let later = later.into_iter().chain([
+            self.intents_due(),
+            self.resync_due(),
+            self.again.due(),
+            self.mover_due(),
+        ]);
         later.flatten().min()
     }
 
@@ -346,10 +353,7 @@ impl Engine {
         if device.is_lost() {
             return self.abandoned.refuse(flight);
         }
-        flight.generation = device.begin(self.now);
-        if flight.kind == IoKind::Read {
-            device.routing.begin(flight.len(), device.in_flight());
-        }
+        device.begin(self.now, &mut flight);
         if flight.is_promise() {
             flight.promise = device.begin_promise();
         }

@@ -142,6 +142,8 @@ struct Totals {
 pub(crate) struct Measure {
     totals: Totals,
     in_flight: u32,
+    /// What each command would have taken of the device's time, had it been there from the start.
+    each: Nanos,
     /// When `in_flight` last changed.
     changed: Nanos,
     /// When the present window began, and the totals then.
@@ -156,6 +158,7 @@ impl Measure {
         Self {
             totals: Totals::default(),
             in_flight: 0,
+            each: Nanos(0),
             changed: Nanos(0),
             since: Nanos(0),
             then: Totals::default(),
@@ -173,24 +176,34 @@ impl Measure {
         }
     }
 
-    /// A command begins.
+    /// Time has passed.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Nanos) {
-        Self::pass(&mut self.totals, self.in_flight, now.since(self.changed));
+    fn pass_to(&mut self, now: Nanos) {
+        let time = now.since(self.changed);
+        Self::pass(&mut self.totals, self.in_flight, time);
+        self.each += Nanos(time.0 / u64::from(self.in_flight.max(1)));
         self.changed = now;
-        self.in_flight += 1;
     }
 
-    /// A command ended, well or not.
+    /// A command begins. Returned is what [`Self::end`] counts from.
     #[inline]
-    pub(crate) fn end(&mut self, now: Nanos) {
-        Self::pass(&mut self.totals, self.in_flight, now.since(self.changed));
-        self.changed = now;
+    pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
+        self.pass_to(now);
+        self.in_flight += 1;
+        self.each
+    }
+
+    /// A command ended, well or not. Returned is what it took of the device's time, which it shared with
+    /// the others there.
+    #[inline]
+    pub(crate) fn end(&mut self, now: Nanos, since: Nanos) -> Nanos {
+        self.pass_to(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         if now.since(self.since) >= WINDOW {
             self.last = self.load_since_then(self.totals, now);
             (self.since, self.then) = (now, self.totals);
         }
+        Nanos(self.each.0 - since.0)
     }
 
     /// A command ended well.
@@ -256,19 +269,19 @@ mod tests {
         let mut measure = Measure::new();
         let ms = Nanos::millis;
         // Busy for 300 of 1000 ms, 200 of them with two commands.
-        measure.begin(ms(100));
-        measure.begin(ms(200));
-        for _ in 0..2 {
+        let begun = [measure.begin(ms(100)), measure.begin(ms(200))];
+        let took = begun.map(|since| {
             measure.note(IoKind::Read, Bytes::kib(4), ms(200));
-            measure.end(ms(400));
-        }
+            measure.end(ms(400), since)
+        });
+        assert_eq!(took, [ms(200), ms(100)], "they shared the last 200 ms");
         assert_eq!(measure.load(ms(500)), Load::default(), "no second is over");
         let load = measure.load(ms(1000));
         assert!((load.busy - 0.3).abs() < 1e-9 && (load.depth - 0.5).abs() < 1e-9, "{load:?}");
         assert_eq!((load.reads, load.read_bytes, load.writes), (2.0, 8192.0, 0.0));
-        measure.begin(ms(1000));
+        let since = measure.begin(ms(1000));
         measure.note(IoKind::Write { fua: false }, Bytes::kib(8), ms(1000));
-        measure.end(ms(2000));
+        assert_eq!(measure.end(ms(2000), since), ms(1000));
         let load = measure.load(ms(2500));
         assert_eq!((load.reads, load.writes), (1.0, 0.5), "over the two seconds since the last window");
         // Idle since: over all of the time since the last window.

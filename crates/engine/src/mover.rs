@@ -6,17 +6,21 @@
 //! no request waits for a move, with one exception: a write that would use the very location a
 //! mover's write has been submitted to waits for that one write.
 //!
+//! While clients use a device, moves have a bounded share of its time ([`crate::pacing`]).
+//!
 //! What is on its way while the power fails is lost, and nothing else: the map names a copy only
 //! when it is durable and so is what it was copied from, and drops follow copies in the order of the
 //! extent's versions.
 
 use crate::Engine;
+use crate::Percent;
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot, Value};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, PlaceId, PlaceKind, VolumeId,
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Nanos, PlaceId, PlaceKind, VolumeId,
 };
 use weir_policy::placement::{Action, RESERVE};
 
@@ -34,7 +38,20 @@ pub(crate) struct MoveId(usize);
 pub(crate) struct Mover {
     moves: Slab<Move>,
     queue: VecDeque<Action>,
+    share: Share,
     counts: MoverStatus,
+}
+
+/// Of each device's time, what moves may take while clients use it, unless told otherwise.
+pub const MOVER_SHARE: Percent = Percent(20);
+
+#[derive(Clone, Copy, Debug)]
+struct Share(Percent);
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(MOVER_SHARE)
+    }
 }
 
 /// What the mover has done since the start.
@@ -83,6 +100,8 @@ struct Move {
     /// Waits for a commit; how many it has waited for.
     waits: bool,
     commits: u8,
+    /// Waits until the devices have time for it.
+    until: Option<Nanos>,
     /// Pieces that wait for the writes under way.
     waiting: Vec<PieceId>,
 }
@@ -91,6 +110,12 @@ impl Mover {
     /// How many more actions are taken.
     pub(crate) fn room(&self) -> usize {
         QUEUE_MAX.saturating_sub(self.queue.len())
+    }
+
+    /// Of each device's time, what moves may take while clients use it.
+    #[inline]
+    pub(crate) fn share(&self) -> Percent {
+        self.share.0
     }
 }
 
@@ -101,6 +126,12 @@ impl Engine {
         if self.mover.queue.len() < QUEUE_MAX {
             self.mover.queue.push_back(action);
         }
+    }
+
+    /// From now on moves take at most this share of each device's time while clients use it, instead of
+    /// [`MOVER_SHARE`]. All of it: they are not paced at all.
+    pub fn set_mover_share(&mut self, share: Percent) {
+        self.mover.share = Share(share);
     }
 
     /// What the mover has done.
@@ -128,8 +159,27 @@ impl Engine {
         self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
     }
 
+    /// When a move that waits for time of its devices goes on.
+    pub(crate) fn mover_due(&self) -> Option<Nanos> {
+        self.mover.moves.iter().filter_map(|(_, m)| m.until).min()
+    }
+
+    /// Goes on with moves that waited for time of their devices.
+    fn resume_moves(&mut self) {
+        let due = |m: &Move| m.until.is_some_and(|at| at <= self.now || self.stopped_changes.is_some());
+        let due: SmallVec<[usize; 4]> =
+            self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
+        for id in due {
+            self.mover.moves[id].until = None;
+            self.next_run(MoveId(id));
+        }
+    }
+
     /// Begins what is asked for, as far as there are buffers.
     pub(crate) fn drive_mover(&mut self) {
+        if !self.mover.moves.is_empty() {
+            self.resume_moves();
+        }
         while self.mover_can_begin() {
             let Some(action) = self.mover.queue.pop_front() else { return };
             let volume = action.key().volume;
@@ -185,6 +235,7 @@ impl Engine {
             failed: false,
             waits: false,
             commits: 0,
+            until: None,
             waiting: Vec::new(),
         }));
         self.next_run(id);
@@ -237,6 +288,10 @@ impl Engine {
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
+        if let Some(until) = self.must_wait(key, [source.device, to.device]) {
+            self.mover.moves[id.0].until = Some(until);
+            return;
+        }
         let Some((destination, count)) = self.destination(id, &record, run.count) else {
             return self.end_move(id);
         };
@@ -251,6 +306,17 @@ impl Engine {
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
         self.launch(io, Purpose::MoveRead(id));
+    }
+
+    /// Until when a move has to wait for time of the devices it uses, if it has to.
+    fn must_wait(&mut self, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
+        if self.is_mirrored(key) {
+            return None;
+        }
+        let (now, share) = (self.now, self.mover.share());
+        let free = devices.map(|device| self.devices[device.index()].pacing.free_at(now, share));
+        let [source, to] = free;
+        Some(source.max(to)).filter(|at| *at > now)
     }
 
     /// The move goes on after the next commit, if that makes a difference.

@@ -2,6 +2,7 @@
 
 use crate::active::ActiveId;
 use crate::mover::MoveId;
+use crate::pacing::Whose;
 use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
@@ -186,6 +187,21 @@ pub(crate) enum Purpose {
     Abandoned,
 }
 
+impl Purpose {
+    /// Whose the command is, as far as devices' time is concerned.
+    pub(crate) const fn whose(&self) -> Whose {
+        match self {
+            Self::Read(_)
+            | Self::ReadElsewhere(..)
+            | Self::Merge(_)
+            | Self::MergeElsewhere(..)
+            | Self::Write(_) => Whose::Client,
+            Self::MoveRead(_) | Self::MoveWrite(_) => Whose::Mover,
+            _ => Whose::Other,
+        }
+    }
+}
+
 /// A device command under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -196,6 +212,8 @@ pub(crate) struct Flight {
     pub(crate) buffer: Buffer,
     pub(crate) started: Nanos,
     pub(crate) generation: u64,
+    /// What each command had taken of the device's time when it began.
+    pub(crate) taken: Nanos,
     /// Among the flushes and durable writes of its device, if it is one.
     pub(crate) promise: u64,
     /// How often it has been tried, this time included.
@@ -214,7 +232,19 @@ pub(crate) struct NewIo {
 impl NewIo {
     pub(crate) fn flight(self, purpose: Purpose) -> Flight {
         let Self { device, kind, at, buffer } = self;
-        Flight { purpose, device, kind, at, buffer, started: Nanos(0), generation: 0, promise: 0, attempt: 1 }
+        let none = Nanos(0);
+        Flight {
+            purpose,
+            device,
+            kind,
+            at,
+            buffer,
+            started: none,
+            generation: 0,
+            taken: none,
+            promise: 0,
+            attempt: 1,
+        }
     }
 
     pub(crate) fn flush(device: DeviceId) -> Self {

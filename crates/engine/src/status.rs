@@ -2,7 +2,10 @@
 
 use crate::device::State;
 use crate::piece::{Flight, Purpose};
-use crate::{Engine, ErrorCounts, Load, LostWhy, ResponsesBySize, SpaceStatus, StoppedChanges, VolumeInfo};
+use crate::{
+    Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, ResponsesBySize, SpaceStatus,
+    StoppedChanges, VolumeInfo,
+};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -49,6 +52,8 @@ pub struct DeviceStatus {
     pub errors: ErrorCounts,
     /// Commands in flight.
     pub in_flight: u64,
+    /// What the mover has of its time.
+    pub mover: MoverShare,
     /// What it does of late.
     pub load: Load,
     /// How its responses are distributed, by direction and size; of all commands, the map's and the
@@ -106,6 +111,8 @@ pub struct PoolStatus {
     pub space: SpaceStatus,
     /// What was written since the start.
     pub written: Written,
+    /// What the mover has done, and is doing.
+    pub mover: MoverStatus,
     /// Requests in flight.
     pub requests: usize,
     /// Changes are refused: the map can no longer be written.
@@ -142,6 +149,7 @@ impl Engine {
                 flushes: device.flushes,
                 errors: device.errors,
                 in_flight: device.in_flight().into(),
+                mover: device.pacing.status(self.mover.share()),
                 load: device.load.load(self.now),
                 responses: device.load.responses(),
                 state: match device.state {
@@ -162,6 +170,7 @@ impl Engine {
             metadata: map.room(),
             space: self.space_status(),
             written: self.written,
+            mover: self.mover_status(),
             requests: self.active.len(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }

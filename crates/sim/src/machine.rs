@@ -73,6 +73,7 @@ impl Machine {
             .collect();
         let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
         engine.set_seed(seed.0);
+        engine.set_mover_share(pool.mover_share);
         let mut machine = Self {
             world,
             engine,

@@ -1,6 +1,7 @@
 //! The pool an experiment is made with: modelled drives, and how much room each has.
 
 use crate::{SimError, Space};
+use weir_engine::Percent;
 use weir_map::{NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
 use weir_timing::WriteCache;
@@ -13,6 +14,8 @@ pub struct PoolSpec {
     pub extent: ExtentSize,
     /// Its devices, at least one, with distinct names.
     pub devices: Vec<DeviceSpec>,
+    /// Of each device's time, what moves may take while clients use it.
+    pub mover_share: Percent,
 }
 
 /// A device of it.

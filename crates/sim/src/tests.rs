@@ -3,6 +3,7 @@
 use crate::{
     Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic, place,
 };
+use weir_engine::MOVER_SHARE;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
 use weir_policy::placement::by_name;
 use weir_trace::{Reader, Trace};
@@ -16,7 +17,7 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
         metadata: None,
     };
     let devices = vec![device("fast", "ssd-nvme", fast), device("slow", "hdd-7200", slow)];
-    PoolSpec { extent: ExtentSize::DEFAULT, devices }
+    PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: MOVER_SHARE }
 }
 
 fn made_up(words: &str) -> Synthetic {

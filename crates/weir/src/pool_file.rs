@@ -8,6 +8,7 @@
 //! warn_at = ["80%", "95%"] # optional
 //! when_full = "wait"       # optional
 //! wait_at_most = "30s"     # optional
+//! mover_share = "20%"      # optional
 //!
 //! [policy.asymmetry]       # optional: a policy's tuning, by its name
 //! delta = 0.5
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Keys, one_of};
-use weir_engine::{Percent, SpaceRules, WhenFull};
+use weir_engine::{MOVER_SHARE, Percent, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::placement::Settings;
 
@@ -57,6 +58,8 @@ pub struct PoolFile {
     pub tuning: BTreeMap<&'static str, Settings>,
     /// What becomes of writes when space runs out, and when to warn of it.
     pub space: SpaceRules,
+    /// Of each device's time, what moves may take while clients use it.
+    pub mover_share: Percent,
     /// The devices in the file's order, at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
 }
@@ -110,7 +113,8 @@ const WAIT_MAX: Nanos = Nanos::secs(3600);
 const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
 
-const POOL_KEYS: &[&str] = &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most"];
+const POOL_KEYS: &[&str] =
+    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "mover_share"];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
@@ -152,6 +156,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
     let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
     let space = space_rules(&pool)?;
+    let mover_share = pool.optional("mover_share", percent)?.unwrap_or(MOVER_SHARE);
     let tuning = policies::tuning(&root)?;
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
@@ -165,7 +170,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, tuning, space, devices })
+    Ok(PoolFile { name, extent, policy, tuning, space, mover_share, devices })
 }
 
 /// What the pool does about running out of space.

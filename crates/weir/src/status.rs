@@ -6,7 +6,7 @@
 mod measures;
 mod metrics;
 
-pub use measures::{LoadPart, ResponsesPart};
+pub use measures::{LoadPart, MoverPart, MovesPart, ResponsesPart};
 
 use crate::output::table;
 use crate::pool::devices::Described;
@@ -79,6 +79,9 @@ pub struct PoolPart {
     pub recovery_ns: u64,
     /// Memory the map takes.
     pub map_memory_bytes: u64,
+    /// What has been moved since the server started.
+    #[serde(default)]
+    pub moves: MovesPart,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
 }
@@ -146,6 +149,9 @@ pub struct Traffic {
     /// What it does of late.
     #[serde(default)]
     pub load: LoadPart,
+    /// What moves take of its time.
+    #[serde(default)]
+    pub mover: MoverPart,
     /// Response to a 4 KiB read when the pool was idle.
     pub idle_response_ns: Option<u64>,
     /// Some blocks are in doubt.
@@ -250,6 +256,7 @@ impl Status {
             metadata_bytes: page(engine.metadata.pages),
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
+            moves: engine.mover.into(),
             read_only: engine.read_only,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
@@ -288,6 +295,7 @@ impl Status {
                     failed_flushes: device.errors.flushes,
                     in_flight: device.in_flight,
                     load: device.load.into(),
+                    mover: device.mover.into(),
                     idle_response_ns: device.idle_response.map(Nanos::get),
                     in_doubt: device.doubtful > 0,
                     overruns_share: pace.overrun_share(),

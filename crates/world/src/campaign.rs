@@ -10,7 +10,7 @@ pub use shrink::{Shrunk, shrink};
 
 use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step, VolumeSpec};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
-use weir_engine::WhenFull;
+use weir_engine::{Percent, WhenFull};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
 
@@ -242,6 +242,8 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         deadline: Nanos::millis(pick(rng, &[3_000, 10_000, 30_000])),
         when_full: weighted(rng, &[(1, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
+        // Mostly without a limit, so that much is being moved.
+        mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
         // For all that devices that hang may keep of it, and all that may be asked for besides.
         memory: Bytes::mib(32),
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },

@@ -9,7 +9,7 @@ use crate::{
     World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine, WhenFull};
+use weir_engine::{Activity, Engine, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
@@ -54,6 +54,8 @@ pub struct Setup {
     pub deadline: Nanos,
     /// What becomes of writes when there is no space.
     pub when_full: WhenFull,
+    /// Of each device's time, what moves may take while clients use it.
+    pub mover_share: Percent,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use weir_engine::WhenFull;
+use weir_engine::{MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_world::campaign::{self, Kind};
@@ -87,6 +87,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         deadline: Nanos::secs(30),
         volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush, copies: 1 }],
         when_full: WhenFull::Error,
+        mover_share: MOVER_SHARE,
         memory: Bytes::mib(4),
         depth: 1,
     }
@@ -151,6 +152,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         deadline: Nanos::secs(30),
         volumes: vec![volume(16), volume(2)],
         when_full: WhenFull::Error,
+        mover_share: MOVER_SHARE,
         memory: Bytes::mib(4),
         depth: 8,
     };

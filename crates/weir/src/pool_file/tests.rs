@@ -122,6 +122,15 @@ fn what_a_full_pool_does_is_chosen() {
 }
 
 #[test]
+fn moves_have_a_share_of_devices_time() {
+    let share =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.mover_share);
+    assert_eq!(share(""), Ok(weir_engine::MOVER_SHARE));
+    assert_eq!(share("mover_share = \"5%\"\n"), Ok(Percent(5)));
+    assert!(mistake(&GOOD.replacen("name", "mover_share = \"0%\"\nname", 1)).contains("\"1%\" to \"100%\""));
+}
+
+#[test]
 fn times_carry_units() {
     for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("1h", 3_600_000)] {
         assert_eq!(duration(text), Ok(Nanos::millis(time)), "{text}");

@@ -3,8 +3,8 @@
 use super::DevicePart;
 use crate::output::table;
 use serde::{Deserialize, Serialize};
-use weir_engine::{Load, ResponsesBySize};
-use weir_model::{Bytes, Nanos};
+use weir_engine::{Load, MoverShare, MoverStatus, ResponsesBySize};
+use weir_model::{BLOCK, Bytes, Nanos};
 
 /// What a device does of late: over the last second that is over, or longer if nothing ended since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,54 @@ impl LoadPart {
     /// For people.
     pub(super) fn human(self) -> String {
         format!("{:.0} %, {:.1} deep", 100.0 * self.busy_share, self.queue_depth)
+    }
+}
+
+/// What has been moved since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovesPart {
+    /// Moves and copies under way.
+    pub under_way: u64,
+    /// Copied to another place.
+    pub copied_bytes: u64,
+    /// Given up in one of several places.
+    pub dropped_bytes: u64,
+    /// Left out of a copy because it was written meanwhile.
+    pub left_out_bytes: u64,
+}
+
+impl From<MoverStatus> for MovesPart {
+    fn from(mover: MoverStatus) -> Self {
+        Self {
+            under_way: mover.under_way as u64,
+            copied_bytes: mover.copied * BLOCK,
+            dropped_bytes: mover.dropped * BLOCK,
+            left_out_bytes: mover.left_out * BLOCK,
+        }
+    }
+}
+
+/// What moves take of a device's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MoverPart {
+    /// How much at most while clients use it, 0 to 1: `mover_share`, or less where moves get in the way.
+    pub share: f64,
+    /// What they have taken since the server started.
+    pub taken_ns: u64,
+    /// 99 of 100 of clients' commands that met no move were answered within about this time.
+    pub p99_ns: Option<u64>,
+    /// … of those that met one.
+    pub p99_beside_moves_ns: Option<u64>,
+}
+
+impl From<MoverShare> for MoverPart {
+    fn from(mover: MoverShare) -> Self {
+        Self {
+            share: mover.share,
+            taken_ns: mover.taken.get(),
+            p99_ns: mover.p99.map(Nanos::get),
+            p99_beside_moves_ns: mover.p99_beside.map(Nanos::get),
+        }
     }
 }
 
