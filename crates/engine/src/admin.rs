@@ -106,6 +106,8 @@ pub struct VolumeInfo {
     pub hardening: Hardening,
     /// Copies kept of every block.
     pub copies: u8,
+    /// Its own placement policy, if it has one.
+    pub policy: Option<&'static str>,
     /// Space in extents that have blocks with fewer copies; with one copy kept, none.
     pub degraded: Bytes,
     /// Which extents those are is still being looked for.
@@ -182,6 +184,7 @@ impl Engine {
                 allocated: Bytes(self.map.mapped_extents(*id) * extent * u64::from(volume.copies)),
                 hardening: volume.hardening,
                 copies: volume.copies,
+                policy: self.policies.own_name(*id),
                 degraded,
                 looking,
             }
@@ -216,6 +219,7 @@ impl Engine {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
         let volume = self.map.create_volume(&name, size, hardening, copies);
+        self.policies.settle(self.now, volume, &name);
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
@@ -359,6 +363,7 @@ impl Engine {
             }
             (AdminStep::Removed(volume), None) => {
                 self.doubt.forget_volume(volume);
+                self.policies.forget(volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {
                     self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });

@@ -1,37 +1,30 @@
 //! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
 
-use crate::piece::{Flight, PieceId, Purpose};
+use crate::Engine;
+use crate::piece::{Flight, Piece, PieceId, Purpose};
+use crate::policies::{Which, is_about};
 use crate::runs::Runs;
-use crate::{Engine, rounds};
 use weir_map::{Found, Map, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, IoKind, Nanos, Op, PlaceId, PlaceKind,
     VolumeId,
 };
-use weir_policy::placement::{
-    Access, Action, DeviceView, Moment, PlaceView, Placement, Places, Watches, WriteTo,
-};
+use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Placement, Places, WriteTo};
 
-/// The policy's side of the engine.
+/// The policies' side of the engine.
 #[derive(Debug)]
 pub(crate) struct Advice {
-    pub(crate) watches: Watches,
     /// The devices as measured; what else changes is filled in before it is shown.
     views: Vec<DeviceView>,
-    /// What the policy asked for and the mover has not been told.
+    /// What a policy asked for and the mover has not been told.
     actions: Vec<Action>,
     runs: Runs,
 }
 
 impl Advice {
-    pub(crate) fn new(map: &Map, policy: &dyn Placement) -> Self {
+    pub(crate) fn new(map: &Map) -> Self {
         let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
-        Self {
-            watches: policy.watches(),
-            views: map.devices().iter().map(view).collect(),
-            actions: Vec::new(),
-            runs: Runs::default(),
-        }
+        Self { views: map.devices().iter().map(view).collect(), actions: Vec::new(), runs: Runs::default() }
     }
 
     /// Notes a command that ended well, as policies are to see the device.
@@ -60,15 +53,6 @@ impl Advice {
 }
 
 impl Engine {
-    /// From now on this policy decides. Nothing is moved by that: what is where stays there until the
-    /// new one asks.
-    pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
-        self.now = now;
-        self.advice.watches = policy.watches();
-        self.rounds = rounds::Rounds::new(now, policy.round_every());
-        self.policy = policy;
-    }
-
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
         self.advice.views.iter().map(DeviceView::completed)
@@ -87,20 +71,35 @@ impl Engine {
         &self.advice.views
     }
 
-    /// Asks the policy something.
+    /// Asks the policy of a volume something.
     #[inline]
-    pub(crate) fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T) -> T {
+    pub(crate) fn ask<T>(
+        &mut self,
+        volume: VolumeId,
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        self.ask_one(self.policies.of(volume), question)
+    }
+
+    /// Asks a policy something.
+    #[inline]
+    pub(crate) fn ask_one<T>(
+        &mut self,
+        which: Which,
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
         self.views();
         let views = std::mem::take(&mut self.advice.views);
-        let answer = self.ask_about(&views, question);
+        let answer = self.ask_about(which, &views, question);
         self.advice.views = views;
         answer
     }
 
-    /// Asks the policy something about devices that are not quite as they are.
+    /// Asks a policy something about devices that are not quite as they are.
     #[inline]
     pub(crate) fn ask_about<T>(
         &mut self,
+        which: Which,
         devices: &[DeviceView],
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
@@ -108,35 +107,41 @@ impl Engine {
             now: self.now,
             devices,
             extent: self.map.extent(),
-            map: &Whereabouts(&self.map),
+            map: &Whereabouts { map: &self.map, which, own: &self.policies.own },
             random: &mut self.random,
             actions: &mut self.advice.actions,
             room: self.mover.room(),
         };
-        let answer = question(&mut *self.policy, &mut moment);
+        let answer = question(&mut *self.policies.all[which.0].policy, &mut moment);
         if !self.advice.actions.is_empty() {
             let mut actions = std::mem::take(&mut self.advice.actions);
-            actions.drain(..).for_each(|action| self.request_action(action));
+            for action in actions.drain(..) {
+                if is_about(which, &self.policies.own, action.key().volume) {
+                    self.request_action(action);
+                }
+            }
             self.advice.actions = actions;
         }
         answer
     }
 
-    /// Tells the policy of a piece's access, once.
+    /// Tells its volume's policy of a piece's access, once.
     #[inline]
     pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
-        if !self.advice.watches.accesses || std::mem::replace(&mut self.pieces[id.0 as usize].told, true) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let volume = piece.key.volume;
+        if !self.policies.watches(volume).accesses || std::mem::replace(&mut piece.told, true) {
             return;
         }
         let access = self.access(id, held(self));
-        self.ask(|policy, moment| policy.accessed(moment, &access));
+        self.ask(volume, |policy, moment| policy.accessed(moment, &access));
     }
 
     /// Asks the policy where a piece's write goes.
     pub(crate) fn ask_write_to(&mut self, id: PieceId, record: Option<&Record>) -> WriteTo {
-        let range = self.pieces[id.0 as usize].range;
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let access = self.access(id, record.map_or(Places::NONE, |record| places_of(record, range)));
-        self.ask(|policy, moment| policy.write_to(moment, &access))
+        self.ask(key.volume, |policy, moment| policy.write_to(moment, &access))
     }
 
     /// A piece as policies see it.
@@ -182,7 +187,7 @@ impl Engine {
     /// What a request continues, if the policy wants to know.
     #[inline]
     pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
-        if self.advice.watches.runs && request.op.has_payload() {
+        if self.policies.watches(request.volume).runs && request.op.has_payload() {
             self.advice.runs.note(request.volume, request.offset, request.len)
         } else {
             Bytes(0)
@@ -225,20 +230,25 @@ pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
     record.places.iter().map(view).collect()
 }
 
-/// The map as policies see it.
-struct Whereabouts<'a>(&'a Map);
+/// The map as a policy sees it: of its own volumes.
+struct Whereabouts<'a> {
+    map: &'a Map,
+    which: Which,
+    own: &'a [VolumeId],
+}
 
 impl weir_policy::placement::Whereabouts for Whereabouts<'_> {
     fn places(&self, key: ExtentKey) -> Places {
-        let blocks = self.0.extent().blocks();
-        held(&self.0.find(key), BlockRange { first: 0, count: blocks }, blocks)
+        let blocks = self.map.extent().blocks();
+        held(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
     }
 
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
-        let mut volumes = self.0.catalogue().volumes.range(from.volume..);
+        let volumes = self.map.catalogue().volumes.range(from.volume..);
+        let mut volumes = volumes.filter(|(volume, _)| is_about(self.which, self.own, **volume));
         volumes.find_map(|(volume, _): (&VolumeId, _)| {
             let first = if *volume == from.volume { from.index } else { ExtentIndex(0) };
-            let index = self.0.next_used(*volume, first)?;
+            let index = self.map.next_used(*volume, first)?;
             Some(ExtentKey { volume: *volume, index })
         })
     }

@@ -20,7 +20,9 @@ fn has_room(record: &Record) -> bool {
 impl Engine {
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
     pub(crate) fn choose(&mut self, id: PieceId, record: Option<&Record>) -> Option<Spot> {
-        let wish = if self.advice.watches.writes { self.ask_write_to(id, record) } else { WriteTo::InPlace };
+        let volume = self.pieces[id.0 as usize].key.volume;
+        let asks = self.policies.watches(volume).writes;
+        let wish = if asks { self.ask_write_to(id, record) } else { WriteTo::InPlace };
         let device = wish.device().filter(|device| self.takes_more(*device));
         let elsewhere = match (wish, device) {
             (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),

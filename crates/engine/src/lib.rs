@@ -46,6 +46,7 @@ mod notice;
 mod outstanding;
 mod pacing;
 mod piece;
+mod policies;
 mod probe;
 mod promise;
 mod read;
@@ -97,11 +98,10 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(2);
 #[derive(Debug)]
 pub struct Engine {
     map: Map,
-    policy: Box<dyn Placement>,
+    policies: policies::Policies,
     advice: advice::Advice,
     /// What the policy may draw from.
     random: Random,
-    rounds: rounds::Rounds,
     mover: mover::Mover,
     devices: Vec<Device>,
     active: Slab<Active>,
@@ -190,12 +190,11 @@ impl Engine {
         let mut engine = Self {
             devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
             members: members::Members::new(map.members(), &scratch),
-            advice: advice::Advice::new(&map, &*policy),
+            advice: advice::Advice::new(&map),
             map,
             random: Random::new(0),
-            rounds: rounds::Rounds::new(now, policy.round_every()),
             mover: mover::Mover::default(),
-            policy,
+            policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
             flights: Slab::new(),

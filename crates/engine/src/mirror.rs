@@ -195,7 +195,9 @@ impl Engine {
             }
         }
         let access = self.access_to_all(key);
-        self.ask_about(&views, |policy, moment| policy.allocate(moment, &access))
+        self.ask_about(self.policies.of(key.volume), &views, |policy, moment| {
+            policy.allocate(moment, &access)
+        })
     }
 
     /// Safety rule 3 for all the places: opens an intent where there must be one, and has the piece wait

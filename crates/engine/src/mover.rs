@@ -161,12 +161,19 @@ impl Engine {
 
     /// When a move that waits for time of its devices goes on.
     pub(crate) fn mover_due(&self) -> Option<Nanos> {
-        self.mover.moves.iter().filter_map(|(_, m)| m.until).min()
+        self.mover.moves.iter().filter_map(|(_, m)| self.move_due(m)).min()
+    }
+
+    /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
+    /// moved any more.
+    fn move_due(&self, task: &Move) -> Option<Nanos> {
+        let ends = self.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
+        task.until.map(|at| if ends { self.now } else { at })
     }
 
     /// Goes on with moves that waited for time of their devices.
     fn resume_moves(&mut self) {
-        let due = |m: &Move| m.until.is_some_and(|at| at <= self.now || self.stopped_changes.is_some());
+        let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.now);
         let due: SmallVec<[usize; 4]> =
             self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
         for id in due {
@@ -265,7 +272,8 @@ impl Engine {
     fn next_run(&mut self, id: MoveId) {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
-        let stopped = self.stopped_changes.is_some() || task.failed || !self.is_usable(to.device);
+        let gone = self.admin.is_being_removed(key.volume);
+        let stopped = self.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
         let Some(record) = self.record(key).filter(|_| !stopped) else { return self.end_move(id) };
         let taken = self.locks.watch(key);
         let mut todo = taken.none_of_these();

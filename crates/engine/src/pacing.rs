@@ -16,6 +16,9 @@ use weir_model::Nanos;
 const IDLE: Nanos = Nanos::millis(5);
 /// What can be saved up is what comes in within this time.
 const SAVED: Nanos = Nanos::millis(100);
+/// However long a command took, what it leaves to be paid is paid within this time: it may have been a pause
+/// of the machine.
+const OWED: Nanos = Nanos::secs(10);
 /// The time between two looks at clients' responses.
 const REVIEW: Nanos = Nanos::secs(1);
 /// The share is halved so often at most.
@@ -126,6 +129,7 @@ impl Pacing {
                 if !self.is_idle(ended.started) {
                     self.credit -= ended.took.0 as f64;
                     self.pay_in(now, share);
+                    self.credit = self.credit.max(-(OWED.0 as f64) * self.share(share));
                 }
             }
             Whose::Other => {}
@@ -220,7 +224,7 @@ mod tests {
         pacing.end(now, Ended { whose: Whose::Client, started: Nanos(0), took: now }, SHARE);
         let free = pacing.free_at(now, SHARE);
         assert!(free <= now + IDLE && pacing.free_at(now + IDLE, SHARE) == now + IDLE, "{free}");
-        now = now + IDLE;
+        now += IDLE;
         for _ in 0..100 {
             assert_eq!(pacing.free_at(now, SHARE), now);
             now = moved(&mut pacing, now, MS(50));
@@ -261,7 +265,8 @@ mod tests {
         pacing.begin(Whose::Client);
         let now = moved(&mut pacing, Nanos(0), Nanos::secs(5));
         assert_eq!(pacing.free_at(now, Percent(100)), now);
-        assert!(pacing.free_at(now, SHARE) > now + Nanos::secs(10));
+        let free = pacing.free_at(now, SHARE);
+        assert!(free > now + Nanos::secs(9) && free <= now + OWED, "{free}");
     }
 
     proptest! {

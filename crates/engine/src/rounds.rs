@@ -1,6 +1,7 @@
-//! The policy's rounds: now and then it is asked what is to be moved.
+//! The policies' rounds: now and then each is asked what is to be moved.
 
 use crate::Engine;
+use crate::policies::Which;
 use weir_model::Nanos;
 use weir_policy::Random;
 
@@ -25,15 +26,21 @@ impl Engine {
 
     /// When the next round is due.
     pub(crate) fn round_due(&self) -> Option<Nanos> {
-        self.rounds.next.filter(|_| self.stopped_changes.is_none())
+        let next = self.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
+        next.filter(|_| self.stopped_changes.is_none())
     }
 
-    /// Holds a round if one is due.
+    /// Holds the rounds that are due.
     pub(crate) fn hold_round(&mut self) {
         if self.round_due().is_none_or(|due| due > self.now) {
             return;
         }
-        self.rounds.next = self.rounds.every.map(|every| self.now + every);
-        self.ask(|policy, moment| policy.round(moment));
+        for at in 0..self.policies.all.len() {
+            let rounds = &mut self.policies.all[at].rounds;
+            if rounds.next.is_some_and(|due| due <= self.now) {
+                rounds.next = rounds.every.map(|every| self.now + every);
+                self.ask_one(Which(at), |policy, moment| policy.round(moment));
+            }
+        }
     }
 }

@@ -233,7 +233,7 @@ impl Engine {
             return Err(Room::Metadata);
         }
         let access = self.access(id, self.held(key));
-        let chosen = self.ask(|policy, moment| policy.allocate(moment, &access));
+        let chosen = self.ask(key.volume, |policy, moment| policy.allocate(moment, &access));
         chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
     }
 

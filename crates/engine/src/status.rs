@@ -163,7 +163,7 @@ impl Engine {
         PoolStatus {
             name: map.devices().first().map(|sb| sb.pool_name.clone()).unwrap_or_default(),
             extent,
-            policy: self.policy.name(),
+            policy: self.policies.name(),
             devices: map.devices().iter().map(device).collect(),
             volumes: self.volumes().collect(),
             memory: map.memory(),

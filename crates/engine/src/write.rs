@@ -64,7 +64,7 @@ impl Engine {
     fn is_plain(&self, id: PieceId, whole: Whole) -> bool {
         let piece = &self.pieces[id.0 as usize];
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        !self.advice.watches.writes
+        !self.policies.watches(piece.key.volume).writes
             && self.is_usable(whole.device)
             && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
     }

@@ -95,6 +95,22 @@ pub struct Known {
     pub make: fn(&Settings) -> Box<dyn Placement>,
 }
 
+/// A policy, and how it is tuned.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The policy.
+    pub known: &'static Known,
+    /// How it is tuned.
+    pub settings: Settings,
+}
+
+impl Choice {
+    /// The policy, with nothing known yet.
+    pub fn make(&self) -> Box<dyn Placement> {
+        (self.known.make)(&self.settings)
+    }
+}
+
 /// Every placement policy. A new policy is a file and a line here.
 pub const ALL: &[Known] = &[
     Known { name: "asymmetry", moves: true, keys: asymmetry::KEYS, make: |s| Box::new(Asymmetry::new(s)) },
@@ -106,9 +122,13 @@ pub const ALL: &[Known] = &[
     Known { name: "wardrop", moves: true, keys: wardrop::KEYS, make: |s| Box::new(Wardrop::new(s)) },
 ];
 
-/// The policy for tests of that name, which no pool file can name.
-pub fn for_tests(name: &str) -> Option<Box<dyn Placement>> {
-    if name == "chaos" { Some(Box::new(Chaos::default())) } else { by_name(name) }
+/// The one that no pool file can name.
+const CHAOS: Known = Known { name: "chaos", moves: true, keys: &[], make: |_| Box::new(Chaos::default()) };
+
+/// The policy of that name, untuned, one for tests included that no pool file can name.
+pub fn for_tests(name: &str) -> Option<Choice> {
+    let known = if name == CHAOS.name { Some(&CHAOS) } else { known(name) };
+    known.map(|known| Choice { known, settings: Settings::default() })
 }
 
 /// What is known of the policy of that name.
@@ -116,9 +136,14 @@ pub fn known(name: &str) -> Option<&'static Known> {
     ALL.iter().find(|known| known.name == name)
 }
 
+/// The choice of the policy of that name, untuned.
+pub fn choice(name: &str) -> Option<Choice> {
+    known(name).map(|known| Choice { known, settings: Settings::default() })
+}
+
 /// The policy of that name, untuned.
 pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    known(name).map(|known| (known.make)(&Settings::default()))
+    choice(name).map(|choice| choice.make())
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ impl Volumes for Identity {
             allocated: self.size,
             hardening: Hardening::Flush,
             copies: 1,
+            policy: None,
             degraded: Bytes(0),
             looking: false,
         }]

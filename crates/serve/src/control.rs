@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_engine::Command;
 use weir_model::{Bytes, ErrorKind};
-use weir_policy::placement::{self, Placement, Settings};
+use weir_policy::placement::{self, Choice};
 
 /// The longest line a client may send, in bytes.
 pub const LINE_MAX: usize = 64 << 10;
@@ -62,6 +62,18 @@ pub enum Request {
         name: String,
         /// Its keys that do not have their defaults, as numbers (see
         /// [`Settings`](weir_policy::placement::Settings)).
+        #[serde(default)]
+        tuning: BTreeMap<String, f64>,
+    },
+    /// Use a policy of its own for a volume from now on, or the pool's, without moving anything; answered when
+    /// it does.
+    SetVolumePolicy {
+        /// The volume's name.
+        volume: String,
+        /// The policy's name; without one, the pool's.
+        #[serde(default)]
+        name: Option<String>,
+        /// As for [`Request::SetPolicy`].
         #[serde(default)]
         tuning: BTreeMap<String, f64>,
     },
@@ -190,24 +202,23 @@ impl Request {
         })
     }
 
-    /// The policy that is to be used, if that is what is asked.
+    /// The policy that is to be used for the pool, if that is what is asked.
     ///
     /// # Errors
     /// The answer to give if there is none like that.
-    pub fn policy(&self) -> Option<Result<Box<dyn Placement>, Answer>> {
+    pub fn policy(&self) -> Option<Result<Choice, Answer>> {
         let Self::SetPolicy { name, tuning } = self else { return None };
-        let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
-        let Some(known) = placement::known(name) else {
-            return Some(refuse(format!("there is no policy {name:?}")));
-        };
-        let mut settings = Settings::default();
-        for (key, value) in tuning {
-            let good = known.keys.iter().find(|k| k.name == key).is_some_and(|k| settings.set(k, *value));
-            if !good {
-                return Some(refuse(format!("policy {name} has no key {key:?} that can be {value}")));
-            }
-        }
-        Some(Ok((known.make)(&settings)))
+        Some(choice(name, tuning))
+    }
+
+    /// The volume that is to have a policy of its own, or the pool's, if that is what is asked.
+    ///
+    /// # Errors
+    /// The answer to give if there is no policy like that.
+    pub fn volume_policy(&self) -> Option<Result<(&str, Option<Choice>), Answer>> {
+        let Self::SetVolumePolicy { volume, name, tuning } = self else { return None };
+        let choice = name.as_ref().map(|name| choice(name, tuning)).transpose();
+        Some(choice.map(|choice| (volume.as_str(), choice)))
     }
 
     /// What the engine is to do, if it is for the engine.
@@ -223,9 +234,24 @@ impl Request {
                 Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
             }
             Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
-            Self::Status | Self::SetPolicy { .. } | Self::Stop => None,
+            Self::Status | Self::SetPolicy { .. } | Self::SetVolumePolicy { .. } | Self::Stop => None,
         }
     }
+}
+
+/// The policy of that name, so tuned.
+fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<Choice, Answer> {
+    let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
+    let Some(Choice { known, mut settings }) = placement::choice(name) else {
+        return refuse(format!("there is no policy {name:?}"));
+    };
+    for (key, value) in tuning {
+        let good = known.keys.iter().find(|k| k.name == key).is_some_and(|k| settings.set(k, *value));
+        if !good {
+            return refuse(format!("policy {name} has no key {key:?} that can be {value}"));
+        }
+    }
+    Ok(Choice { known, settings })
 }
 
 /// Asks the server whose control socket is at `path`, and waits for its answer.
@@ -282,7 +308,7 @@ mod tests {
     fn a_policy_is_named_with_what_is_tuned_of_it() {
         let policy = |line: &str| {
             let request = Request::parse(line.as_bytes()).expect("a request");
-            request.policy().expect("about a policy").map(|policy| policy.name())
+            request.policy().expect("about a policy").map(|choice| choice.known.name)
         };
         assert_eq!(policy(r#"{"do":"set_policy","name":"stripe"}"#), Ok("stripe"));
         assert_eq!(policy(r#"{"do":"set_policy","name":"wardrop","tuning":{"alpha":2.5}}"#), Ok("wardrop"));
@@ -294,6 +320,15 @@ mod tests {
             assert!(policy(&format!("{{\"do\":\"set_policy\",{bad}}}")).is_err(), "{bad}");
         }
         assert!(Request::Stop.policy().is_none());
+        let of = |line: &str| {
+            let request = Request::parse(line.as_bytes()).expect("a request");
+            let found = request.volume_policy().expect("about a volume's policy");
+            found.map(|(volume, choice)| (volume.to_owned(), choice.map(|choice| choice.known.name)))
+        };
+        let own = of(r#"{"do":"set_volume_policy","volume":"v","name":"stripe"}"#);
+        assert_eq!(own, Ok(("v".into(), Some("stripe"))));
+        assert_eq!(of(r#"{"do":"set_volume_policy","volume":"v"}"#), Ok(("v".into(), None)));
+        assert!(of(r#"{"do":"set_volume_policy","volume":"v","name":"strip"}"#).is_err());
     }
 
     #[test]

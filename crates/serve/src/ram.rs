@@ -131,6 +131,7 @@ impl Volumes for Ram {
             allocated: size,
             hardening,
             copies,
+            policy: None,
             degraded,
             looking: false,
         }]

@@ -2,7 +2,7 @@
 
 use weir_engine::{AdminId, AdminReply, Command, Engine, Notice, Status, VolumeInfo};
 use weir_model::{Bytes, DeviceId, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
-use weir_policy::placement::Placement;
+use weir_policy::placement::{Choice, Placement};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
 /// Implemented by [`Engine`], whose methods of the same names say what they do, and by
@@ -31,6 +31,11 @@ pub trait Volumes {
     /// Another policy decides where data goes from now on, if anything decides that.
     fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         let _ = (now, policy);
+    }
+    /// A policy of its own decides where data of the volume of this name goes from now on, or the pool's
+    /// again, if anything decides that.
+    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+        let _ = (now, name, choice);
     }
     /// A change that is durable, or was refused.
     fn next_admin_reply(&mut self) -> Option<AdminReply>;
@@ -92,6 +97,9 @@ impl Volumes for Engine {
     }
     fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         Self::set_policy(self, now, policy);
+    }
+    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+        Self::set_volume_policy(self, now, name, choice);
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {
         Self::next_admin_reply(self)

@@ -3,7 +3,7 @@
 use crate::{
     Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic, place,
 };
-use weir_engine::MOVER_SHARE;
+use weir_engine::{MOVER_SHARE, Percent};
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
 use weir_policy::placement::by_name;
 use weir_trace::{Reader, Trace};
@@ -225,4 +225,16 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
     let outcome = place(&pool(1.1, 0.1), policy, &mut *load, &plan(closed(1), 30)).expect("an outcome");
     assert!((105.0..111.2).contains(&outcome.rate), "{}", outcome.rate);
     assert!(outcome.all.mean < Nanos::millis(1), "{:?}", outcome.all);
+}
+
+/// Moves have their share of a device's time while clients keep it busy, and no more.
+#[test]
+fn what_is_moved_is_bounded_by_the_mover_s_share() {
+    let words = "zipf theta=0.9 over=64MiB rate=150";
+    let moved = |share: u8| {
+        let pool = PoolSpec { mover_share: Percent(share), ..pool(0.3, 1.2) };
+        run(&pool, "hystor", words, &plan(Mode::Open, 60)).expect("an outcome")
+    };
+    let [little, much] = [1, 100].map(moved);
+    assert!(little.moved.0 * 2 < much.moved.0, "{} and {}", little.moved, much.moved);
 }

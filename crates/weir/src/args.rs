@@ -175,8 +175,12 @@ pub enum VolumeCommand {
         #[arg(value_parser = name)]
         name: String,
         /// As for create
-        #[arg(long, value_parser = hardening())]
-        hardening: Hardening,
+        #[arg(long, value_parser = hardening(), required_unless_present = "policy")]
+        hardening: Option<Hardening>,
+        /// The placement policy that the running server is to use for this volume until it ends; `pool` for
+        /// the pool's
+        #[arg(long, value_name = "NAME")]
+        policy: Option<String>,
     },
     /// List the volumes
     List,

@@ -56,8 +56,8 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Volume(VolumeCommand::Create { name, size, hardening, copies }) => {
             show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening, copies)?);
         }
-        Command::Volume(VolumeCommand::Set { name, hardening }) => {
-            show_volumes(common, &pool::set_hardening(pool_file, &name, hardening)?);
+        Command::Volume(VolumeCommand::Set { name, hardening, policy }) => {
+            show_volumes(common, &pool::set_volume(pool_file, &name, hardening, policy.as_deref())?);
         }
         Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(pool_file)?.volumes),
         Command::Volume(VolumeCommand::Remove { name }) => {

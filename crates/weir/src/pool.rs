@@ -15,6 +15,7 @@ use crate::progress;
 use crate::status::{IDLE, Status, VolumePart};
 use devices::{Described, Opened};
 use idle::Idle;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use weir_model::Bytes;
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Hardening, Request};
 
-pub use idle::{policy, settings};
+pub use idle::{give_policies, policy, settings};
 
 /// The control socket's extension, beside the pool file.
 pub const CONTROL: &str = "control";
@@ -87,26 +88,63 @@ pub fn create_volume(
 /// If the pool is not served.
 pub fn set_policy(pool_file: &Path, name: &str) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
-    let tuned = described.file.tuning.get(name).into_iter().flat_map(Settings::given);
-    let tuning = tuned.map(|(key, value)| (key.to_owned(), value)).collect();
-    let request = Request::SetPolicy { name: name.to_owned(), tuning };
-    match ask(&described.beside(CONTROL), &request)? {
-        Some(Answer::Done) => status(pool_file),
+    let request = Request::SetPolicy { name: name.to_owned(), tuning: tuning(&described, name) };
+    tell_server(&described, &request, || format!("write policy = \"{name}\" under [pool]"))?;
+    status(pool_file)
+}
+
+/// A policy's keys as the pool file tunes them.
+fn tuning(described: &Described, policy: &str) -> BTreeMap<String, f64> {
+    let tuned = described.file.tuning.get(policy).into_iter().flat_map(Settings::given);
+    tuned.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Has the server do what only a server can; `instead` says what to write in the pool file if there is none.
+fn tell_server(
+    described: &Described,
+    request: &Request,
+    instead: impl Fn() -> String,
+) -> Result<(), Failure> {
+    match ask(&described.beside(CONTROL), request)? {
+        Some(Answer::Done) => Ok(()),
         Some(answer) => Err(unexpected(&answer)),
         None => Err(Failure::refused(
             format!("pool {} is not being served", described.file.name),
-            format!("write policy = \"{name}\" under [pool] in {}", described.path.display()),
+            format!("{} in {}", instead(), described.path.display()),
         )),
     }
 }
 
-/// Changes when a volume's map changes are durable, and says which volumes there are.
+/// Changes when a volume's map changes are durable, and has the server use another policy for it, as tuned in
+/// the pool file, or the pool's (`pool`); says which volumes there are.
 ///
 /// # Errors
-/// If there is none of that name.
-pub fn set_hardening(pool_file: &Path, name: &str, hardening: Hardening) -> Result<Vec<VolumePart>, Failure> {
-    change(pool_file, &Request::SetHardening { name: name.to_owned(), hardening })
+/// If there is none of that name, or the pool is not served and a policy given.
+pub fn set_volume(
+    pool_file: &Path,
+    name: &str,
+    hardening: Option<Hardening>,
+    policy: Option<&str>,
+) -> Result<Vec<VolumePart>, Failure> {
+    if let Some(policy) = policy {
+        let described = Described::read(pool_file)?;
+        let own = (policy != POOLS_POLICY).then(|| policy.to_owned());
+        let tuning = own.iter().flat_map(|own| tuning(&described, own)).collect();
+        let request = Request::SetVolumePolicy { volume: name.to_owned(), name: own, tuning };
+        let instead = || match policy {
+            POOLS_POLICY => format!("leave out policy under [volume.{name}]"),
+            _ => format!("write policy = \"{policy}\" under [volume.{name}]"),
+        };
+        tell_server(&described, &request, instead)?;
+    }
+    match hardening {
+        Some(hardening) => change(pool_file, &Request::SetHardening { name: name.to_owned(), hardening }),
+        None => Ok(status(pool_file)?.volumes),
+    }
 }
+
+/// What stands for the pool's policy where a volume's is named.
+const POOLS_POLICY: &str = "pool";
 
 /// Removes a volume, and says which there are then.
 ///

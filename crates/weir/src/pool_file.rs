@@ -13,6 +13,9 @@
 //! [policy.asymmetry]       # optional: a policy's tuning, by its name
 //! delta = 0.5
 //!
+//! [volume.mail]            # optional: a volume's own policy, by its name
+//! policy = "hystor"
+//!
 //! [[device]]
 //! name = "fast"
 //! path = "/dev/disk/by-id/nvme-..."
@@ -54,6 +57,9 @@ pub struct PoolFile {
     pub extent: ExtentSize,
     /// The placement policy's name, one of [`weir_policy::placement::ALL`].
     pub policy: &'static str,
+    /// The policies of volumes that have their own, by the volumes' names, whether there are such volumes or
+    /// not.
+    pub volumes: BTreeMap<String, &'static str>,
     /// What is tuned of which policies, whether in use or not.
     pub tuning: BTreeMap<&'static str, Settings>,
     /// What becomes of writes when space runs out, and when to warn of it.
@@ -149,15 +155,20 @@ impl std::error::Error for Mistake {}
 /// The first mistake found, in the file's order of sections.
 pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let document = table::document(text)?;
-    let root =
-        Keys::new(text, "the pool file", document.get_ref(), document.span(), &["pool", "policy", "device"])?;
+    let root = Keys::new(
+        text,
+        "the pool file",
+        document.get_ref(),
+        document.span(),
+        &["pool", "policy", "volume", "device"],
+    )?;
     let pool = root.table("pool", POOL_KEYS)?;
     let name = pool.required("name", name)?;
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
     let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
     let space = space_rules(&pool)?;
     let mover_share = pool.optional("mover_share", percent)?.unwrap_or(MOVER_SHARE);
-    let tuning = policies::tuning(&root)?;
+    let (tuning, volumes) = (policies::tuning(&root)?, policies::of_volumes(&root)?);
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
         return Err(Mistake {
@@ -170,7 +181,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, tuning, space, mover_share, devices })
+    Ok(PoolFile { name, extent, policy, volumes, tuning, space, mover_share, devices })
 }
 
 /// What the pool does about running out of space.

@@ -4,7 +4,7 @@ use crate::args::{Endpoint, ServeArgs};
 use crate::failure::Failure;
 use crate::pool::devices::{Described, Opened};
 use crate::pool::opening::Opening;
-use crate::pool::{self, CONTROL, policy, settings};
+use crate::pool::{self, CONTROL, give_policies, policy, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
 use serde_json::{Value, json};
@@ -57,6 +57,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
     engine.set_space_rules(described.file.space.clone());
     engine.set_mover_share(described.file.mover_share);
+    give_policies(&mut engine, reactor.now(), &described);
 
     let control = described.beside(CONTROL);
     let pool = described.file.name.clone();

@@ -186,6 +186,9 @@ pub struct VolumePart {
     pub hardening: Hardening,
     /// Copies kept of every block.
     pub copies: u8,
+    /// Its own placement policy; `null` if it has the pool's.
+    #[serde(default)]
+    pub policy: Option<String>,
     /// Space in extents some blocks of which have fewer copies for now; `null` as long as nobody has looked:
     /// while the pool is idle, and for a moment after it is opened.
     pub degraded_bytes: Option<u64>,
@@ -311,6 +314,7 @@ impl Status {
             used_bytes: volume.allocated.get(),
             hardening: volume.hardening.into(),
             copies: volume.copies,
+            policy: volume.policy.map(str::to_owned),
             degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
         });
         let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };

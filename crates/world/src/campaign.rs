@@ -217,6 +217,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     };
     // Two copies need a map on two devices. Drawn apart, so that all else is as it is without them.
     let mut apart = Rng::new(seed).fork().fork();
+    let mut own = apart.fork();
     let chance = if mirrored && apart.chance(0.5) { 0.7 } else { 0.0 };
     let mut volume = |rng: &mut Rng| {
         let size = match (crowd, rng.below(4)) {
@@ -228,13 +229,15 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
             (false, _) => Bytes(between(rng, 1, 8) * bytes),
         };
         let hardening = pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]);
-        VolumeSpec { size, hardening, copies: if apart.chance(chance) { 2 } else { 1 } }
+        let copies = if apart.chance(chance) { 2 } else { 1 };
+        let policy = if own.chance(0.2) { Some(policy(&mut own)) } else { None };
+        VolumeSpec { size, hardening, copies, policy }
     };
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
         extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
-        policy: policy(rng),
+        policy: policy(rng).to_owned(),
         devices: (0..devices).map(|number| device(rng, number)).collect(),
         journal_pages,
         meta_pages,
@@ -251,9 +254,9 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
 }
 
 /// Often the one that makes use of everything.
-fn policy(rng: &mut Rng) -> String {
+fn policy(rng: &mut Rng) -> &'static str {
     let plain = pick(rng, weir_policy::placement::ALL).name;
-    pick(rng, &[plain, plain, "chaos"]).to_owned()
+    pick(rng, &[plain, plain, "chaos"])
 }
 
 struct Maker<'a> {

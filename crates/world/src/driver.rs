@@ -71,6 +71,8 @@ pub struct VolumeSpec {
     pub hardening: Hardening,
     /// Copies kept of every block.
     pub copies: u8,
+    /// Its own placement policy, if it has one.
+    pub policy: Option<&'static str>,
 }
 
 /// A pool in the simulated world.

@@ -85,7 +85,12 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         meta_pages: 96,
         mirrored: false,
         deadline: Nanos::secs(30),
-        volumes: vec![VolumeSpec { size: Bytes::kib(128), hardening: Hardening::Flush, copies: 1 }],
+        volumes: vec![VolumeSpec {
+            size: Bytes::kib(128),
+            hardening: Hardening::Flush,
+            copies: 1,
+            policy: None,
+        }],
         when_full: WhenFull::Error,
         mover_share: MOVER_SHARE,
         memory: Bytes::mib(4),
@@ -139,8 +144,12 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         sector: 512,
         faults: vec![],
     };
-    let volume =
-        |extents: u64| VolumeSpec { size: Bytes::kib(64 * extents), hardening: Hardening::Flush, copies: 1 };
+    let volume = |extents: u64| VolumeSpec {
+        size: Bytes::kib(64 * extents),
+        hardening: Hardening::Flush,
+        copies: 1,
+        policy: None,
+    };
     let setup = Setup {
         seed: Seed(1),
         extent: ExtentSize::new(Bytes::kib(64)).expect("a valid size"),

@@ -2,8 +2,8 @@
 
 use super::harness::Harness;
 use std::sync::{Arc, Mutex};
-use weir_model::{Bytes, DeviceId, Nanos, Op, PlaceId, PlaceKind};
-use weir_policy::placement::{Access, Action, DeviceView, Moment, Placement, Watches, by_name};
+use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
+use weir_policy::placement::{Access, Action, DeviceView, Moment, Placement, Watches, by_name, choice};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -11,6 +11,8 @@ struct Seen {
     devices: Vec<DeviceView>,
     asked: usize,
     rounds: Vec<Nanos>,
+    /// The first extent it saw, as found in its first round.
+    found: Option<ExtentKey>,
 }
 
 /// Writes down what it sees; in its first round asks to move the first extent it saw.
@@ -47,9 +49,9 @@ impl Placement for Spy {
         if let (true, Some(access)) = (seen.rounds.is_empty(), seen.accesses.first()) {
             let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
             assert_eq!(moment.map.places(access.key).device(), Some(DeviceId(0)));
-            assert_eq!(moment.map.next(access.key), Some(access.key));
             let blocks = weir_model::BlockRange { first: 0, count: moment.extent.blocks() };
             moment.actions.push(Action::Move { key: access.key, blocks, to });
+            seen.found = moment.map.next(seen.accesses[0].key);
         }
         seen.rounds.push(moment.now);
     }
@@ -124,8 +126,29 @@ fn a_policy_takes_over_without_moving_anything_and_then_asks_in_its_rounds() {
     assert_eq!(h.engine.mover_status().copied, 32);
     assert_eq!(h.read(0, 128 << 10).1, vec![1; 128 << 10]);
     let seen = seen.lock().expect("one thread");
+    assert_eq!(seen.found, Some(seen.accesses[0].key));
     let last = seen.accesses.last().expect("the read");
     assert_eq!(last.held.device(), Some(DeviceId(1)));
     let moved = seen.devices[1].writes.by_size.iter().filter(|m| m.get().is_some()).count();
     assert_eq!((seen.devices[1].writes.count, moved), (0, 1), "the mover counts by size alone");
+}
+
+#[test]
+fn what_a_volume_with_its_own_policy_does_is_not_the_pool_s_policy_s_business() {
+    let (mut h, seen) = spied(EVERYTHING);
+    let told = |seen: &Mutex<Seen>| seen.lock().expect("one thread").accesses.len();
+    let own = |h: &Harness| h.engine.volumes().next().expect("a volume").policy;
+    h.write(0, &[1; 128 << 10]);
+    h.engine.set_volume_policy(h.now(), "vol", choice("stripe"));
+    h.write(128 << 10, &[2; 4096]);
+    assert_eq!((told(&seen), own(&h)), (1, Some("stripe")));
+    h.wait(Nanos::millis(30));
+    let found = seen.lock().expect("one thread").found;
+    assert_eq!((found, h.engine.mover_status().copied), (None, 0), "neither found nor moved");
+    h.remove_volume().expect("removed");
+    h.create_volume().expect("created");
+    assert_eq!(own(&h), Some("stripe"), "it was chosen for the name");
+    h.engine.set_volume_policy(h.now(), "vol", None);
+    h.write(0, &[1; 4096]);
+    assert_eq!((told(&seen), own(&h)), (2, None));
 }

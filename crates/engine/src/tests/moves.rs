@@ -326,6 +326,31 @@ mod random {
 }
 
 #[test]
+fn a_move_that_waits_for_time_of_its_device_ends_with_its_volume() {
+    let mut h = Harness::new(3, "sequential");
+    h.engine.set_mover_share(crate::Percent(1));
+    h.write(0, &[1; 2 * EXTENT]);
+    h.flush().expect("a flush");
+    // A client's read keeps the device busy while the first run of the copy takes a second.
+    h.hanging = vec![DeviceId(0)];
+    h.submit(1, Op::Read, EXTENT as u64, 4096, 0);
+    h.run();
+    h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
+    h.jump(Nanos::secs(1));
+    let reading = h.held.remove(0);
+    h.wake(DeviceId(0));
+    h.held.push(reading);
+    let copied = h.engine.mover_status();
+    assert_eq!((copied.under_way, copied.copied), (1, 16), "half of it, and then it waits");
+    let later = h.engine.deadline().expect("it goes on some time");
+    assert!(later > h.now() && later <= h.now() + Nanos::secs(10), "{later}");
+    h.release(None);
+    while h.answer().is_some() {}
+    h.remove_volume().expect("removed");
+    assert_eq!(h.engine.mover_status().under_way, 0);
+}
+
+#[test]
 fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
     let mut h = Harness::new(4, "sequential");
     h.write(0, &[1; 2 * EXTENT]);

@@ -45,7 +45,7 @@ fn keys_have_defaults_in_their_range_and_names_of_their_own() {
 fn chaos_is_not_for_users_and_repeats_itself() {
     assert!(by_name("chaos").is_none());
     let run = |seed| {
-        let mut policy = for_tests("chaos").expect("for tests");
+        let mut policy = for_tests("chaos").expect("for tests").make();
         let mut pool = Pool::new(vec![device(0, 9, 10), device(1, 9, 10)]);
         pool.random = crate::Random::new(seed);
         let mut actions = Vec::new();

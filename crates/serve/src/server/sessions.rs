@@ -6,8 +6,9 @@ use crate::nbd;
 use crate::volumes::Volumes;
 use std::collections::BTreeMap;
 use weir_device::{Arena, ConnId, Fill};
-use weir_engine::{AdminId, AdminReply};
+use weir_engine::{AdminError, AdminId, AdminReply};
 use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory};
+use weir_policy::placement::Choice;
 
 /// Sessions at a time.
 const SESSIONS: usize = 16;
@@ -149,6 +150,16 @@ impl<V: Volumes> Server<V> {
         }
     }
 
+    /// A volume gets a policy of its own, or the pool's.
+    fn give_policy(&mut self, name: &str, choice: Option<Choice>) -> Answer {
+        if !self.volumes.volumes().iter().any(|volume| volume.name == name) {
+            let error = AdminError::NotFound(name.to_owned());
+            return Answer::failed(error.kind(), error.to_string());
+        }
+        self.volumes.set_volume_policy(self.outside.now, name, choice);
+        Answer::Done
+    }
+
     /// The answer, unless the engine has to find it.
     fn answer(&mut self, conn: ConnId, request: &Request) -> Option<Answer> {
         if let Request::RemoveVolume { name } = request
@@ -158,12 +169,17 @@ impl<V: Volumes> Server<V> {
         }
         if let Some(policy) = request.policy() {
             return Some(match policy {
-                Ok(policy) => {
-                    self.volumes.set_policy(self.outside.now, policy);
+                Ok(choice) => {
+                    self.volumes.set_policy(self.outside.now, choice.make());
                     Answer::Done
                 }
                 Err(refused) => refused,
             });
+        }
+        if let Some(asked) = request.volume_policy() {
+            return Some(
+                asked.map_or_else(|refused| refused, |(name, choice)| self.give_policy(name, choice)),
+            );
         }
         match request {
             Request::Status => {
@@ -177,7 +193,8 @@ impl<V: Volumes> Server<V> {
             Request::CreateVolume { .. }
             | Request::SetHardening { .. }
             | Request::RemoveVolume { .. }
-            | Request::SetPolicy { .. } => {}
+            | Request::SetPolicy { .. }
+            | Request::SetVolumePolicy { .. } => {}
         }
         let command = request.command()?;
         let id = self.sessions.next;

@@ -43,6 +43,7 @@ impl Idle {
         let policy = policy(described)?;
         let mut engine = Engine::new(Nanos(0), map, policy, &settings(described, &devices), &mut memory)?;
         engine.set_space_rules(described.file.space.clone());
+        give_policies(&mut engine, Nanos(0), described);
         Ok(Self { engine, devices, memory, opening, began: Instant::now() })
     }
 
@@ -108,10 +109,21 @@ impl Idle {
 /// None that a checked pool file can cause.
 pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
     let name = described.file.policy;
+    let choice = choice(described, name);
+    Ok(choice.ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))?.make())
+}
+
+/// The policy of that name, as tuned in the pool file.
+fn choice(described: &Described, name: &str) -> Option<placement::Choice> {
     let settings = described.file.tuning.get(name).cloned().unwrap_or_default();
-    let known = placement::known(name);
-    let known = known.ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))?;
-    Ok((known.make)(&settings))
+    placement::known(name).map(|known| placement::Choice { known, settings })
+}
+
+/// Gives volumes the policies the pool file has for them.
+pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
+    for (volume, policy) in &described.file.volumes {
+        engine.set_volume_policy(now, volume, choice(described, policy));
+    }
 }
 
 /// What the engine has to know of a pool's devices, by id; of those that are absent, nothing.

@@ -34,6 +34,12 @@ pub(super) fn tuning(root: &Keys<'_, '_>) -> Result<BTreeMap<&'static str, Setti
     Ok(tuning)
 }
 
+/// The `[volume.NAME]` tables: the policies of volumes that have their own.
+pub(super) fn of_volumes(root: &Keys<'_, '_>) -> Result<BTreeMap<String, &'static str>, Mistake> {
+    let tables = root.tables_of("volume", super::name, &["policy"])?;
+    tables.into_iter().map(|(volume, table)| Ok((volume, table.required("policy", name)?))).collect()
+}
+
 /// The value under a key, in the key's range.
 fn read(table: &Keys<'_, '_>, key: &Key) -> Result<Option<f64>, Mistake> {
     match key.kind {
@@ -88,6 +94,27 @@ mod tests {
         let asymmetry = ["delta", "minimum", "memory", "large_stay", "allocation", "tokens"];
         assert_eq!(asymmetry.map(|key| value("asymmetry", key)), [0.5, 8.0, 0.0001, 1.0, 2.0, 16.0]);
         assert_eq!(["round", "beta"].map(|key| value("wardrop", key)), [0.5, 100.0]);
+    }
+
+    #[test]
+    fn volumes_may_have_their_own_policy() {
+        let of = |sections: &str| {
+            let device = "[[device]]\nname = \"a\"\npath = \"a.img\"\n";
+            let file = parse(&format!("[pool]\nname = \"home\"\n{sections}\n{device}"));
+            file.map(|file| file.volumes.into_iter().collect::<Vec<_>>())
+        };
+        let two = "[volume.mail]\npolicy = \"hystor\"\n[volume.\"web.1\"]\npolicy = \"stripe\"\n";
+        assert_eq!(of(two), Ok(vec![("mail".into(), "hystor"), ("web.1".into(), "stripe")]));
+        let says = |sections: &str, parts: &[&str]| {
+            let mistake = of(sections).expect_err("a mistake");
+            let said = format!("{mistake}\n{}", mistake.help);
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        };
+        says("[volume.mail]\n", &["[volume.mail] has no policy"]);
+        says("[volume.mail]\npolicy = \"histor\"\n", &["policy is \"histor\"", "hystor"]);
+        says("[volume.mail]\ncopies = 2\n", &["[volume.mail] has no key \"copies\""]);
+        says("[volume.\"a b\"]\npolicy = \"stripe\"\n", &["[volume] has \"a b\"", "A-Z a-z"]);
+        says("volume = 1\n", &["volume"]);
     }
 
     #[test]

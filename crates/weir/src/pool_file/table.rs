@@ -89,6 +89,36 @@ impl<'t, 'i> Keys<'t, 'i> {
         inner.collect()
     }
 
+    /// The tables in the table under `key`, whatever their names, as far as `check` finds these good: of each
+    /// its name and itself, its keys being those `known`. May be absent.
+    pub(super) fn tables_of(
+        &self,
+        key: &str,
+        check: impl Fn(&str) -> Result<String, String>,
+        known: &[&'static str],
+    ) -> Result<Vec<(String, Self)>, Mistake> {
+        let help = format!("write a [{key}.NAME] section");
+        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let Some(table) = value.get_ref().as_table() else {
+            return Err(self.wrong_kind(key, value, &help));
+        };
+        let mut given: Vec<_> = table.iter().collect();
+        given.sort_by_key(|(name, _)| name.span().start);
+        let inner = given.into_iter().map(|(name, value)| {
+            let text = name.get_ref().as_ref();
+            let name = check(text).map_err(|allowed| {
+                let message = format!("[{key}] has {text:?}");
+                mistake(self.text, name.span(), message, &format!("a {key}'s name must be {allowed}"))
+            })?;
+            let Some(table) = value.get_ref().as_table() else {
+                return Err(self.wrong_kind(text, value, &help));
+            };
+            let keys = Self::new(self.text, format!("[{key}.{name}]"), table, value.span(), known)?;
+            Ok((name, keys))
+        });
+        inner.collect()
+    }
+
     /// The number under `key`, checked by `check`, which on refusal says what is allowed.
     pub(super) fn number(
         &self,

@@ -27,6 +27,33 @@ fn a_stop_keeps_what_was_not_flushed() {
 }
 
 #[test]
+fn a_volume_may_have_a_policy_of_its_own_for_as_long_as_the_server_runs() {
+    let pool = Pool::small().create("disk", "1GiB");
+    let policy = |of: &serde_json::Value| of["volumes"][0]["policy"].as_str().map(str::to_owned);
+    pool.refused(&["volume", "set", "disk", "--policy", "stripe"], 3);
+    let server = pool.serve();
+    pool.run(["volume", "set", "disk", "--policy", "stripe"]);
+    assert_eq!(policy(&pool.json(&["pool", "status"])), Some("stripe".into()));
+    pool.refused(&["volume", "set", "disk", "--policy", "strip"], 2);
+    pool.refused(&["volume", "set", "dusk", "--policy", "stripe"], 2);
+    pool.refused(&["volume", "set", "disk"], 2);
+    pool.run(["volume", "set", "disk", "--policy", "pool", "--hardening", "write"]);
+    let volumes = pool.json(&["volume", "list"]);
+    assert_eq!(policy(&volumes), None);
+    assert_eq!(volumes["volumes"][0]["hardening"], "write");
+    server.stop("TERM");
+
+    let file = pool.path("pool.toml");
+    let text = std::fs::read_to_string(&file).expect("the pool file");
+    let own = "[volume.disk]\npolicy = \"wardrop\"\n";
+    std::fs::write(&file, text + "\n" + own).expect("written");
+    assert_eq!(policy(&pool.json(&["pool", "status"])), Some("wardrop".into()));
+    let server = pool.serve();
+    assert_eq!(policy(&pool.json(&["pool", "status"])), Some("wardrop".into()));
+    server.stop("TERM");
+}
+
+#[test]
 fn commands_work_on_a_served_pool_and_clients_see_it_at_once() {
     let pool = Pool::small().create("disk", "1GiB");
     let server = pool.serve();

@@ -39,7 +39,9 @@ impl fmt::Display for History {
         }
         for (number, volume) in setup.volumes.iter().enumerate() {
             let (size, copies) = (kib(volume.size.0), volume.copies);
-            writeln!(f, "  volume {number}: {size} KiB, hardening {:?}, copies {copies}", volume.hardening)?;
+            let policy = volume.policy.map(|policy| format!(", policy {policy}")).unwrap_or_default();
+            let hardening = volume.hardening;
+            writeln!(f, "  volume {number}: {size} KiB, hardening {hardening:?}, copies {copies}{policy}")?;
         }
         self.steps.iter().enumerate().try_for_each(|(number, step)| writeln!(f, "  {number:5}  {step:?}"))
     }

@@ -9,6 +9,7 @@ use weir_model::{
     BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind,
     VolumeOffset,
 };
+use weir_policy::placement::for_tests;
 
 /// What a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
@@ -203,6 +204,10 @@ impl Driver {
             match opened {
                 Ok(engine) => {
                     self.engine = engine;
+                    for Volume { name, spec, .. } in &self.volumes {
+                        let choice = spec.policy.and_then(for_tests);
+                        self.engine.set_volume_policy(self.world.now(), name, choice);
+                    }
                     // A device that gave up what a failed flush should have kept cannot be asked again.
                     if self.health == Health::Whole {
                         self.oracle.settled();
@@ -341,7 +346,8 @@ impl Driver {
     }
 
     pub(super) fn create_volume(&mut self, name: String, spec: VolumeSpec) -> Result<Volume, Failure> {
-        let VolumeSpec { size, hardening, copies } = spec;
+        let VolumeSpec { size, hardening, copies, policy } = spec;
+        self.engine.set_volume_policy(self.world.now(), &name, policy.and_then(for_tests));
         self.admin(Command::CreateVolume { name: name.clone(), size, hardening, copies })?;
         let created = self.engine.volumes().find(|volume| volume.name == name);
         match created {
@@ -495,8 +501,8 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Resu
         }
     }
     let (map, _) = weir_map::open(world, &superblocks, &options)?;
-    let policy = weir_policy::placement::for_tests(&setup.policy);
-    let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?;
+    let policy = for_tests(&setup.policy);
+    let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?.make();
     let settings = |spec: &DeviceSpec| DeviceSettings {
         volatile_cache: spec.write_cache,
         sector: spec.sector,
