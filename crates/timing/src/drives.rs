@@ -29,6 +29,7 @@ const FILES: &[(&str, &str)] = &[
     ("intel-x25-e", include_str!("../drives/intel-x25-e.toml")),
     ("intel-x25-e-fresh", include_str!("../drives/intel-x25-e-fresh.toml")),
     ("intel-x25-m-g1", include_str!("../drives/intel-x25-m-g1.toml")),
+    ("intel-x25-m-g1-log", include_str!("../drives/intel-x25-m-g1-log.toml")),
     ("intel-x25-m-g2", include_str!("../drives/intel-x25-m-g2.toml")),
     ("intel-x25-v", include_str!("../drives/intel-x25-v.toml")),
     ("mba3073", include_str!("../drives/mba3073.toml")),
@@ -94,7 +95,7 @@ impl Drive {
     pub fn timing(&self, capacity: Bytes, cache: WriteCache) -> Box<dyn Timing> {
         match &self.kind {
             Kind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
-            Kind::Ssd(params) => Box::new(Ssd::new(params, cache)),
+            Kind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache)),
             Kind::Memory(params) => Box::new(PersistentMemory::new(params)),
             Kind::Remote(params, device) => Box::new(Network::new(params, device.timing(capacity, cache))),
         }
@@ -265,6 +266,7 @@ struct SsdFile {
     random_percent: u32,
     #[serde(default)]
     random_ns: u64,
+    spare_percent: Option<f64>,
     program_ns: u64,
     flush_ns: u64,
 }
@@ -288,6 +290,7 @@ impl From<SsdFile> for Drive {
             streams: file.streams,
             random_percent: file.random_percent,
             random: Nanos(file.random_ns),
+            spare: file.spare_percent.map(|percent| percent / 100.0),
             program: Nanos(file.program_ns),
             flush: Nanos(file.flush_ns),
         };

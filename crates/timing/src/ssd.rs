@@ -11,18 +11,22 @@
 //! - **FLUSH** waits until the buffer as of its submission is drained, **FUA** for its own
 //!   program, unless the buffer is protected.
 //!
+//! What a random write costs is either a parameter (the mean collection of the drive as it was measured), or,
+//! with `spare`, follows from the state of the flash: pages are mapped, blocks collected as they are needed.
+//!
 //! Not modelled: channels between controller and dies (the link and the dies limit what they would), a
-//! pseudo-SLC region that runs full after tens of gigabytes, wear, and collection by the state of the flash:
-//! its mean cost is a parameter (the state is the flash log's business).
+//! pseudo-SLC region that runs full after tens of gigabytes, wear.
 
 use crate::completions::Completions;
 use crate::pipe::{Pipe, duration};
 use crate::{Timing, WriteCache};
 use flash::{Flash, Work};
+use log::Log;
 use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
 mod flash;
+mod log;
 
 /// What makes one SSD different from another.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,9 @@ pub struct SsdParams {
     pub random_percent: u32,
     /// What a random write costs besides, whatever its length: drives that map whole blocks copy one.
     pub random: Nanos,
+    /// Flash there is beyond the drive's size, as a share of both together, 0 to 1: collection follows from the
+    /// state of the flash, and `random_percent` and `random` do not count. `None` for their mean cost.
+    pub spare: Option<f64>,
     /// Programming a page: what a write that must be on the flash waits for.
     pub program: Nanos,
     /// A flush with nothing to drain.
@@ -76,14 +83,16 @@ pub struct Ssd {
     outbound: Pipe,
     /// The flash as the target of buffered writes; free when the buffer is empty.
     drain: Pipe,
+    /// The state of the flash, if collection follows from it.
+    log: Option<Log>,
     /// Where sequential writes would go on, the latest last.
     write_ends: VecDeque<DeviceOffset>,
     done: Completions,
 }
 
 impl Ssd {
-    /// An idle drive.
-    pub fn new(params: &SsdParams, cache: WriteCache) -> Self {
+    /// An idle drive of this size, nothing on it yet.
+    pub fn new(params: &SsdParams, capacity: Bytes, cache: WriteCache) -> Self {
         // All dies together program as fast as the buffer drains, erases included.
         let page = duration(Bytes(params.page.0 * u64::from(params.dies.max(1))), params.drain_rate);
         let block = params.block.max(1);
@@ -94,9 +103,11 @@ impl Ssd {
             block,
             suspend: params.suspend,
         };
+        let pages = u32::try_from(capacity.0.div_ceil(params.page.0.max(1))).unwrap_or(u32::MAX / 2);
         Self {
             params: *params,
             cache,
+            log: params.spare.map(|spare| Log::new(pages, block, spare)),
             flash: Flash::new(params.dies, params.page, work),
             inbound: Pipe::default(),
             outbound: Pipe::default(),
@@ -129,10 +140,8 @@ impl Ssd {
     fn write(&mut self, now: Nanos, at: DeviceOffset, len: Bytes, fua: bool) -> Nanos {
         let arrived = self.inbound.pass(now, self.params.command + duration(len, self.params.write_rate));
         let sequential = self.continues(at, len);
+        let (programmed, besides) = self.costs(at, len, sequential);
         let p = &self.params;
-        let (percent, besides) =
-            if sequential { (100, Nanos(0)) } else { (u64::from(p.random_percent), p.random) };
-        let programmed = Bytes(len.0 * percent / 100);
         let charge = duration(programmed, p.drain_rate) + besides;
         // There is room once what is ahead drains within the rest of the buffer.
         let room = self.drain.free() - (duration(p.buffer, p.drain_rate) - charge);
@@ -143,6 +152,22 @@ impl Ssd {
             WriteCache::Volatile if fua => arrived.max(room) + charge + p.program,
             _ => arrived.max(room) + p.acknowledge,
         }
+    }
+
+    /// What a write programs, collection included, and what time it costs the flash besides.
+    fn costs(&mut self, at: DeviceOffset, len: Bytes, sequential: bool) -> (Bytes, Nanos) {
+        let p = &self.params;
+        let Some(log) = &mut self.log else {
+            let percent = if sequential { 100 } else { u64::from(p.random_percent) };
+            let besides = if sequential { Nanos(0) } else { p.random };
+            return (Bytes(len.0 * percent / 100), besides);
+        };
+        let page = p.page.0.max(1);
+        let pages = at.0 / page..at.0.saturating_add(len.0).div_ceil(page);
+        let written = pages.end - pages.start;
+        let copied: u64 = pages.map(|page| u64::from(log.write(page).copied)).sum();
+        let reads = Nanos(copied * p.read.0 / self.flash.dies());
+        (Bytes((written + copied) * page), reads)
     }
 
     /// Whether a write goes on where one of the last ended, which from now on is where it ends.

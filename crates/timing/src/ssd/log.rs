@@ -1,0 +1,228 @@
+//! The flash as a log: pages are written one after the other, never in place, and blocks are collected when
+//! few are left: the one with fewest valid pages (greedy), whose pages are written again.
+//!
+//! What a write costs besides its own page follows from the state, as the flash's does: from how full it
+//! is, and from what was overwritten. Written and copied pages share one open block.
+//!
+//! Memory: eight bytes for each page of the drive. Cost: some ten nanoseconds a page.
+
+const NONE: u32 = u32::MAX;
+
+/// What a page's write caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Caused {
+    /// Pages copied, each a read and a program.
+    pub(super) copied: u32,
+    /// Blocks erased.
+    pub(super) erased: u32,
+}
+
+/// Blocks not yet open: collection keeps so many.
+const RESERVE: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Log {
+    /// Pages of a block.
+    block: u32,
+    /// Where each page of the drive is; and whose each page of the flash is.
+    places: Vec<u32>,
+    owners: Vec<u32>,
+    /// Valid pages of each block.
+    valid: Vec<u32>,
+    /// Full blocks by their valid pages, and where in its list each is.
+    by_valid: Vec<Vec<u32>>,
+    at: Vec<u32>,
+    /// No full block has fewer valid pages.
+    fewest: usize,
+    free: Vec<u32>,
+    /// The page written next.
+    next: u32,
+}
+
+impl Log {
+    /// Of a drive with so many pages, whose flash has more: `spare` of all but the reserve, 0 to 1.
+    pub(super) fn new(pages: u32, block: u32, spare: f64) -> Self {
+        let block = block.max(2);
+        let in_use = (f64::from(pages) / (1.0 - spare.clamp(0.01, 0.9)) / f64::from(block)).ceil() as u32;
+        // One that is open, and the reserve.
+        let blocks = in_use + 1 + RESERVE as u32;
+        Self {
+            block,
+            places: vec![NONE; pages as usize],
+            owners: vec![NONE; (blocks * block) as usize],
+            valid: vec![0; blocks as usize],
+            by_valid: vec![Vec::new(); block as usize + 1],
+            at: vec![NONE; blocks as usize],
+            fewest: 0,
+            free: (1..blocks).rev().collect(),
+            next: 0,
+        }
+    }
+
+    /// Writes a page of the drive.
+    pub(super) fn write(&mut self, page: u64) -> Caused {
+        let page = (page % self.places.len().max(1) as u64) as u32;
+        let old = self.places[page as usize];
+        if old != NONE {
+            self.invalidate(old);
+        }
+        self.append(page);
+        let mut caused = Caused::default();
+        while self.free.len() < RESERVE {
+            let Some(copied) = self.collect() else { break };
+            caused.copied += copied;
+            caused.erased += 1;
+        }
+        caused
+    }
+
+    fn append(&mut self, page: u32) {
+        self.places[page as usize] = self.next;
+        self.owners[self.next as usize] = page;
+        let block = self.next / self.block;
+        self.valid[block as usize] += 1;
+        self.next += 1;
+        if self.next.is_multiple_of(self.block) {
+            self.list(block);
+            if let Some(free) = self.free.pop() {
+                self.next = free * self.block;
+            }
+        }
+    }
+
+    fn invalidate(&mut self, place: u32) {
+        self.owners[place as usize] = NONE;
+        let block = place / self.block;
+        let listed = self.at[block as usize] != NONE;
+        if listed {
+            self.unlist(block);
+        }
+        self.valid[block as usize] -= 1;
+        if listed {
+            self.list(block);
+        }
+    }
+
+    fn list(&mut self, block: u32) {
+        let valid = self.valid[block as usize] as usize;
+        self.at[block as usize] = self.by_valid[valid].len() as u32;
+        self.by_valid[valid].push(block);
+        self.fewest = self.fewest.min(valid);
+    }
+
+    fn unlist(&mut self, block: u32) {
+        let list = &mut self.by_valid[self.valid[block as usize] as usize];
+        let at = std::mem::replace(&mut self.at[block as usize], NONE);
+        list.swap_remove(at as usize);
+        if let Some(moved) = list.get(at as usize) {
+            self.at[*moved as usize] = at;
+        }
+    }
+
+    /// Copies what is valid of the block with least of it; how many pages. `None` if none would be won.
+    fn collect(&mut self) -> Option<u32> {
+        while self.by_valid.get(self.fewest)?.is_empty() {
+            self.fewest += 1;
+        }
+        let victim = *self.by_valid[self.fewest].last()?;
+        if self.valid[victim as usize] == self.block {
+            return None;
+        }
+        self.unlist(victim);
+        let pages = victim * self.block..(victim + 1) * self.block;
+        let mut copied = 0;
+        for place in pages {
+            let page = std::mem::replace(&mut self.owners[place as usize], NONE);
+            if page != NONE {
+                self.append(page);
+                copied += 1;
+            }
+        }
+        self.valid[victim as usize] = 0;
+        self.free.insert(0, victim);
+        Some(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A generator of its own, so that the figures stay.
+    struct Draw(u64);
+
+    impl Draw {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((u128::from(self.0 >> 11 << 11) * u128::from(limit)) >> 64) as u64
+        }
+    }
+
+    fn amplification(blocks: u32, block: u32, spare: f64, warm: u64, measured: u64) -> f64 {
+        let pages = (f64::from(blocks * block) * (1.0 - spare)) as u32;
+        let mut log = Log::new(pages, block, spare);
+        let mut draw = Draw(7);
+        for page in 0..u64::from(pages) {
+            log.write(page);
+        }
+        let mut write = |times: u64| -> u64 {
+            (0..times * u64::from(pages)).map(|_| u64::from(log.write(draw.below(pages.into())).copied)).sum()
+        };
+        write(warm);
+        1.0 + write(measured) as f64 / (measured * u64::from(pages)) as f64
+    }
+
+    /// Uniform random writes: the exact mean field of greedy collection for infinitely many blocks; so few lie
+    /// half a percent below.
+    #[test]
+    fn write_amplification_is_what_the_closed_form_says() {
+        for (block, spare, exact) in [
+            (64, 0.28, 1.9425),
+            (64, 0.20, 2.5993),
+            (128, 0.20, 2.6449),
+            (128, 0.125, 4.0616),
+            (64, 0.07, 6.6155),
+        ] {
+            let found = amplification(2048, block, spare, 4, 2);
+            assert!((found / exact - 1.0).abs() < 0.01, "{block} pages, {spare}: {found} for {exact}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_order_is_never_copied() {
+        let mut log = Log::new(1000, 10, 0.1);
+        let caused: Vec<_> = (0..10_000).map(|page| log.write(page)).collect();
+        assert_eq!(caused.iter().map(|c| c.copied).sum::<u32>(), 0);
+        assert!((870..=900).contains(&caused.iter().map(|c| c.erased).sum::<u32>()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Every page written is in one place, which is its own; counts of valid pages are right; and a block is
+        /// free, listed or open.
+        #[test]
+        fn a_page_is_in_one_place(
+            block in 2u32..12, pages in 1u32..200, spare in 0.05f64..0.5, writes in prop::collection::vec(0u64..200, 0..1500)
+        ) {
+            let mut log = Log::new(pages, block, spare);
+            let mut written = std::collections::BTreeSet::new();
+            for page in writes {
+                log.write(page);
+                written.insert((page % u64::from(pages)) as u32);
+            }
+            for page in 0..pages {
+                let place = log.places[page as usize];
+                prop_assert_eq!(place != NONE, written.contains(&page));
+                prop_assert!(place == NONE || log.owners[place as usize] == page);
+            }
+            let valid = log.owners.iter().filter(|owner| **owner != NONE).count();
+            prop_assert_eq!(valid, written.len());
+            for (number, of_block) in log.valid.iter().enumerate() {
+                let range = number * block as usize..(number + 1) * block as usize;
+                prop_assert_eq!(log.owners[range].iter().filter(|o| **o != NONE).count(), *of_block as usize);
+            }
+            prop_assert!(!log.free.is_empty());
+        }
+    }
+}
