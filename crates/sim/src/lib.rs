@@ -10,14 +10,18 @@
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
+pub mod dbench;
+pub mod files;
 mod hollow;
 pub mod load;
 pub mod machine;
 mod meter;
+pub mod mix;
 pub mod outcome;
 pub mod plot;
 pub mod pool;
 pub mod postmark;
+pub mod process;
 mod replay;
 pub mod run;
 mod side_by_side;

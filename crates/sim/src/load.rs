@@ -26,6 +26,25 @@ pub struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client(pub usize);
 
+/// What a client does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It asks for this, then.
+    Ask(Arrival),
+    /// It asks for nothing before then, which is later than now.
+    Wait(Nanos),
+}
+
+impl Next {
+    /// When.
+    pub const fn at(&self) -> Nanos {
+        match self {
+            Self::Ask(arrival) => arrival.at,
+            Self::Wait(at) => *at,
+        }
+    }
+}
+
 /// What one volume has of the load's data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
@@ -65,9 +84,14 @@ pub trait Load {
 
     /// The next request in a closed loop of a client that has none under way at `now`: it comes at once, or
     /// when the client has thought about the last answer.
-    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+    fn next_of(&mut self, client: Client, now: Nanos) -> Next {
         let Client(_) = client;
-        Arrival { at: now, ..self.next(now) }
+        Next::Ask(Arrival { at: now, ..self.next(now) })
+    }
+
+    /// What has been done so far, in the load's own measure (transactions, operations), if it has one.
+    fn done(&self) -> Option<u64> {
+        None
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Outcome {
     /// Bytes of them a second.
     #[serde(rename = "bytes_per_second")]
     pub bytes_rate: f64,
+    /// What the load counts of its own work (transactions, operations) a second, if it does.
+    #[serde(rename = "work_per_second", skip_serializing_if = "Option::is_none")]
+    pub work_rate: Option<f64>,
     /// Responses to all, to reads and to writes (TRIMs among them).
     pub all: Responses,
     /// See there.
@@ -116,6 +119,9 @@ pub struct Window {
     /// Requests answered in it a second.
     #[serde(rename = "requests_per_second")]
     pub rate: f64,
+    /// What the load counts of its own work, a second.
+    #[serde(rename = "work_per_second")]
+    pub work: f64,
     /// Their mean response; zero if there were none.
     #[serde(rename = "mean_ns", serialize_with = "nanos")]
     pub mean: Nanos,

@@ -1,9 +1,11 @@
 //! Pictures of experiments: what happened over time, one line for each policy.
 
 mod canvas;
+mod compared;
 
 use crate::{Outcome, SimError, Window};
 use canvas::Canvas;
+pub use compared::{Compared, compared_png, compared_svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -28,10 +30,14 @@ pub fn svg(title: &str, outcomes: &[Outcome]) -> Result<String, SimError> {
 pub fn png(title: &str, outcomes: &[Outcome]) -> Result<Vec<u8>, SimError> {
     let mut points = Canvas::memory(SIZE);
     draw(Canvas::new(SIZE, &mut points), title, outcomes).map_err(failed)?;
+    encode(SIZE, &points)
+}
+
+fn encode(size: (u32, u32), points: &[u8]) -> Result<Vec<u8>, SimError> {
     let mut png = Vec::new();
-    let mut encoder = png::Encoder::new(&mut png, SIZE.0, SIZE.1);
+    let mut encoder = png::Encoder::new(&mut png, size.0, size.1);
     encoder.set_color(png::ColorType::Rgb);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&points));
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(points));
     written.map_err(|error| failed(error.into()))?;
     Ok(png)
 }

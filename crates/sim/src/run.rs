@@ -1,6 +1,7 @@
 //! The course of an experiment: data is laid out, the load begins, its first third warms up, the rest
 //! is measured.
 
+use crate::load::Next;
 use crate::machine::Machine;
 use crate::meter::Meter;
 use crate::outcome::{Collected, DeviceOutcome, DirectionOutcome, Outcome, Window, loads, parts, shares};
@@ -132,8 +133,8 @@ struct Clients {
     known: usize,
     /// Those who are about to ask.
     idle: Vec<Client>,
-    /// Those who are thinking, and what they will ask then.
-    thinking: Vec<(Client, Arrival)>,
+    /// Those who are thinking, and what they will do then.
+    thinking: Vec<(Client, Next)>,
 }
 
 struct Run<'p> {
@@ -161,6 +162,8 @@ struct Run<'p> {
     all: Collected,
     window: Collected,
     windows: Vec<Window>,
+    /// What the load counts of its own work.
+    done: Option<u64>,
     at_warm: Mark,
     at_end: Mark,
     at_window: Mark,
@@ -173,6 +176,7 @@ struct Mark {
     /// Clients' commands each device has completed.
     served: Vec<u64>,
     moved: Bytes,
+    done: u64,
     at: Nanos,
 }
 
@@ -198,6 +202,7 @@ impl<'p> Run<'p> {
             all: Collected::new(),
             window: Collected::new(),
             windows: Vec::new(),
+            done: None,
             at_warm: Mark::default(),
             at_end: Mark::default(),
             at_window: Mark::default(),
@@ -273,7 +278,7 @@ impl<'p> Run<'p> {
             no_later_than(match &self.plan.mode {
                 Mode::Open => self.next.map(|next| self.start + next.at),
                 Mode::Closed(steps) => {
-                    let thought = self.clients.thinking.iter().map(|(_, arrival)| self.start + arrival.at);
+                    let thought = self.clients.thinking.iter().map(|(_, next)| self.start + next.at());
                     let step = steps.iter().map(|(at, _)| self.start + *at).find(later);
                     thought.chain(step).min()
                 }
@@ -305,22 +310,38 @@ impl<'p> Run<'p> {
     /// The first so many clients ask, if they have no request under way and are not thinking.
     fn ask_clients(&mut self, load: &mut dyn Load, depth: usize) {
         let now = self.since_start();
-        let Clients { known, idle, thinking } = &mut self.clients;
+        let Clients { known, idle, .. } = &mut self.clients;
         idle.extend((*known..depth).map(Client));
         *known = depth.max(*known);
-        let (asking, idle_still) = std::mem::take(idle).into_iter().partition(|client| client.0 < depth);
-        *idle = idle_still;
-        let asking: Vec<Client> = asking;
-        thinking.extend(asking.into_iter().map(|client| (client, load.next_of(client, now))));
-        let due = |(_, arrival): &(Client, Arrival)| arrival.at <= now;
-        let (come, thinking_still) = std::mem::take(thinking).into_iter().partition(due);
-        *thinking = thinking_still;
-        let come: Vec<(Client, Arrival)> = come;
-        for (client, arrival) in come {
-            if self.arrived < self.plan.requests {
-                self.take(arrival, Some(client));
+        let mut waited = true;
+        while waited {
+            let Clients { idle, thinking, .. } = &mut self.clients;
+            let (asking, idle_still) = std::mem::take(idle).into_iter().partition(|client| client.0 < depth);
+            *idle = idle_still;
+            let asking: Vec<Client> = asking;
+            thinking.extend(asking.into_iter().map(|client| (client, load.next_of(client, now))));
+            waited = self.come(now);
+        }
+        self.done = load.done();
+    }
+
+    /// Those who have thought for long enough ask; whether some only waited, and are to be asked again.
+    fn come(&mut self, now: Nanos) -> bool {
+        let thinking = std::mem::take(&mut self.clients.thinking);
+        let (come, still): (Vec<_>, Vec<_>) = thinking.into_iter().partition(|(_, next)| next.at() <= now);
+        self.clients.thinking = still;
+        let mut waited = false;
+        for (client, next) in come {
+            match next {
+                Next::Ask(arrival) if self.arrived < self.plan.requests => self.take(arrival, Some(client)),
+                Next::Ask(_) => {}
+                Next::Wait(_) => {
+                    self.clients.idle.push(client);
+                    waited = true;
+                }
             }
         }
+        waited
     }
 
     fn take(&mut self, arrival: Arrival, client: Option<Client>) {
@@ -385,7 +406,8 @@ impl<'p> Run<'p> {
         self.machine.meters.iter_mut().for_each(|meter| meter.pass(at));
         let moved = Bytes(self.machine.engine().mover_status().copied * BLOCK);
         let served = self.machine.engine().served().collect();
-        Mark { meters: self.machine.meters.clone(), served, moved, at }
+        let done = self.done.unwrap_or(0);
+        Mark { meters: self.machine.meters.clone(), served, moved, done, at }
     }
 
     fn end_window(&mut self) {
@@ -397,6 +419,7 @@ impl<'p> Run<'p> {
         self.windows.push(Window {
             start: self.at_window.at - self.start,
             rate: responses.count as f64 / time.as_secs_f64().max(1e-9),
+            work: (mark.done - self.at_window.done) as f64 / time.as_secs_f64().max(1e-9),
             mean: responses.mean,
             p99: responses.p99,
             moved: mark.moved - self.at_window.moved,
@@ -436,6 +459,7 @@ impl<'p> Run<'p> {
             unanswered: self.owed,
             rate: self.answered as f64 / seconds,
             bytes_rate: self.bytes.0 as f64 / seconds,
+            work_rate: self.done.map(|_| (self.at_end.done - self.at_warm.done) as f64 / seconds),
             all: self.all.told(),
             reads: self.reads.told(),
             writes: self.writes.told(),

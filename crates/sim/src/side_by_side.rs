@@ -1,6 +1,6 @@
 //! Loads made of others: several at the same time, and one whose clients think.
 
-use crate::load::Client;
+use crate::load::{Client, Next};
 use crate::{Arrival, Load, Space};
 use weir_model::{ExtentSize, Nanos};
 
@@ -50,10 +50,16 @@ impl Load for SideBySide {
         self.of(soonest, arrival)
     }
 
-    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+    fn next_of(&mut self, client: Client, now: Nanos) -> Next {
         let (number, of_it) = (client.0 % self.loads.len(), Client(client.0 / self.loads.len()));
-        let arrival = self.loads[number].next_of(of_it, now);
-        self.of(number, arrival)
+        match self.loads[number].next_of(of_it, now) {
+            Next::Ask(arrival) => Next::Ask(self.of(number, arrival)),
+            wait @ Next::Wait(_) => wait,
+        }
+    }
+
+    fn done(&self) -> Option<u64> {
+        self.loads.iter().map(|load| load.done()).sum()
     }
 }
 
@@ -82,7 +88,11 @@ impl Load for Thinking {
         self.load.next(now)
     }
 
-    fn next_of(&mut self, client: Client, now: Nanos) -> Arrival {
+    fn next_of(&mut self, client: Client, now: Nanos) -> Next {
         self.load.next_of(client, now + self.think)
+    }
+
+    fn done(&self) -> Option<u64> {
+        self.load.done()
     }
 }

@@ -1,7 +1,9 @@
 //! Experiments on small pools.
 
+use crate::load::Next;
 use crate::{
-    Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic, place,
+    Arrival, Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic,
+    place,
 };
 use weir_engine::{MOVER_SHARE, Percent};
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
@@ -199,16 +201,20 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
     let (mut end, mut follow) = (VolumeOffset(0), 0);
     for number in 0..100 {
         let now = Nanos::millis(number);
-        let reads = load.next_of(Client(0), now);
+        let ask = |next| match next {
+            Next::Ask(arrival) => arrival,
+            Next::Wait(at) => panic!("waits until {at}"),
+        };
+        let reads = ask(load.next_of(Client(0), now));
         assert_eq!((reads.volume, reads.op, reads.at), (0, Op::Read, now + Nanos::micros(500)));
-        let writes = load.next_of(Client(1), now);
+        let writes = ask(load.next_of(Client(1), now));
         assert_eq!((writes.volume, writes.op, writes.at), (1, Op::Write, now));
         follow += u32::from(writes.offset == end);
         end = writes.offset + writes.len;
     }
     // Three of four, but for runs that end where the data does.
     assert!((70..78).contains(&follow), "{follow}");
-    assert_eq!(load.next_of(Client(3), Nanos::secs(1)).volume, 1);
+    assert!(matches!(load.next_of(Client(3), Nanos::secs(1)), Next::Ask(Arrival { volume: 1, .. })));
     // As an open loop they come in order of time.
     let mut now = Nanos(0);
     for _ in 0..1000 {

@@ -1,0 +1,303 @@
+//! What dbench does, from its own load file: the operations of one client of a file server, as recorded.
+//!
+//! The load file is dbench's `client.txt` (version 4; Debian has it in its package dbench), a line an
+//! operation: its name, its arguments, the answer it had. Operations on files that are there do what they do
+//! to them; the others, and looking for names, take their processor time only, for directories are in
+//! memory. A flush syncs its file.
+
+use crate::files::{Ask, FileId, Files};
+use crate::process::{Program, Step};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use weir_model::Nanos;
+
+/// A file's name, by its number.
+type Name = u32;
+/// A file that is open, by the number the recording gave it.
+type Handle = u32;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Line {
+    Open {
+        name: Name,
+        handle: Handle,
+        directory: bool,
+    },
+    Close(Handle),
+    Read(Handle, Range<u64>),
+    Write(Handle, Range<u64>),
+    Sync(Handle),
+    Touch(Handle),
+    Unlink(Name),
+    Rename(Name, Name),
+    /// All below it.
+    RemoveTree,
+    /// Whatever asks for nothing.
+    Other,
+}
+
+/// A load file that was read.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    lines: Arc<[Line]>,
+    /// Of each name the one of the directory it is in.
+    parents: Arc<[Name]>,
+}
+
+/// What is wrong with a load file.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// Nothing in it is an operation on a file.
+    #[error(
+        "this is no load file of dbench; take the client.txt of its version 4, which Debian has in its package dbench"
+    )]
+    Empty,
+    /// A line makes no sense.
+    #[error("line {0} of the load file cannot be read; take the client.txt of dbench 4, unchanged")]
+    Line(usize),
+}
+
+#[derive(Default)]
+struct Names {
+    known: FxHashMap<String, Name>,
+    parents: Vec<Name>,
+}
+
+impl Names {
+    fn of(&mut self, path: &str) -> Name {
+        let path = path.to_ascii_lowercase();
+        if let Some(name) = self.known.get(&path) {
+            return *name;
+        }
+        let parent = path.rsplit_once('\\').map_or("", |(parent, _)| parent).to_owned();
+        let parent = if path.is_empty() { 0 } else { self.of(&parent) };
+        let name = self.parents.len() as Name;
+        self.parents.push(parent);
+        self.known.insert(path, name);
+        name
+    }
+}
+
+impl Recording {
+    /// Reads a load file.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn read(text: &str) -> Result<Self, RecordingError> {
+        let mut names = Names::default();
+        let lines = text.lines().enumerate();
+        let lines = lines.map(|(at, text)| line(text, &mut names).ok_or(RecordingError::Line(at + 1)));
+        let lines = lines.collect::<Result<Vec<_>, _>>()?;
+        if !lines.iter().any(|line| matches!(line, Line::Write(..))) {
+            return Err(RecordingError::Empty);
+        }
+        Ok(Self { lines: lines.into(), parents: names.parents.into() })
+    }
+
+    /// How many operations it has.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// It has none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// A line's meaning; nothing if it has none.
+fn line(text: &str, names: &mut Names) -> Option<Line> {
+    let text = text.trim();
+    let (operation, _) = text.split_once(' ').unwrap_or((text, ""));
+    if !text.ends_with("NT_STATUS_OK") {
+        return Some(Line::Other);
+    }
+    // What is not in quotation marks, and what is.
+    let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
+    let numbers = || {
+        let after = text.rsplit('"').next().unwrap_or(text).split_ascii_whitespace();
+        after.filter_map(number).collect::<Vec<u64>>()
+    };
+    let range = |numbers: &[u64]| match numbers {
+        [handle, at, len, ..] => Some((*handle as Handle, *at..at + len)),
+        _ => None,
+    };
+    let handle = || numbers().first().map(|handle| *handle as Handle);
+    Some(match operation {
+        "NTCreateX" => match numbers()[..] {
+            [options, _, handle] => {
+                let name = names.of(quoted.first()?);
+                Line::Open { name, handle: handle as Handle, directory: options & 1 != 0 }
+            }
+            _ => return None,
+        },
+        "Close" => Line::Close(handle()?),
+        "ReadX" => {
+            let (handle, range) = range(&numbers())?;
+            Line::Read(handle, range)
+        }
+        "WriteX" => {
+            let (handle, range) = range(&numbers())?;
+            Line::Write(handle, range)
+        }
+        "Flush" => Line::Sync(handle()?),
+        "SET_FILE_INFORMATION" => Line::Touch(handle()?),
+        "Unlink" => Line::Unlink(names.of(quoted.first()?)),
+        "Rename" => Line::Rename(names.of(quoted.first()?), names.of(quoted.get(1)?)),
+        "Deltree" => Line::RemoveTree,
+        _ => Line::Other,
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A client that does what was recorded, again and again. Counts the bytes it reads and writes, as dbench
+/// does.
+#[derive(Debug)]
+pub struct Dbench {
+    recording: Recording,
+    next: usize,
+    takes: Nanos,
+    /// By name.
+    files: FxHashMap<Name, FileId>,
+    open: FxHashMap<Handle, FileId>,
+}
+
+impl Dbench {
+    /// From the recording's start; operations take so much processor time.
+    pub fn new(recording: Recording, takes: Nanos) -> Self {
+        Self { recording, next: 0, takes, files: FxHashMap::default(), open: FxHashMap::default() }
+    }
+
+    /// The file of that name, made if need be.
+    fn file(&mut self, name: Name, files: &mut Files, asked: &mut VecDeque<Ask>) -> FileId {
+        if let Some(file) = self.files.get(&name) {
+            return *file;
+        }
+        let parent = self.recording.parents[name as usize];
+        let directory = (parent != name).then(|| self.file(parent, files, asked));
+        let file = files.create(directory, asked);
+        self.files.insert(name, file);
+        file
+    }
+
+    fn remove(&mut self, name: Name, files: &mut Files, asked: &mut VecDeque<Ask>) {
+        if let Some(file) = self.files.remove(&name) {
+            self.open.retain(|_, of| *of != file);
+            files.remove(file, asked);
+        }
+    }
+}
+
+impl Program for Dbench {
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step {
+        let lines = self.recording.lines.clone();
+        let mut work = 0;
+        match &lines[self.next] {
+            Line::Open { name, handle, directory } => {
+                let file = self.file(*name, files, asked);
+                if !directory {
+                    self.open.insert(*handle, file);
+                    files.look(file, asked);
+                }
+            }
+            Line::Close(handle) => drop(self.open.remove(handle)),
+            Line::Read(handle, range) => {
+                if let Some(file) = self.open.get(handle) {
+                    files.read(*file, range.clone(), asked);
+                }
+                work = range.end - range.start;
+            }
+            Line::Write(handle, range) => {
+                if let Some(file) = self.open.get(handle) {
+                    files.write(*file, range.clone(), asked);
+                }
+                work = range.end - range.start;
+            }
+            Line::Sync(handle) => {
+                if let Some(file) = self.open.get(handle) {
+                    files.sync(*file, asked);
+                }
+            }
+            Line::Touch(handle) => {
+                if let Some(file) = self.open.get(handle) {
+                    files.touch(*file, asked);
+                }
+            }
+            Line::Unlink(name) => self.remove(*name, files, asked),
+            Line::Rename(from, to) => {
+                if let Some(file) = self.files.remove(from) {
+                    self.remove(*to, files, asked);
+                    files.touch(file, asked);
+                    self.files.insert(*to, file);
+                }
+            }
+            Line::RemoveTree => {
+                let mut names: Vec<Name> = self.files.keys().copied().collect();
+                names.sort_unstable();
+                names.into_iter().rev().for_each(|name| self.remove(name, files, asked));
+            }
+            Line::Other => {}
+        }
+        self.next = (self.next + 1) % lines.len();
+        Step { takes: self.takes, work }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Shape;
+    use weir_model::{Bytes, Op};
+
+    const TEXT: &str = r#"Deltree "\clients\client1" NT_STATUS_OK
+Mkdir "\clients" NT_STATUS_OK
+NTCreateX "\clients\client1\a b" 0x40 0x1 9935 NT_STATUS_OBJECT_NAME_NOT_FOUND
+NTCreateX "\clients\client1\a b" 0x40 0x2 9936 NT_STATUS_OK
+WriteX 9936 0 10000 10000 NT_STATUS_OK
+Flush 9936 NT_STATUS_OK
+ReadX 9936 4096 100 100 NT_STATUS_OK
+Close 9936 NT_STATUS_OK
+Rename "\clients\client1\a b" "\CLIENTS\client1\c" NT_STATUS_OK
+Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
+"#;
+
+    #[test]
+    fn what_was_recorded_is_done_again_and_again() {
+        let recording = Recording::read(TEXT).expect("a recording");
+        assert_eq!(recording.len(), 10);
+        let shape = Shape {
+            size: Bytes::mib(64),
+            memory: Bytes::mib(8),
+            dirty: 0.4,
+            background: 0.1,
+            age: Nanos::secs(30),
+            journal: Bytes(0),
+        };
+        let mut files = Files::new(shape);
+        let mut dbench = Dbench::new(recording, Nanos::micros(30));
+        for round in 0..3 {
+            let mut asked = VecDeque::new();
+            let steps: Vec<_> = (0..10).map(|_| dbench.step(&mut files, &mut asked)).collect();
+            assert_eq!(steps.iter().map(|step| step.work).sum::<u64>(), 10_100);
+            // The file's three blocks and its inode, synced; inodes are read before they are looked at.
+            let written: u64 = asked.iter().filter(|ask| ask.op == Op::Write).map(|ask| ask.count).sum();
+            assert_eq!(written, 4, "{round}: {asked:?}");
+            assert!(asked.iter().all(|ask| ask.op == Op::Write), "{asked:?}");
+            assert_eq!(dbench.files.len(), 3, "the directories stay");
+        }
+    }
+
+    #[test]
+    fn what_is_no_load_file_is_refused() {
+        assert!(matches!(Recording::read(""), Err(RecordingError::Empty)));
+        assert!(matches!(Recording::read("Close x NT_STATUS_OK"), Err(RecordingError::Line(1))));
+    }
+}

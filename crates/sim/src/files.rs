@@ -1,0 +1,428 @@
+//! A file system and the memory before it, as far as a disk notices them: what becomes of files' reads and
+//! writes.
+//!
+//! After ext2: block groups, each with a bitmap, inodes and data; a file's blocks as close to one another as
+//! there is space. Blocks that were read or written stay in memory, those used longest ago leave it first. A
+//! write changes memory only; changed blocks are written back in order of addresses, when they are old or
+//! many, or when they are synced. With a journal, as ext3 has it, a sync writes the changed blocks of the file
+//! system's own there instead. Data that was removed before it was written is never written.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op};
+use weir_policy::Lru;
+
+/// What a disk is asked for: blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// [`Op::Read`] or [`Op::Write`].
+    pub op: Op,
+    /// The first block.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// A file, while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(usize);
+
+/// Blocks of a group.
+const GROUP: u64 = 8192;
+/// … of which inodes, after the bitmap.
+const INODE_BLOCKS: u64 = 64;
+/// Inodes in a block.
+const INODES: u64 = 32;
+/// Entries of a directory in a block.
+const ENTRIES: u64 = 128;
+/// The longest run written back, or read ahead.
+const RUN: u64 = 32;
+
+/// Changed blocks that are kept in memory although they were used longest ago, before one is written back for
+/// its place.
+const SPARED: usize = 64;
+
+/// How a file system and its memory are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The file system.
+    pub size: Bytes,
+    /// Memory for blocks.
+    pub memory: Bytes,
+    /// Of it, what may be changed before writers write back themselves.
+    pub dirty: f64,
+    /// Of it, what may be changed before writing back begins.
+    pub background: f64,
+    /// Changed blocks are written back when they are so old.
+    pub age: Nanos,
+    /// The journal; none if zero.
+    pub journal: Bytes,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    exists: bool,
+    /// The block with its inode, and the one with its entry.
+    inode: u64,
+    entry: u64,
+    group: u64,
+    blocks: Vec<u64>,
+    /// Where the last read ended: what goes on there reads ahead.
+    read_to: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Files {
+    shape: Shape,
+    groups: u64,
+    /// Which blocks are taken, a bit each.
+    taken: Vec<u64>,
+    files: Vec<File>,
+    free: Vec<usize>,
+    memory: Lru<u64, ()>,
+    /// Changed blocks, and since when; and in the order in which they became so.
+    dirty: BTreeMap<u64, Nanos>,
+    oldest: VecDeque<(Nanos, u64)>,
+    /// Where writing back goes on.
+    sweep: u64,
+    /// Where the journal goes on, and which blocks of the file system's own changed since.
+    head: u64,
+    unlogged: BTreeSet<u64>,
+    now: Nanos,
+}
+
+impl Files {
+    /// An empty one.
+    pub fn new(shape: Shape) -> Self {
+        let groups = (shape.size.0 / BLOCK).div_ceil(GROUP).max(1);
+        let mut files = Self {
+            shape,
+            groups,
+            taken: vec![0; (groups * GROUP).div_ceil(64) as usize],
+            files: Vec::new(),
+            free: Vec::new(),
+            memory: Lru::new((shape.memory.0 / BLOCK).max(64) as usize),
+            dirty: BTreeMap::new(),
+            oldest: VecDeque::new(),
+            sweep: 0,
+            head: 0,
+            unlogged: BTreeSet::new(),
+            now: Nanos(0),
+        };
+        for group in 0..groups {
+            (0..=INODE_BLOCKS).for_each(|block| files.take(group * GROUP + block));
+        }
+        let journal = files.journal();
+        journal.for_each(|block| files.take(block));
+        files
+    }
+
+    /// The volume's size.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.groups * GROUP * BLOCK)
+    }
+
+    /// The time, which never goes backwards.
+    pub fn at(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// The extents with something in them, as runs in ascending order.
+    pub fn extents(&self, extent: ExtentSize) -> Vec<Range<ExtentIndex>> {
+        let blocks = u64::from(extent.blocks());
+        let mut runs: Vec<Range<ExtentIndex>> = Vec::new();
+        for index in 0..extent.count(self.size()) {
+            if (index * blocks..(index + 1) * blocks).any(|block| self.is_taken(block)) {
+                match runs.last_mut() {
+                    Some(run) if run.end.0 == index => run.end.0 += 1,
+                    _ => runs.push(ExtentIndex(index)..ExtentIndex(index + 1)),
+                }
+            }
+        }
+        runs
+    }
+
+    /// Everything is on the disk as it is in memory.
+    pub fn settle(&mut self) {
+        self.dirty.clear();
+        self.oldest.clear();
+        self.unlogged.clear();
+    }
+
+    /// Nothing is in memory any more that is on the disk.
+    pub fn forget(&mut self) {
+        let clean: Vec<u64> = self.memory.iter().map(|(block, ())| block).collect();
+        for block in clean.iter().filter(|block| !self.dirty.contains_key(block)) {
+            self.memory.remove(block);
+        }
+    }
+
+    /// Makes an empty file, in a directory if one is named; a directory is a file itself.
+    pub fn create(&mut self, directory: Option<FileId>, asked: &mut VecDeque<Ask>) -> FileId {
+        let id = self.free.pop().unwrap_or(self.files.len());
+        if id == self.files.len() {
+            self.files.push(File::default());
+        }
+        let spread = id as u64 * 7 % self.groups;
+        let group = directory.map_or(spread, |of| self.files[of.0].group);
+        let inode = group * GROUP + 1 + id as u64 / INODES % INODE_BLOCKS;
+        let entry = match directory {
+            Some(of) => self.entry(of, id as u64, asked),
+            None => inode,
+        };
+        self.files[id] = File { exists: true, inode, entry, group, blocks: Vec::new(), read_to: 0 };
+        self.change_own(inode, asked);
+        self.change_own(entry, asked);
+        FileId(id)
+    }
+
+    /// The block of a directory in which the so manieth entry is.
+    fn entry(&mut self, directory: FileId, number: u64, asked: &mut VecDeque<Ask>) -> u64 {
+        let has = self.files[directory.0].blocks.len() as u64;
+        let wants = (number / ENTRIES).min(has);
+        if wants == has {
+            self.grow(directory, has + 1, asked);
+        }
+        self.files[directory.0].blocks.get(wants as usize).copied().unwrap_or(0)
+    }
+
+    /// A file's length in whole blocks.
+    pub fn len(&self, file: FileId) -> Bytes {
+        Bytes(self.files[file.0].blocks.len() as u64 * BLOCK)
+    }
+
+    /// Removes a file.
+    pub fn remove(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
+        let File { exists, inode, entry, group, blocks, .. } = std::mem::take(&mut self.files[file.0]);
+        if !exists {
+            return;
+        }
+        for block in &blocks {
+            self.taken[(block / 64) as usize] &= !(1 << (block % 64));
+            self.memory.remove(block);
+            self.dirty.remove(block);
+        }
+        if !blocks.is_empty() {
+            self.change_own(group * GROUP, asked);
+        }
+        self.change_own(inode, asked);
+        self.change_own(entry, asked);
+        self.free.push(file.0);
+    }
+
+    /// Looks at a file's inode.
+    pub fn look(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
+        let inode = self.files[file.0].inode;
+        self.fetch(inode..inode + 1, asked);
+    }
+
+    /// Changes a file's inode.
+    pub fn touch(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
+        let inode = self.files[file.0].inode;
+        self.change_own(inode, asked);
+    }
+
+    /// Reads bytes of a file, as far as it has them: what is not in memory is asked for.
+    pub fn read(&mut self, file: FileId, bytes: Range<u64>, asked: &mut VecDeque<Ask>) {
+        let File { blocks, read_to, .. } = &mut self.files[file.0];
+        let has = blocks.len() as u64;
+        let range = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK).min(has);
+        // What goes on where the last read ended reads ahead.
+        let ahead =
+            if range.start > 0 && *read_to == range.start { range.end.next_multiple_of(RUN) } else { 0 };
+        *read_to = range.end;
+        let end = range.end.max(ahead.min(has));
+        let wanted: Vec<u64> = blocks.get(range.start as usize..end as usize).unwrap_or_default().to_vec();
+        for run in runs(wanted.into_iter()) {
+            self.fetch(run, asked);
+        }
+    }
+
+    /// Writes bytes of a file, which grows as far as it has to.
+    pub fn write(&mut self, file: FileId, bytes: Range<u64>, asked: &mut VecDeque<Ask>) {
+        let had = self.files[file.0].blocks.len() as u64;
+        let range = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
+        self.grow(file, range.end, asked);
+        for number in range.clone() {
+            let Some(&block) = self.files[file.0].blocks.get(number as usize) else { break };
+            let part = number * BLOCK < bytes.start || (number + 1) * BLOCK > bytes.end;
+            if part && number < had {
+                self.fetch(block..block + 1, asked);
+            }
+            self.change(block, asked);
+        }
+        let inode = self.files[file.0].inode;
+        self.change_own(inode, asked);
+        if self.dirty.len() > self.most(self.shape.dirty) {
+            // Who writes too much writes back himself.
+            for _ in 0..8 {
+                asked.extend(self.sweep());
+            }
+        }
+    }
+
+    /// Writes a file's changes back.
+    pub fn sync(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
+        let changed: Vec<u64> =
+            self.files[file.0].blocks.iter().filter(|b| self.dirty.contains_key(b)).copied().collect();
+        self.write_out(changed, asked);
+        if self.journal().is_empty() {
+            let inode = self.files[file.0].inode;
+            self.write_out(if self.dirty.contains_key(&inode) { vec![inode] } else { Vec::new() }, asked);
+        } else {
+            self.log(asked);
+        }
+    }
+
+    fn write_out(&mut self, mut blocks: Vec<u64>, asked: &mut VecDeque<Ask>) {
+        blocks.sort_unstable();
+        for run in runs(blocks.into_iter()) {
+            for block in run.clone() {
+                self.dirty.remove(&block);
+            }
+            asked.push_back(Ask { op: Op::Write, first: run.start, count: run.end - run.start });
+        }
+    }
+
+    /// Writes what changed of the file system's own to the journal.
+    fn log(&mut self, asked: &mut VecDeque<Ask>) {
+        let journal = self.journal();
+        let mut left = (std::mem::take(&mut self.unlogged).len() as u64 + 2).min(journal.end - journal.start);
+        while left > 0 {
+            let count = left.min(journal.end - journal.start - self.head);
+            asked.push_back(Ask { op: Op::Write, first: journal.start + self.head, count });
+            self.head = (self.head + count) % (journal.end - journal.start);
+            left -= count;
+        }
+    }
+
+    /// What is to be written back now, if anything is old enough or there is too much of it.
+    pub fn write_back(&mut self) -> Option<Ask> {
+        while let Some((since, block)) = self.oldest.front() {
+            if self.dirty.get(block) == Some(since) {
+                break;
+            }
+            self.oldest.pop_front();
+        }
+        let old = self.oldest.front().is_some_and(|(since, _)| *since + self.shape.age <= self.now);
+        (old || self.dirty.len() > self.most(self.shape.background)).then(|| self.sweep()).flatten()
+    }
+
+    /// The next run of changed blocks in order of addresses.
+    fn sweep(&mut self) -> Option<Ask> {
+        let first = self.dirty.range(self.sweep..).next().or_else(|| self.dirty.iter().next());
+        let first = *first?.0;
+        let mut end = first;
+        while end < first + RUN && self.dirty.remove(&end).is_some() {
+            end += 1;
+        }
+        self.sweep = end;
+        Some(Ask { op: Op::Write, first, count: end - first })
+    }
+
+    /// Blocks a file has at least.
+    fn grow(&mut self, file: FileId, blocks: u64, asked: &mut VecDeque<Ask>) {
+        let group = self.files[file.0].group;
+        while (self.files[file.0].blocks.len() as u64) < blocks {
+            let goal = self.files[file.0].blocks.last().map_or(group * GROUP, |last| last + 1);
+            let Some(block) = self.find(goal) else { return };
+            self.take(block);
+            self.files[file.0].blocks.push(block);
+            self.change_own(block / GROUP * GROUP, asked);
+            self.change(block, asked);
+        }
+    }
+
+    /// The first free block from a goal on, around the end.
+    fn find(&self, goal: u64) -> Option<u64> {
+        let words = self.taken.len() as u64;
+        let goal = goal % (words * 64);
+        let (at, bit) = (goal / 64, goal % 64);
+        for step in 0..=words {
+            let word = (at + step) % words;
+            let mut free = !self.taken[word as usize];
+            if step == 0 {
+                free &= u64::MAX << bit;
+            }
+            if free != 0 {
+                return Some(word * 64 + u64::from(free.trailing_zeros()));
+            }
+        }
+        None
+    }
+
+    /// A block is changed in memory; it is as old as its first change.
+    fn change(&mut self, block: u64, asked: &mut VecDeque<Ask>) {
+        self.remember(block, asked);
+        if let Entry::Vacant(vacant) = self.dirty.entry(block) {
+            vacant.insert(self.now);
+            self.oldest.push_back((self.now, block));
+        }
+    }
+
+    /// A block of the file system's own is changed.
+    fn change_own(&mut self, block: u64, asked: &mut VecDeque<Ask>) {
+        self.change(block, asked);
+        if !self.journal().is_empty() {
+            self.unlogged.insert(block);
+        }
+    }
+
+    /// Blocks side by side are read, as far as they are not in memory.
+    fn fetch(&mut self, range: Range<u64>, asked: &mut VecDeque<Ask>) {
+        let absent = range.clone().filter(|block| self.memory.get(block).is_none());
+        for run in runs(absent.collect::<Vec<_>>().into_iter()) {
+            asked.push_back(Ask { op: Op::Read, first: run.start, count: run.end - run.start });
+        }
+        range.for_each(|block| self.remember(block, asked));
+    }
+
+    fn remember(&mut self, block: u64, asked: &mut VecDeque<Ask>) {
+        if self.memory.touch(block).is_some() {
+            return;
+        }
+        let mut gone = self.memory.insert(block, ()).map(|(gone, ())| gone);
+        // What is not changed leaves first; in the end something has to.
+        for _ in 0..SPARED {
+            let Some(changed) = gone.filter(|gone| self.dirty.contains_key(gone)) else { return };
+            gone = self.memory.insert(changed, ()).map(|(gone, ())| gone);
+        }
+        if let Some(gone) = gone.filter(|gone| self.dirty.remove(gone).is_some()) {
+            asked.push_back(Ask { op: Op::Write, first: gone, count: 1 });
+        }
+    }
+
+    fn most(&self, share: f64) -> usize {
+        (share * self.memory.most() as f64) as usize
+    }
+
+    fn journal(&self) -> Range<u64> {
+        let first = INODE_BLOCKS + 1;
+        first..first + (self.shape.journal.0 / BLOCK).min(GROUP / 2)
+    }
+
+    fn take(&mut self, block: u64) {
+        self.taken[(block / 64) as usize] |= 1 << (block % 64);
+    }
+
+    fn is_taken(&self, block: u64) -> bool {
+        self.taken[(block / 64) as usize] & 1 << (block % 64) != 0
+    }
+}
+
+/// Ascending numbers as ranges.
+fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(run) if run.end == number && run.end - run.start < RUN => run.end += 1,
+            _ => runs.push(number..number + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use super::*;
+use proptest::prelude::*;
+
+fn shape(memory: u64) -> Shape {
+    Shape {
+        size: Bytes::mib(64),
+        memory: Bytes::kib(memory),
+        dirty: 0.5,
+        background: 0.25,
+        age: Nanos::secs(30),
+        journal: Bytes(0),
+    }
+}
+
+fn writes(asked: &VecDeque<Ask>) -> u64 {
+    asked.iter().filter(|ask| ask.op == Op::Write).map(|ask| ask.count).sum()
+}
+
+#[test]
+fn what_is_in_memory_is_not_asked_for_and_what_is_removed_never_written() {
+    let mut files = Files::new(shape(4096));
+    let mut asked = VecDeque::new();
+    let file = files.create(None, &mut asked);
+    files.write(file, 0..100_000, &mut asked);
+    files.read(file, 0..100_000, &mut asked);
+    assert_eq!(asked, [], "all of it is in memory");
+    files.at(Nanos::secs(29));
+    assert_eq!(files.write_back(), None);
+    files.remove(file, &mut asked);
+    files.at(Nanos::secs(31));
+    let mut written = Vec::new();
+    while let Some(ask) = files.write_back() {
+        written.extend(ask.first..ask.first + ask.count);
+    }
+    // A bitmap and an inode.
+    assert_eq!(written, [0, 1]);
+}
+
+#[test]
+fn files_are_read_from_the_disk_once_in_runs() {
+    let mut files = Files::new(shape(4096));
+    let mut asked = VecDeque::new();
+    let file = files.create(None, &mut asked);
+    files.write(file, 0..Bytes::kib(512).0, &mut asked);
+    files.settle();
+    files.forget();
+    asked.clear();
+    files.read(file, 0..8192, &mut asked);
+    assert_eq!(asked.iter().map(|ask| ask.count).sum::<u64>(), 2);
+    files.read(file, 8192..16_384, &mut asked);
+    assert_eq!(asked.iter().map(|ask| ask.count).sum::<u64>(), RUN, "what goes on reads ahead");
+    files.read(file, 16_384..Bytes::kib(128).0, &mut asked);
+    assert_eq!(asked.iter().map(|ask| ask.count).sum::<u64>(), RUN);
+    assert!(asked.iter().all(|ask| ask.op == Op::Read));
+}
+
+#[test]
+fn a_sync_writes_the_file_and_its_inode_or_the_journal() {
+    for journal in [Bytes(0), Bytes::mib(1)] {
+        let mut files = Files::new(Shape { journal, ..shape(4096) });
+        let mut asked = VecDeque::new();
+        let file = files.create(None, &mut asked);
+        files.write(file, 0..12_288, &mut asked);
+        files.sync(file, &mut asked);
+        // Three blocks and the inode; or three, and bitmap and inode with a head and an end in the journal.
+        assert_eq!(writes(&asked), if journal.0 == 0 { 4 } else { 3 + 4 }, "{asked:?}");
+        asked.clear();
+        files.sync(file, &mut asked);
+        assert_eq!(writes(&asked), if journal.0 == 0 { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn who_writes_more_than_memory_may_hold_writes_back() {
+    let mut files = Files::new(shape(1024));
+    let mut asked = VecDeque::new();
+    let file = files.create(None, &mut asked);
+    for at in 0..1024 {
+        files.write(file, at * 4096..(at + 1) * 4096, &mut asked);
+        assert!(files.dirty.len() <= 130);
+    }
+    assert!(writes(&asked) > 850, "{}", writes(&asked));
+    assert!(asked.iter().any(|ask| ask.count == RUN));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Each block belongs to one file, and what files have is what is taken.
+    #[test]
+    fn no_block_belongs_to_two(steps in prop::collection::vec((0u8..4, 0usize..12, 1u64..200_000), 1..200)) {
+        let mut files = Files::new(shape(512));
+        let own = |files: &Files| files.taken.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let at_first = own(&files);
+        let mut asked = VecDeque::new();
+        let directory = files.create(None, &mut asked);
+        let mut here: Vec<FileId> = Vec::new();
+        for (what, which, len) in steps {
+            let file = here.get(which % here.len().max(1)).copied();
+            match (what, file) {
+                (0, _) | (_, None) => here.push(files.create(Some(directory), &mut asked)),
+                (1, Some(file)) => {
+                    files.remove(file, &mut asked);
+                    here.retain(|other| *other != file);
+                }
+                (2, Some(file)) => files.write(file, len / 2..len, &mut asked),
+                (_, Some(file)) => files.read(file, 0..len, &mut asked),
+            }
+            let all: Vec<u64> =
+                here.iter().chain([&directory]).flat_map(|f| files.files[f.0].blocks.clone()).collect();
+            let distinct: BTreeSet<_> = all.iter().copied().collect();
+            prop_assert_eq!(distinct.len(), all.len());
+            prop_assert_eq!(own(&files), at_first + all.len() as u64);
+            prop_assert!(all.iter().all(|block| block % GROUP > INODE_BLOCKS));
+        }
+        let size = files.size().0 / BLOCK;
+        prop_assert!(asked.iter().all(|ask| ask.count > 0 && ask.first + ask.count <= size));
+    }
+}

@@ -1,0 +1,167 @@
+//! A program that uses many files at random, in given proportions: NFS clients, mail servers, Postmark.
+//!
+//! Which file is next is drawn by Zipf's law, or all alike. A file that is made takes the number of none that
+//! is there; the number of files stays about the same as long as as many are made as removed.
+
+use crate::files::{Ask, FileId, Files};
+use crate::process::{Program, Step};
+use crate::synthetic::Chance;
+use rand_distr::{Distribution as _, Zipf};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use weir_model::Nanos;
+
+/// What is done, each in proportion to its weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    /// A file's attributes are asked for.
+    pub look: u32,
+    /// … or changed.
+    pub touch: u32,
+    /// A file is read.
+    pub read: u32,
+    /// Something is written after its end.
+    pub append: u32,
+    /// … or somewhere in it.
+    pub overwrite: u32,
+    /// A file is made and written.
+    pub make: u32,
+    /// … or removed.
+    pub remove: u32,
+}
+
+/// How a program uses files.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    /// What it does.
+    pub weights: Weights,
+    /// How many files there are at first, at least one.
+    pub files: u64,
+    /// Directories they are in, at least one.
+    pub directories: u64,
+    /// Their sizes in bytes.
+    pub sizes: RangeInclusive<u64>,
+    /// Sizes are spread evenly on a logarithmic scale, so that most are small; otherwise evenly.
+    pub mostly_small: bool,
+    /// Zipf's exponent; 0 for all alike.
+    pub theta: f64,
+    /// Bytes read at once; `None` for the whole file.
+    pub read: Option<RangeInclusive<u64>>,
+    /// Bytes written at once.
+    pub write: RangeInclusive<u64>,
+    /// Changes are synced.
+    pub sync: bool,
+    /// Processor time of a step.
+    pub takes: Nanos,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Mixed {
+    mix: Mix,
+    directories: Vec<FileId>,
+    files: Vec<FileId>,
+    law: Option<Zipf<f64>>,
+    random: Chance,
+}
+
+impl Mixed {
+    /// With its files made.
+    pub fn new(mix: Mix, files: &mut Files, seed: u64) -> Self {
+        let law = (mix.theta > 0.0).then(|| Zipf::new(mix.files as f64, mix.theta).ok()).flatten();
+        let mut asked = VecDeque::new();
+        let directories = (0..mix.directories.max(1)).map(|_| files.create(None, &mut asked)).collect();
+        let mut mixed = Self { directories, files: Vec::new(), law, random: Chance::new(seed), mix };
+        for _ in 0..mixed.mix.files.max(1) {
+            mixed.make(files, &mut asked);
+            asked.clear();
+        }
+        mixed
+    }
+
+    fn between(&mut self, range: &RangeInclusive<u64>) -> u64 {
+        range.start() + self.random.below(range.end() - range.start() + 1)
+    }
+
+    fn size(&mut self) -> u64 {
+        let range = self.mix.sizes.clone();
+        if !self.mix.mostly_small {
+            return self.between(&range);
+        }
+        let (least, most) = (*range.start() as f64, *range.end() as f64);
+        (least * (most / least).powf(self.random.share())) as u64
+    }
+
+    /// One of the files: its number among them.
+    fn pick(&mut self) -> usize {
+        let count = self.files.len() as u64;
+        let drawn = match self.law {
+            Some(law) => law.sample(&mut self.random) as u64 - 1,
+            None => self.random.below(count),
+        };
+        (drawn % count) as usize
+    }
+
+    fn make(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> FileId {
+        let directory = self.directories[self.random.below(self.directories.len() as u64) as usize];
+        let file = files.create(Some(directory), asked);
+        let size = self.size();
+        files.write(file, 0..size, asked);
+        self.files.push(file);
+        file
+    }
+
+    fn write(&mut self, files: &mut Files, file: FileId, append: bool, asked: &mut VecDeque<Ask>) {
+        let (len, has) = (self.between(&self.mix.write.clone()), files.len(file).0);
+        // Files do not grow for ever.
+        let append = append && has + len <= 2 * *self.mix.sizes.end();
+        let at = if append { has } else { self.random.below(has.saturating_sub(len) + 1) };
+        files.write(file, at..at + len, asked);
+        if self.mix.sync {
+            files.sync(file, asked);
+        }
+    }
+
+    fn read(&mut self, files: &mut Files, file: FileId, asked: &mut VecDeque<Ask>) {
+        let has = files.len(file).0;
+        let len = self.mix.read.clone().map_or(has, |range| self.between(&range)).min(has);
+        let at = self.random.below(has - len + 1);
+        files.look(file, asked);
+        files.read(file, at..at + len, asked);
+    }
+}
+
+impl Program for Mixed {
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step {
+        let Weights { look, touch, read, append, overwrite, make, remove } = self.mix.weights;
+        let weights = [look, touch, read, append, overwrite, make, remove];
+        let mut drawn = self.random.below(weights.iter().map(|w| u64::from(*w)).sum());
+        let mut what = 0;
+        while let Some(rest) = drawn.checked_sub(weights[what].into()).filter(|_| what + 1 < weights.len()) {
+            (drawn, what) = (rest, what + 1);
+        }
+        let number = self.pick();
+        let file = self.files[number];
+        match what {
+            0 => files.look(file, asked),
+            1 => {
+                files.look(file, asked);
+                files.touch(file, asked);
+            }
+            2 => self.read(files, file, asked),
+            3 | 4 => self.write(files, file, what == 3, asked),
+            5 => {
+                let made = self.make(files, asked);
+                if self.mix.sync {
+                    files.sync(made, asked);
+                }
+            }
+            _ if self.files.len() as u64 > self.mix.files / 2 + 1 => {
+                self.files.swap_remove(number);
+                files.remove(file, asked);
+            }
+            _ => {}
+        }
+        Step { takes: self.mix.takes, work: 1 }
+    }
+}

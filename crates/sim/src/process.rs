@@ -1,0 +1,134 @@
+//! A load of programs that use files: what they ask of a disk is what their memory leaves of it.
+//!
+//! In a closed loop the first clients are the programs' processes, each waiting for what it reads or syncs,
+//! each with its processor time; the others write back. As an open loop the processes ask in turn, as fast as
+//! they can.
+
+use crate::files::{Ask, Files};
+use crate::load::{Client, Next};
+use crate::{Arrival, Load, Space};
+use std::collections::VecDeque;
+use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, VolumeOffset};
+
+/// What a process does, step by step, for ever.
+pub trait Program {
+    /// The next step: what has to be read or written before it is done goes to `asked`.
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step;
+}
+
+/// A step that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Processor time.
+    pub takes: Nanos,
+    /// What it counts, in the program's own measure.
+    pub work: u64,
+}
+
+/// How often those who write back look whether there is something to do.
+const LOOK: Nanos = Nanos::millis(100);
+/// How much processor time is spent before the clock is looked at.
+const SPELL: Nanos = Nanos::micros(200);
+
+/// A program's run.
+struct Process {
+    program: Box<dyn Program>,
+    begins: Nanos,
+    asked: VecDeque<Ask>,
+}
+
+/// See the module.
+pub struct Processes {
+    files: Files,
+    processes: Vec<Process>,
+    done: u64,
+}
+
+impl Processes {
+    /// Of these programs, at least one, on these files.
+    pub fn new(files: Files, programs: Vec<Box<dyn Program>>) -> Self {
+        let process = |program| Process { program, begins: Nanos(0), asked: VecDeque::new() };
+        Self { files, processes: programs.into_iter().map(process).collect(), done: 0 }
+    }
+
+    /// Each process begins at its time; those for which there is none at once.
+    #[must_use]
+    pub fn beginning(mut self, times: &[Nanos]) -> Self {
+        self.processes.iter_mut().zip(times).for_each(|(process, at)| process.begins = *at);
+        self
+    }
+
+    fn run(&mut self, number: usize, now: Nanos) -> Next {
+        let process = &mut self.processes[number];
+        if now < process.begins {
+            return Next::Wait(process.begins);
+        }
+        let mut at = now;
+        loop {
+            if let Some(ask) = process.asked.pop_front() {
+                return Next::Ask(arrival(at, ask));
+            }
+            if at >= now + SPELL {
+                return Next::Wait(at);
+            }
+            self.files.at(at);
+            let step = process.program.step(&mut self.files, &mut process.asked);
+            self.done += step.work;
+            at += step.takes.max(Nanos(1));
+        }
+    }
+}
+
+fn arrival(at: Nanos, ask: Ask) -> Arrival {
+    let (offset, len) = (VolumeOffset(ask.first * BLOCK), Bytes(ask.count * BLOCK));
+    Arrival { at, volume: 0, op: ask.op, offset, len }
+}
+
+impl Load for Processes {
+    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
+        let size = Bytes(self.files.size().0.next_multiple_of(extent.bytes().0));
+        vec![Space { size, extents: self.files.extents(extent) }]
+    }
+
+    fn lasts(&self) -> Nanos {
+        Nanos::secs(600)
+    }
+
+    fn next(&mut self, now: Nanos) -> Arrival {
+        let mut at = now;
+        loop {
+            self.files.at(at);
+            if let Some(ask) = self.files.write_back() {
+                return arrival(at, ask);
+            }
+            match self.run(0, at) {
+                Next::Ask(arrival) => return arrival,
+                Next::Wait(until) => at = until,
+            }
+        }
+    }
+
+    fn next_of(&mut self, client: Client, now: Nanos) -> Next {
+        if client.0 < self.processes.len() {
+            return self.run(client.0, now);
+        }
+        self.files.at(now);
+        match self.files.write_back() {
+            Some(ask) => Next::Ask(arrival(now, ask)),
+            None => Next::Wait(now + LOOK),
+        }
+    }
+
+    fn done(&self) -> Option<u64> {
+        Some(self.done)
+    }
+}
+
+impl std::fmt::Debug for Processes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Processes").field("processes", &self.processes.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

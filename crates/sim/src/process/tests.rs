@@ -1,0 +1,95 @@
+use super::*;
+use crate::files::Shape;
+use crate::mix::{Mix, Mixed, Weights};
+
+fn load(weights: Weights) -> Processes {
+    let shape = Shape {
+        size: Bytes::mib(64),
+        memory: Bytes::mib(2),
+        dirty: 0.4,
+        background: 0.1,
+        age: Nanos::secs(30),
+        journal: Bytes(0),
+    };
+    let mut files = Files::new(shape);
+    let mix = Mix {
+        weights,
+        files: 500,
+        directories: 2,
+        sizes: 500..=20_000,
+        mostly_small: true,
+        theta: 0.8,
+        read: None,
+        write: 4096..=4096,
+        sync: false,
+        takes: Nanos::micros(50),
+    };
+    let programs = (0..2).map(|seed| Box::new(Mixed::new(mix.clone(), &mut files, seed)) as Box<dyn Program>);
+    let programs = programs.collect();
+    files.settle();
+    files.forget();
+    Processes::new(files, programs)
+}
+
+/// Every process has its processor time, reads what memory does not have, and others write back.
+#[test]
+fn processes_ask_for_what_memory_leaves_and_count_what_they_do() {
+    let weights = Weights { look: 2, touch: 1, read: 4, append: 1, overwrite: 1, make: 1, remove: 1 };
+    let mut load = load(weights);
+    let space = &load.spaces(ExtentSize::DEFAULT)[0];
+    assert!(space.count() > 50 && space.size == Bytes::mib(64), "{space:?}");
+    let mut clients = [Nanos(0); 4];
+    let (mut reads, mut written) = (0, 0);
+    for _ in 0..20_000 {
+        let next = (0..4).min_by_key(|i| clients[*i]).unwrap_or(0);
+        match load.next_of(Client(next), clients[next]) {
+            Next::Ask(ask) => {
+                assert!(ask.at >= clients[next] && ask.len.0 > 0 && ask.offset.0 + ask.len.0 <= space.size.0);
+                clients[next] = ask.at + Nanos::micros(300);
+                let read = ask.op == weir_model::Op::Read;
+                assert!(next < 2 || !read, "those who write back do not read");
+                reads += u64::from(read);
+                written += u64::from(!read);
+            }
+            Next::Wait(at) => {
+                assert!(at > clients[next]);
+                clients[next] = at;
+            }
+        }
+    }
+    assert!(reads > 1_000 && written > 200, "{reads} reads, {written} writes");
+    // Each step takes 50 us of a process's time at least.
+    let most = 2.0 * clients[0].as_secs_f64() / 50e-6;
+    let done = load.done().unwrap_or(0) as f64;
+    assert!(done > 0.05 * most && done < 1.05 * most, "{done} of {most}");
+}
+
+/// In an experiment processes that find everything in memory are held up by nothing.
+#[test]
+fn processes_that_wait_are_asked_again_when_they_said() {
+    use crate::{DeviceSpec, Mode, Plan, PoolSpec, Room, place};
+    let device = DeviceSpec {
+        name: "d".into(),
+        model: "ssd-nvme".into(),
+        room: Room::Size(Bytes::mib(256)),
+        metadata: None,
+    };
+    let pool = PoolSpec {
+        extent: ExtentSize::DEFAULT,
+        devices: vec![device],
+        mover_share: weir_engine::MOVER_SHARE,
+    };
+    let plan = Plan {
+        mode: Mode::Closed(vec![(Nanos(0), 3)]),
+        lasts: Nanos::secs(3),
+        requests: u64::MAX,
+        windows: 3,
+        seed: weir_world::Seed(1),
+    };
+    let policy = weir_policy::placement::by_name("sequential").expect("a policy");
+    let mut load = load(Weights { look: 1, ..Weights::default() });
+    let outcome = place(&pool, policy, &mut load, &plan).expect("an outcome");
+    // Two processes, 50 us a step.
+    let rate = outcome.work_rate.unwrap_or(0.0);
+    assert!((39_000.0..41_000.0).contains(&rate), "{rate}");
+}
