@@ -11,6 +11,7 @@ pub mod picture;
 pub mod pool;
 pub mod pool_file;
 pub mod progress;
+pub mod repro;
 pub mod serving;
 pub mod sim;
 pub mod status;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{demo, output, pool, serving, sim};
+use weir::{demo, output, pool, repro, serving, sim};
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
@@ -74,6 +74,13 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             let comparison = sim::run(pool_file, &args)?;
             output::print(common.json, &comparison.to_json(), || comparison.human());
         }
+        Command::Repro(args) => match &args.name {
+            None => repro::list(common.json),
+            Some(name) => {
+                let report = repro::run(name, &args)?;
+                output::print(common.json, &report.to_json(), || report.human());
+            }
+        },
     }
     Ok(ExitCode::SUCCESS)
 }

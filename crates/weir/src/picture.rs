@@ -3,16 +3,32 @@
 use crate::failure::Failure;
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_sim::{Outcome, plot};
+use weir_sim::plot::Compared;
+use weir_sim::{Outcome, SimError, plot};
 
 /// Draws these outcomes over time.
 ///
 /// # Errors
 /// If it cannot be drawn, or the file not be written.
 pub fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
+    save(path, || plot::png(title, outcomes), || plot::svg(title, outcomes))
+}
+
+/// Draws published ratios beside ours.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_compared(path: &Path, title: &str, compared: &[Compared]) -> Result<(), Failure> {
+    save(path, || plot::compared_png(title, compared), || plot::compared_svg(title, compared))
+}
+
+fn save(
+    path: &Path,
+    png: impl FnOnce() -> Result<Vec<u8>, SimError>,
+    svg: impl FnOnce() -> Result<String, SimError>,
+) -> Result<(), Failure> {
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
-    let picture =
-        if is_png { plot::png(title, outcomes) } else { plot::svg(title, outcomes).map(String::into_bytes) };
+    let picture = if is_png { png() } else { svg().map(String::into_bytes) };
     let picture = picture.map_err(|error| Failure::told(ErrorKind::Environment, &error.to_string()))?;
     std::fs::write(path, picture).map_err(|error| Failure::os("write", path, &error))
 }

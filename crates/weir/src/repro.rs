@@ -1,0 +1,205 @@
+//! `weir repro`: what the papers behind the policies measured, measured again in virtual time.
+//!
+//! A reproduction is a list of experiments (modelled drives, a policy with the paper's constants, a load of
+//! the paper's shape) and a list of figures: what the paper prints, beside the same ratio here. Absolute
+//! figures are not compared: the machines before the drives are not modelled. docs/reproductions.md says what
+//! differs and why.
+
+mod asymmetry;
+mod hystor;
+mod lab;
+mod loads;
+mod report;
+mod wardrop;
+
+pub use report::Report;
+
+use crate::args::ReproArgs;
+use crate::failure::Failure;
+use crate::{output, picture};
+use lab::{Experiment, Results};
+use serde_json::json;
+use weir_model::ErrorKind;
+use weir_sim::dbench::Recording;
+use weir_sim::plot::Compared;
+
+/// What a paper says of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Published {
+    /// Its size.
+    Size(f64),
+    /// From here to there.
+    Between(f64, f64),
+    /// More than 1, as a picture shows or the text says without a figure.
+    More,
+    /// Less than 1, likewise.
+    Less,
+}
+
+/// A published figure beside ours.
+#[derive(Clone, Debug)]
+struct Figure {
+    what: String,
+    published: Published,
+    here: f64,
+}
+
+impl Figure {
+    fn new(what: impl Into<String>, published: Published, here: f64) -> Self {
+        Self { what: what.into(), published, here }
+    }
+}
+
+/// How a figure compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Agrees,
+    /// The same direction, but by more than [`FACTOR`] apart.
+    Size,
+    /// What is better there is worse here.
+    Direction,
+}
+
+/// Figures within this factor agree.
+const FACTOR: f64 = 1.5;
+/// Ratios so close to 1 have no direction.
+const EVEN: f64 = 0.05;
+
+impl Figure {
+    fn verdict(&self) -> Verdict {
+        let (least, most) = match self.published {
+            Published::Size(size) => (size, size),
+            Published::Between(least, most) => (least, most),
+            Published::More if self.here > 1.0 => return Verdict::Agrees,
+            Published::Less if self.here < 1.0 => return Verdict::Agrees,
+            Published::More | Published::Less => return Verdict::Direction,
+        };
+        let says = |value: f64| if (value - 1.0).abs() <= EVEN { 0 } else { (value - 1.0).signum() as i32 };
+        if says(least) * says(self.here) < 0 && says(most) * says(self.here) < 0 {
+            Verdict::Direction
+        } else if self.here > most * FACTOR || self.here < least / FACTOR {
+            Verdict::Size
+        } else {
+            Verdict::Agrees
+        }
+    }
+}
+
+/// A paper's measurements.
+struct Reproduction {
+    name: &'static str,
+    about: &'static str,
+    /// The paper and where in it.
+    source: &'static str,
+    experiments: fn(&Setting) -> Vec<Experiment>,
+    figures: fn(&Results) -> Vec<Figure>,
+    /// What is to be said besides.
+    notes: fn(&Setting) -> Vec<String>,
+}
+
+/// What of it the command line decides.
+#[derive(Clone, Debug)]
+struct Setting {
+    /// dbench's load file, if one was named.
+    recording: Option<Recording>,
+}
+
+const ALL: &[Reproduction] = &[asymmetry::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
+
+/// The names of all reproductions.
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|one| one.name).collect()
+}
+
+/// What `weir repro` without a name prints: what there is.
+pub fn list(json: bool) {
+    let document: Vec<_> =
+        ALL.iter().map(|r| json!({ "name": r.name, "about": r.about, "source": r.source })).collect();
+    output::print(json, &json!({ "reproductions": document }), || {
+        let rows = ALL.iter().map(|r| [r.name.to_owned(), r.about.to_owned(), r.source.to_owned()]);
+        output::table(["NAME", "WHAT", "FROM"], rows)
+    });
+}
+
+/// Runs the reproduction of that name.
+///
+/// # Errors
+/// If there is none, a file cannot be read, or an experiment is not possible.
+pub fn run(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
+    let known = ALL.iter().find(|one| one.name == name);
+    let reproduction = known.ok_or_else(|| {
+        Failure::usage(
+            format!("there is no reproduction {name:?}"),
+            format!("there are {}", names().join(", ")),
+        )
+    })?;
+    let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
+    let experiments: Vec<_> = (reproduction.experiments)(&setting)
+        .into_iter()
+        .filter(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)))
+        .collect();
+    let results = lab::run(&experiments, args)?;
+    let figures: Vec<_> = (reproduction.figures)(&results);
+    // A ratio of what was not run is none.
+    let figures: Vec<_> = figures.into_iter().filter(|figure| figure.here.is_finite()).collect();
+    if let Some(path) = &args.plot {
+        let compared = |figure: &Figure| Compared {
+            what: figure.what.clone(),
+            published: match figure.published {
+                Published::Size(size) => Some(size),
+                Published::Between(least, most) => Some((least * most).sqrt()),
+                Published::More | Published::Less => None,
+            },
+            here: figure.here,
+        };
+        let compared: Vec<_> = figures.iter().map(compared).collect();
+        picture::write_compared(path, &format!("{name}: published and here"), &compared)?;
+    }
+    Ok(Report {
+        name: reproduction.name,
+        source: reproduction.source,
+        figures,
+        results,
+        notes: (reproduction.notes)(&setting),
+        seed: args.seed,
+    })
+}
+
+fn recording(path: &std::path::Path) -> Result<Recording, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::os("read", path, &error))?;
+    Recording::read(&text).map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_agree_differ_in_size_or_in_direction() {
+        let verdict = |published, here| Figure::new("x", published, here).verdict();
+        assert_eq!(verdict(Published::Size(1.16), 1.3), Verdict::Agrees);
+        assert_eq!(verdict(Published::Size(1.16), 1.8), Verdict::Size);
+        assert_eq!(verdict(Published::Size(1.16), 0.9), Verdict::Direction);
+        assert_eq!(verdict(Published::Size(1.16), 0.97), Verdict::Agrees, "even");
+        assert_eq!(verdict(Published::Size(0.94), 1.2), Verdict::Direction);
+        assert_eq!(verdict(Published::Between(1.1, 1.17), 0.8), Verdict::Direction);
+        assert_eq!(verdict(Published::More, 1.01), Verdict::Agrees);
+        assert_eq!(verdict(Published::Less, 1.01), Verdict::Direction);
+    }
+
+    /// Every experiment a figure needs is there: with all of them run, every figure is a number.
+    #[test]
+    fn figures_need_no_experiment_that_is_not_there() {
+        let setting = Setting { recording: None };
+        for reproduction in ALL {
+            let experiments = (reproduction.experiments)(&setting);
+            let names: std::collections::BTreeSet<_> =
+                experiments.iter().map(|one| one.name.clone()).collect();
+            assert_eq!(names.len(), experiments.len(), "{}: names are distinct", reproduction.name);
+            let results = Results::pretended(names.into_iter().collect());
+            for figure in (reproduction.figures)(&results) {
+                assert!(figure.here.is_finite() || figure.what.contains("dbench"), "{}", figure.what);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Measurement-driven migration between a flash drive of 2008 and a disk that write better or worse than each
+//! other (the dissertation's chapter II): each drive alone, both striped, striped with migration, two disks.
+
+use super::lab::{Experiment, Results, pool};
+use super::loads::{WRITERS, mixed, postmark, shape, words};
+use super::{Figure, Published, Reproduction, Setting};
+use weir_model::{Bytes, Nanos};
+use weir_sim::PoolSpec;
+use weir_sim::mix::{Mix, Weights};
+
+pub(super) const REPRODUCTION: Reproduction = Reproduction {
+    name: "asymmetry",
+    about: "measurement-driven migration between flash and disk",
+    source: "dissertation, chapter II: figures 5, 8 and 9, tables I and II",
+    experiments,
+    figures,
+    notes: |_| Vec::new(),
+};
+
+const CHUNK: Bytes = Bytes::kib(64);
+const DISK: (&str, Bytes) = ("sp2504c", Bytes(250_000_000_000));
+const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
+const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
+
+/// The pools compared, by name.
+fn pools() -> Vec<(&'static str, PoolSpec)> {
+    vec![
+        ("disk", pool(CHUNK, &[DISK])),
+        ("two disks", pool(CHUNK, &[DISK, DISK])),
+        ("transcend", pool(CHUNK, &[TRANSCEND])),
+        ("transcend+disk", pool(CHUNK, &[TRANSCEND, DISK])),
+        ("memoright", pool(CHUNK, &[MEMORIGHT])),
+        ("memoright+disk", pool(CHUNK, &[MEMORIGHT, DISK])),
+    ]
+}
+
+/// How a pool is run: a policy and its tuning, by name.
+type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
+const STRIPED: Way = ("striped", "stripe", &[]);
+const MIGRATION: Way = ("migration", "asymmetry", &[TOKENS]);
+const MIGRATION_2: Way = ("migration-2", "asymmetry", &[TOKENS, ("large_stay", 1.0)]);
+/// The dissertation says only that few were made; the same group's next one has 4 a second.
+const TOKENS: (&str, f64) = ("tokens", 4.0);
+
+/// NFS operations in SPECsfs 3.0's proportions. What is asked for again is answered from memory, so that
+/// the drives see about one read to four writes.
+fn sfs() -> Mix {
+    Mix {
+        weights: Weights { look: 66, touch: 3, read: 18, append: 0, overwrite: 9, make: 2, remove: 2 },
+        files: 4000,
+        directories: 30,
+        sizes: 1024..=262_144,
+        mostly_small: true,
+        theta: 0.9,
+        read: Some(4096..=8192),
+        write: 4096..=8192,
+        sync: false,
+        takes: Nanos::micros(200),
+    }
+}
+
+const CLIENTS: usize = 12;
+
+/// Four moves a second take hours until most of what is asked for has moved: the paper shows its NFS load after
+/// 12,000 seconds.
+const LONG: Nanos = Nanos::secs(3 * 3600);
+/// Postmark's 400,000 transactions took half an hour.
+const SHORT: Nanos = Nanos::secs(1800);
+
+fn experiments(_: &Setting) -> Vec<Experiment> {
+    let mut all = Vec::new();
+    for (pool_name, pool) in pools() {
+        let alone = pool.devices.len() == 1;
+        let is_disks = pool_name == "two disks";
+        let both = [STRIPED, MIGRATION];
+        let ways: &[Way] = if alone || is_disks { &both[..1] } else { &both };
+        let mut add = |load: &str, way: &Way, make, clients, lasts| {
+            all.push(Experiment {
+                name: format!("{load}, {pool_name}, {}", way.0),
+                pool: pool.clone(),
+                policy: way.1,
+                tuning: way.2.to_vec(),
+                load: make,
+                clients,
+                lasts,
+            });
+        };
+        for way in ways {
+            add("nfs", way, nfs(), CLIENTS + WRITERS, LONG);
+            if alone {
+                continue;
+            }
+            add("postmark", way, small_files(), 2 + WRITERS, SHORT);
+            for readers in 0..=4 {
+                add(&format!("{readers}R{}W", 4 - readers), way, zipf(readers), 4, LONG);
+            }
+            add("large files", way, large_files(), 2 + WRITERS, SHORT);
+        }
+        if !alone && !is_disks {
+            add("large files", &MIGRATION_2, large_files(), 2 + WRITERS, SHORT);
+        }
+    }
+    all
+}
+
+fn nfs() -> super::lab::MakeLoad {
+    mixed(shape(Bytes::gib(6), Bytes::mib(600)), sfs(), vec![Nanos(0); CLIENTS])
+}
+
+fn small_files() -> super::lab::MakeLoad {
+    let mix = postmark(20_000, 1, 10_000, false);
+    mixed(shape(Bytes::gib(2), Bytes::mib(200)), mix, vec![Nanos(0); 2])
+}
+
+fn large_files() -> super::lab::MakeLoad {
+    let mix = postmark(4000, 1, 500_000, false);
+    mixed(shape(Bytes::gib(6), Bytes::mib(600)), mix, vec![Nanos(0); 2])
+}
+
+/// Four processes with a file of 512 MiB each, past the memory; so many of them read, the others write.
+fn zipf(readers: usize) -> super::lab::MakeLoad {
+    let of = |number: usize| {
+        let reads = if number < readers { 100 } else { 0 };
+        format!("zipf theta=0.9 hot={number} reads={reads}% size=4KiB over=512MiB")
+    };
+    words((0..4).map(of).collect::<Vec<_>>().join(" | "))
+}
+
+fn figures(results: &Results) -> Vec<Figure> {
+    use Published::{Less, More, Size};
+    let mut all = Vec::new();
+    let mut add = |what: &str, published, one: &str, other: &str| {
+        let of = |text: &str| text.replace("M+D", "memoright+disk").replace("T+D", "transcend+disk");
+        all.push(Figure::new(what, published, results.ratio(&of(one), &of(other))));
+    };
+    let two = "two disks, striped";
+    add(
+        "Transcend, NFS: migration to striped",
+        Size(600.0 / 426.0),
+        "nfs, T+D, migration",
+        "nfs, T+D, striped",
+    );
+    add("… migration to disk alone", Size(600.0 / 434.0), "nfs, T+D, migration", "nfs, disk, striped");
+    add("… flash alone to disk alone", Less, "nfs, transcend, striped", "nfs, disk, striped");
+    add("… striped to flash alone", More, "nfs, T+D, striped", "nfs, transcend, striped");
+    add("… migration to two disks", Less, "nfs, T+D, migration", &format!("nfs, {two}"));
+    add("MemoRight, NFS: migration to two disks", Size(1.5), "nfs, M+D, migration", &format!("nfs, {two}"));
+    add("… migration to striped", More, "nfs, M+D, migration", "nfs, M+D, striped");
+    let postmark = format!("postmark, {two}");
+    add(
+        "Transcend, Postmark: migration to striped",
+        Size(115.0 / 102.0),
+        "postmark, T+D, migration",
+        "postmark, T+D, striped",
+    );
+    add("… migration to two disks", Size(115.0 / 236.0), "postmark, T+D, migration", &postmark);
+    add(
+        "MemoRight, Postmark: migration to striped",
+        Size(271.0 / 251.0),
+        "postmark, M+D, migration",
+        "postmark, M+D, striped",
+    );
+    add("… migration to two disks", Size(271.0 / 236.0), "postmark, M+D, migration", &postmark);
+    for (name, pool, one, two_of_it, to_disks) in [
+        ("Transcend", "T+D", 35.0 / 34.0, 37.0 / 34.0, 37.0 / 48.0),
+        ("MemoRight", "M+D", 52.0 / 50.0, 63.0 / 50.0, 63.0 / 48.0),
+    ] {
+        let large = |way: &str| format!("large files, {pool}, {way}");
+        add(
+            &format!("{name}, Postmark, large files: migration to striped"),
+            Size(one),
+            &large("migration"),
+            &large("striped"),
+        );
+        add("… migration-2 to striped", Size(two_of_it), &large("migration-2"), &large("striped"));
+        add(
+            "… migration-2 to two disks",
+            Size(to_disks),
+            &large("migration-2"),
+            &format!("large files, {two}"),
+        );
+    }
+    for readers in 0..=4 {
+        let mix = format!("{readers}R{}W", 4 - readers);
+        let published = if readers == 1 {
+            Size(1.0)
+        } else if readers == 0 {
+            Less
+        } else {
+            More
+        };
+        add(
+            &format!("Transcend, {mix}: migration to two disks"),
+            published,
+            &format!("{mix}, T+D, migration"),
+            &format!("{mix}, {two}"),
+        );
+        add(
+            "… migration to striped",
+            More,
+            &format!("{mix}, T+D, migration"),
+            &format!("{mix}, T+D, striped"),
+        );
+    }
+    all
+}

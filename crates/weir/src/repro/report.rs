@@ -1,0 +1,94 @@
+//! What a reproduction came to, for people and as JSON.
+
+use super::lab::Results;
+use super::{Figure, Published, Verdict};
+use crate::output;
+use serde_json::json;
+use weir_sim::Outcome;
+
+/// A reproduction that was run.
+#[derive(Debug)]
+pub struct Report {
+    pub(super) name: &'static str,
+    pub(super) source: &'static str,
+    pub(super) figures: Vec<Figure>,
+    pub(super) results: Results,
+    pub(super) notes: Vec<String>,
+    pub(super) seed: u64,
+}
+
+impl Report {
+    /// The document `--json` prints.
+    pub fn to_json(&self) -> serde_json::Value {
+        let figure = |figure: &Figure| {
+            let published = match figure.published {
+                Published::Size(size) => json!(size),
+                Published::Between(least, most) => json!([least, most]),
+                Published::More => json!("more than 1"),
+                Published::Less => json!("less than 1"),
+            };
+            json!({
+                "what": figure.what,
+                "published": published,
+                "here": figure.here,
+                "verdict": verdict(figure),
+            })
+        };
+        let experiment = |(name, outcome): (&str, &Outcome)| json!({ "name": name, "outcome": outcome });
+        json!({
+            "reproduction": self.name,
+            "source": self.source,
+            "seed": self.seed,
+            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
+            "experiments": self.results.all().map(experiment).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+
+    /// Two tables: the figures, and what the experiments came to.
+    pub fn human(&self) -> String {
+        let mut text = format!("{}: {}; in virtual time, seed {}\n\n", self.name, self.source, self.seed);
+        text += &output::table(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));
+        text += "\n";
+        let heading = ["EXPERIMENT", "WORK/S", "REQUESTS/S", "MB/S", "READS", "WRITES", "MOVED", "DEVICES"];
+        text += &output::table(heading, self.results.all().map(experiment_row));
+        for note in &self.notes {
+            text += &format!("\nnote: {note}\n");
+        }
+        text
+    }
+}
+
+fn verdict(figure: &Figure) -> &'static str {
+    match figure.verdict() {
+        Verdict::Agrees => "agrees",
+        Verdict::Size => "differs in size",
+        Verdict::Direction => "differs in direction",
+    }
+}
+
+fn figure_row(figure: &Figure) -> [String; 4] {
+    let published = match figure.published {
+        Published::Size(size) => format!("{size:.2}"),
+        Published::Between(least, most) => format!("{least:.2} to {most:.2}"),
+        Published::More => "above 1".into(),
+        Published::Less => "below 1".into(),
+    };
+    [figure.what.clone(), published, format!("{:.2}", figure.here), verdict(figure).into()]
+}
+
+fn experiment_row((name, outcome): (&str, &Outcome)) -> [String; 8] {
+    let share = |device: &weir_sim::DeviceOutcome| {
+        format!("{} {:.0} % busy {:.0} %", device.model, device.served * 100.0, device.load * 100.0)
+    };
+    [
+        name.to_owned(),
+        outcome.work_rate.map_or("-".into(), |rate| format!("{rate:.0}")),
+        format!("{:.0}", outcome.rate),
+        format!("{:.1}", outcome.bytes_rate / 1e6),
+        outcome.reads.mean.to_string(),
+        outcome.writes.mean.to_string(),
+        outcome.moved.to_string(),
+        outcome.devices.iter().map(share).collect::<Vec<_>>().join(", "),
+    ]
+}

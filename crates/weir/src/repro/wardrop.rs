@@ -1,0 +1,172 @@
+//! Equal response times (the dissertation's chapter III): an SSD of 2008 and disks of 15,000 turns, under
+//! dbench, a file server's mix of operations, and a load that grows from one process to ten.
+
+use super::lab::{Experiment, Results, pool};
+use super::loads::{WRITERS, dbench, mixed, shape};
+use super::{Figure, Published, Reproduction, Setting};
+use weir_model::{Bytes, Nanos};
+use weir_sim::PoolSpec;
+use weir_sim::mix::{Mix, Weights};
+
+pub(super) const REPRODUCTION: Reproduction = Reproduction {
+    name: "wardrop",
+    about: "Wardrop equilibrium of an SSD and disks: equal response times",
+    source: "dissertation, chapter III: figures 13 to 19, table V",
+    experiments,
+    figures,
+    notes,
+};
+
+const EXTENT: Bytes = Bytes::kib(128);
+const DISK: (&str, Bytes) = ("mba3073", Bytes(73_500_000_000));
+const SSD: (&str, Bytes) = ("intel-x25-m-g1", Bytes(80_000_000_000));
+const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
+const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
+
+/// As published: alpha is 10 per millisecond, beta 100, and shares may change as they will.
+const PUBLISHED: &[(&str, f64)] = &[("alpha", 10.0), ("relative", 0.0), ("beta", 100.0), ("step", 1.0)];
+
+const LASTS: Nanos = Nanos::secs(240);
+/// dbench's load comes round every few seconds.
+const SHORT: Nanos = Nanos::secs(90);
+/// When the one process is joined by nine others: the load's warm-up is the first third.
+const HALF: Nanos = Nanos(LASTS.0 / 2);
+const PROCESSES: usize = 10;
+
+/// Operations of an engineering department's file server, as table III counts them, of the sizes of table IV.
+fn netapp() -> Mix {
+    Mix {
+        weights: Weights { look: 194, touch: 50, read: 43, append: 0, overwrite: 47, make: 1, remove: 1 },
+        files: 1000,
+        directories: 40,
+        sizes: 2048..=262_144,
+        mostly_small: true,
+        theta: 0.7,
+        read: Some(4096..=32_114),
+        write: 1024..=11_384,
+        sync: false,
+        takes: Nanos::micros(150),
+    }
+}
+
+fn pools() -> Vec<(&'static str, PoolSpec, &'static [Way])> {
+    vec![
+        ("disk", pool(EXTENT, &[DISK]), &[STRIPED]),
+        ("ssd", pool(EXTENT, &[SSD]), &[STRIPED]),
+        ("ssd+disk", pool(EXTENT, &[SSD, DISK]), &[STRIPED, WARDROP]),
+        ("ssd+4 disks", pool(EXTENT, &[SSD, DISK, DISK, DISK, DISK]), &[STRIPED, WARDROP]),
+        ("memoright", pool(EXTENT, &[MEMORIGHT]), &[STRIPED]),
+        ("memoright+disk", pool(EXTENT, &[MEMORIGHT, DISK]), &[WARDROP]),
+        ("transcend", pool(EXTENT, &[TRANSCEND]), &[STRIPED]),
+        ("transcend+disk", pool(EXTENT, &[TRANSCEND, DISK]), &[WARDROP]),
+    ]
+}
+
+/// How a pool is run: a policy and its tuning, by name.
+type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
+const STRIPED: Way = ("striped", "stripe", &[]);
+const WARDROP: Way = ("wardrop", "wardrop", PUBLISHED);
+
+fn experiments(setting: &Setting) -> Vec<Experiment> {
+    let mut all = Vec::new();
+    for (pool_name, pool, ways) in pools() {
+        let with_intel = pool_name.contains("ssd") || pool_name == "disk";
+        for way in ways {
+            let mut add = |load: &str, make, clients, lasts| {
+                all.push(Experiment {
+                    name: format!("{load}, {pool_name}, {}", way.0),
+                    pool: pool.clone(),
+                    policy: way.1,
+                    tuning: way.2.to_vec(),
+                    load: make,
+                    clients: clients + WRITERS,
+                    lasts,
+                });
+            };
+            let memory = shape(Bytes::gib(4), Bytes::mib(700));
+            if with_intel {
+                add("netapp", mixed(memory, netapp(), vec![Nanos(0); PROCESSES]), PROCESSES, LASTS);
+                let mut begin = vec![HALF; PROCESSES];
+                begin[0] = Nanos(0);
+                add("1 to 10", mixed(memory, netapp(), begin), PROCESSES, LASTS);
+            }
+            if let Some(recording) = &setting.recording {
+                for clients in [2, PROCESSES] {
+                    let takes = Nanos::micros(30);
+                    let make = dbench(memory, recording.clone(), takes, clients);
+                    add(&format!("dbench {clients}"), make, clients, SHORT);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn figures(results: &Results) -> Vec<Figure> {
+    use Published::{Between, Less, More, Size};
+    let mut all = Vec::new();
+    let netapp =
+        |other: &str| results.ratio("netapp, ssd+disk, wardrop", &format!("netapp, {other}, striped"));
+    all.push(Figure::new("NetApp, 10 processes: throughput to SSD alone", Size(1.38), netapp("ssd")));
+    all.push(Figure::new("… to striped", Size(1.16), netapp("ssd+disk")));
+    all.push(Figure::new("… latency to SSD alone", Size(0.72), 1.0 / netapp("ssd")));
+    all.push(Figure::new("… latency to striped", Size(0.83), 1.0 / netapp("ssd+disk")));
+    let share = results.served_first("netapp, ssd+disk, wardrop");
+    all.push(Figure::new("… the SSD's share", Size(0.5), share));
+    // Windows are a thirtieth: from the warm-up to the change, and well after it.
+    let (one, ten) = (6..15, 20..30);
+    let wardrop = "1 to 10, ssd+disk, wardrop";
+    for (name, published_one, published_ten) in
+        [("disk", 11.5769 / 12.3106, 36.8594 / 25.9799), ("ssd", 11.5769 / 12.413, 36.8594 / 23.6754)]
+    {
+        let other = format!("1 to 10, {name}, striped");
+        let to = |windows: std::ops::Range<usize>| {
+            results.rate_in(wardrop, windows.clone()) / results.rate_in(&other, windows)
+        };
+        all.push(Figure::new(
+            format!("1 process: throughput to {name} alone"),
+            Size(published_one),
+            to(one.clone()),
+        ));
+        all.push(Figure::new(
+            format!("… grown to 10: to {name} alone"),
+            Size(published_ten),
+            to(ten.clone()),
+        ));
+    }
+    let dbench = |clients: usize, of: &str, other: &str| {
+        results.ratio(
+            &format!("dbench {clients}, {of}, wardrop"),
+            &format!("dbench {clients}, {other}, striped"),
+        )
+    };
+    for (of, alone) in [("ssd", "ssd"), ("memoright", "memoright"), ("transcend", "transcend")] {
+        let pool = format!("{of}+disk");
+        all.push(Figure::new(
+            format!("dbench, 10 processes: {pool} to {alone} alone"),
+            More,
+            dbench(10, &pool, alone),
+        ));
+        all.push(Figure::new("… to disk alone (dbench)", More, dbench(10, &pool, "disk")));
+    }
+    all.push(Figure::new("dbench, 2 processes: ssd+disk to SSD alone", Less, dbench(2, "ssd+disk", "ssd")));
+    let share = |pool: &str| results.served_first(&format!("dbench 10, {pool}, wardrop"));
+    all.push(Figure::new("dbench: the SSD's share, one disk", Between(0.65, 0.70), share("ssd+disk")));
+    all.push(Figure::new(
+        "dbench: the SSD's share, four disks to one",
+        Less,
+        share("ssd+4 disks") / share("ssd+disk"),
+    ));
+    let four = dbench(10, "ssd+4 disks", "ssd+4 disks");
+    all.push(Figure::new("dbench: four disks, throughput to striped", More, four));
+    all
+}
+
+fn notes(setting: &Setting) -> Vec<String> {
+    if setting.recording.is_some() {
+        return Vec::new();
+    }
+    let note = "figures of dbench are left out: name its load file with --dbench FILE; Debian's package dbench has it \
+                as /usr/share/dbench/client.txt";
+    vec![note.into()]
+}
