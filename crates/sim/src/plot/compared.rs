@@ -16,12 +16,12 @@ pub struct Compared {
     pub here: f64,
 }
 
-const WIDTH: u32 = 1000;
+const WIDTH: u32 = 1300;
 const ROW: u32 = 26;
 /// Above and below the rows.
 const ROUND: u32 = 100;
 /// Of the width, what words take.
-const WORDS: f64 = 0.45;
+const WORDS: f64 = 0.58;
 
 fn size(rows: usize) -> (u32, u32) {
     (WIDTH, ROUND + ROW * rows as u32)
@@ -71,7 +71,8 @@ where
     }
     for (number, row) in rows.iter().enumerate() {
         let at = y(number);
-        area.draw(&Text::new(row.what.clone(), (10, at - 8), words.clone()))?;
+        // Not every font has the sign of omission.
+        area.draw(&Text::new(row.what.replace('…', "..."), (10, at - 8), words.clone()))?;
         if let Some(published) = row.published {
             area.draw(&Circle::new((x(published.log2()), at), 6, BLACK.stroke_width(2)))?;
         }
