@@ -14,6 +14,7 @@
 
 use crate::Engine;
 use crate::Percent;
+use crate::feed::Feed;
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -39,6 +40,8 @@ pub(crate) struct Mover {
     moves: Slab<Move>,
     queue: VecDeque<Action>,
     share: Share,
+    /// Moves that wait for the bytes of a client's read.
+    fed: usize,
     counts: MoverStatus,
 }
 
@@ -65,6 +68,8 @@ pub struct MoverStatus {
     pub dropped: u64,
     /// Blocks left out because somebody wrote them meanwhile.
     pub left_out: u64,
+    /// Blocks that a client's read brought.
+    pub fed: u64,
 }
 
 /// Where the run under way is put.
@@ -102,6 +107,8 @@ struct Move {
     commits: u8,
     /// Waits until the devices have time for it.
     until: Option<Nanos>,
+    /// The read that has the bytes of the run under way.
+    fed_by: Option<PieceId>,
     /// Pieces that wait for the writes under way.
     waiting: Vec<PieceId>,
 }
@@ -178,7 +185,7 @@ impl Engine {
             self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
         for id in due {
             self.mover.moves[id].until = None;
-            self.next_run(MoveId(id));
+            self.next_run(MoveId(id), None);
         }
     }
 
@@ -189,18 +196,49 @@ impl Engine {
         }
         while self.mover_can_begin() {
             let Some(action) = self.mover.queue.pop_front() else { return };
-            let volume = action.key().volume;
-            let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
-            if gone || self.stopped_changes.is_some() {
-                continue;
-            }
-            match action {
-                Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false),
-                Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true),
-                Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
-                Action::Refresh { key } => self.refresh(key),
-            }
+            self.carry_out(action, None);
         }
+    }
+
+    /// Begins what is asked for, with the bytes of a read if one has them.
+    pub(crate) fn carry_out(&mut self, action: Action, feed: Option<Feed>) {
+        let volume = action.key().volume;
+        let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
+        if gone || self.stopped_changes.is_some() {
+            return;
+        }
+        match action {
+            Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, feed),
+            Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, feed),
+            Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
+            Action::Refresh { key } => self.refresh(key),
+        }
+    }
+
+    /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
+    pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
+        let at = self.mover.queue.iter().position(|action| action.key() == key)?;
+        let wanted = wanted(&self.mover.queue[at]);
+        if wanted { self.mover.queue.remove(at) } else { None }
+    }
+
+    /// Whether a move waits for the bytes of a client's read.
+    #[inline]
+    pub(crate) fn mover_is_fed(&self) -> bool {
+        self.mover.fed > 0
+    }
+
+    /// A move that waits for the bytes of this read, the run it is to have, and where to.
+    pub(crate) fn take_fed(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
+        let (id, task) = self.mover.moves.iter_mut().find(|(_, m)| m.fed_by == Some(piece))?;
+        task.fed_by = None;
+        self.mover.fed -= 1;
+        Some((MoveId(id), task.run, task.buffer.part(0, u32::from(task.run.count) * BLOCK as u32)))
+    }
+
+    /// A client's read has brought so many blocks of a move.
+    pub(crate) fn note_fed(&mut self, blocks: u16) {
+        self.mover.counts.fed += u64::from(blocks);
     }
 
     /// The blocks of a range that the extent has, and the device exists.
@@ -210,7 +248,14 @@ impl Engine {
         (place.device.index() < self.devices.len()).then_some(BlockRange { first: blocks.first, count })
     }
 
-    fn begin_move(&mut self, key: ExtentKey, blocks: BlockRange, to: PlaceId, alone: bool) {
+    fn begin_move(
+        &mut self,
+        key: ExtentKey,
+        blocks: BlockRange,
+        to: PlaceId,
+        alone: bool,
+        feed: Option<Feed>,
+    ) {
         let Some(blocks) = self.sound(blocks, to) else { return };
         let all = self.map.extent().blocks();
         // Where two copies are wanted they are all that is.
@@ -243,9 +288,10 @@ impl Engine {
             waits: false,
             commits: 0,
             until: None,
+            fed_by: None,
             waiting: Vec::new(),
         }));
-        self.next_run(id);
+        self.next_run(id, feed);
     }
 
     /// Whole places get what they lack.
@@ -268,8 +314,8 @@ impl Engine {
         }
     }
 
-    /// Begins the next run, or ends the move if there is none.
-    fn next_run(&mut self, id: MoveId) {
+    /// Begins the next run, or ends the move if there is none. A read that has just begun may bring it.
+    fn next_run(&mut self, id: MoveId, feed: Option<Feed>) {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.admin.is_being_removed(key.volume);
@@ -312,6 +358,11 @@ impl Engine {
         task.distrusts = distrusts;
         task.source = owed;
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
+        if let Some(feed) = feed.filter(|feed| feed.brings(run, source)) {
+            task.fed_by = Some(feed.piece);
+            self.mover.fed += 1;
+            return;
+        }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
         self.launch(io, Purpose::MoveRead(id));
     }
@@ -346,7 +397,7 @@ impl Engine {
         let waiting: Vec<_> = self.mover.moves.iter().filter(|(_, m)| m.waits).map(|(id, _)| id).collect();
         for id in waiting {
             self.mover.moves[id].waits = false;
-            self.next_run(MoveId(id));
+            self.next_run(MoveId(id), None);
         }
     }
 
@@ -466,7 +517,7 @@ impl Engine {
         if fresh {
             self.give_up_rest(spot, run, &kept);
         }
-        self.next_run(id);
+        self.next_run(id, None);
     }
 
     /// What was taken for a run and is not the extent's rests until no command can touch it.

@@ -39,6 +39,7 @@ impl Engine {
                     NewIo { device: whole.device, kind: IoKind::Read, at, buffer },
                     Purpose::Read(id),
                 );
+                self.feed_move(id, Source { device: whole.device, at });
             }
             Found::Record(_) if !piece.takes_blocks && self.mirror.is_writing(key, range) => {
                 self.read_in_turn(id);
@@ -67,7 +68,7 @@ impl Engine {
         let (range, buffer) = (piece.range, piece.buffer);
         let mut at = range.first;
         let mut holes = false;
-        let mut reads = 0;
+        let (mut reads, mut last) = (0, None);
         if !record.places.iter().any(|p| p.valid.contains_any(range)) {
             return self.read_zeros(id, memory);
         }
@@ -76,6 +77,7 @@ impl Engine {
             let (run, source) = self.run(record, &route, BlockRange { first: at, count: range.end() - at });
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
+            last = source.or(last);
             match source {
                 Some(Source { device, at }) => {
                     reads += 1;
@@ -91,6 +93,9 @@ impl Engine {
         let piece = &mut self.pieces[id.0 as usize];
         piece.found = (true, holes);
         piece.left = reads;
+        if let (Some(source), 1, false) = (last, reads, holes) {
+            self.feed_move(id, source);
+        }
     }
 
     /// The longest run from the first block of `range` that can be read in one command, or is all
@@ -186,6 +191,7 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
+        self.read_feeds(id, flight, result, memory);
         if result.is_ok() && !matches!(flight.purpose, Purpose::Read(_)) {
             self.replace_unreadable(id, flight);
         }

@@ -6,6 +6,7 @@ mod advice;
 mod again;
 mod doubt_model;
 mod failing;
+mod feed;
 mod hardening;
 mod harness;
 mod members;

@@ -54,6 +54,9 @@ pub struct MovesPart {
     pub dropped_bytes: u64,
     /// Left out of a copy because it was written meanwhile.
     pub left_out_bytes: u64,
+    /// Not read for a copy, because a client's read brought it.
+    #[serde(default)]
+    pub fed_bytes: u64,
 }
 
 impl From<MoverStatus> for MovesPart {
@@ -63,6 +66,7 @@ impl From<MoverStatus> for MovesPart {
             copied_bytes: mover.copied * BLOCK,
             dropped_bytes: mover.dropped * BLOCK,
             left_out_bytes: mover.left_out * BLOCK,
+            fed_bytes: mover.fed * BLOCK,
         }
     }
 }

@@ -1,0 +1,102 @@
+//! Moves that take what a client reads.
+
+use super::harness::{EXTENT, Harness};
+use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind};
+use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
+
+/// Asks for a copy of what is read, on the second device.
+#[derive(Debug)]
+struct CopyRead(PlaceKind);
+
+impl Placement for CopyRead {
+    fn name(&self) -> &'static str {
+        "copy read"
+    }
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    }
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, ..Watches::default() }
+    }
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        if access.op == Op::Read && !access.held.is_on(DeviceId(1)) {
+            let to = PlaceId { device: DeviceId(1), kind: self.0 };
+            moment.actions.push(Action::Copy { key: access.key, blocks: access.blocks, to });
+        }
+    }
+}
+
+/// An extent on the first device, of whose blocks each holds its number, and what is read is copied.
+fn pool(kind: PlaceKind) -> Harness {
+    let mut h = Harness::new(3, "sequential");
+    (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
+    h.flush().expect("a flush");
+    h.engine.set_policy(h.now(), Box::new(CopyRead(kind)));
+    h.log.clear();
+    h
+}
+
+/// The blocks the second device holds.
+fn copied(h: &Harness) -> Vec<u16> {
+    let record = h.engine.record(h.key(0)).expect("it has places");
+    let place = record.places.iter().find(|place| place.device() == DeviceId(1));
+    place.map_or(vec![], |place| place.valid.iter().collect())
+}
+
+fn reads(h: &Harness) -> usize {
+    h.commands(IoKind::Read)
+}
+
+#[test]
+fn what_a_client_reads_is_not_read_again_for_a_copy() {
+    for kind in [PlaceKind::Whole, PlaceKind::Fine] {
+        let mut h = pool(kind);
+        // Within blocks 3 to 5.
+        assert_eq!(h.read(3 * 4096 + 512, 2 * 4096).1[0], 3);
+        assert_eq!((reads(&h), copied(&h)), (1, vec![3, 4, 5]));
+        assert_eq!(h.engine.mover_status().fed, 3);
+        h.flush().expect("a flush");
+        let blocks = BlockRange { first: 0, count: 32 };
+        let from = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
+        h.act(Action::Drop { key: h.key(0), blocks, from });
+        h.flush().expect("a flush");
+        h.reopen();
+        let expected: Vec<u8> = (0..EXTENT).map(|at| (at / 4096) as u8).collect();
+        assert_eq!(h.read(0, EXTENT).1, expected, "the copies alone");
+    }
+}
+
+#[test]
+fn what_is_written_while_it_is_read_is_left_out() {
+    let mut h = pool(PlaceKind::Whole);
+    h.hanging = vec![DeviceId(0)];
+    h.submit(1, Op::Read, 0, 4 * 4096, 0);
+    h.run();
+    h.submit(2, Op::Write, 2 * 4096, 4096, 9);
+    h.run();
+    h.wake(DeviceId(0));
+    (0..2).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
+    assert_eq!(copied(&h), [0, 1, 3]);
+    assert_eq!(h.read(0, 4 * 4096).1[2 * 4096 - 1..2 * 4096 + 1], [1, 9]);
+}
+
+#[test]
+fn a_read_that_fails_feeds_nothing() {
+    let mut h = pool(PlaceKind::Whole);
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
+    h.try_read(0, 4096).expect_err("it cannot be read");
+    assert_eq!((copied(&h), h.engine.mover_status().fed), (vec![], 0));
+    assert_eq!(h.engine.mover_status().under_way, 0);
+    h.read(0, 4096);
+    assert_eq!(copied(&h), [0]);
+    h.read(8192, 4096);
+    h.lose(DeviceId(1));
+    assert_eq!(h.read(0, 4 * 4096).1[3 * 4096], 3);
+}
+
+#[test]
+fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
+    let mut h = pool(PlaceKind::Whole);
+    h.read(0, EXTENT);
+    assert_eq!((copied(&h).len(), h.engine.mover_status().fed, reads(&h)), (32, 16, 2));
+}
