@@ -1,15 +1,16 @@
 //! `chaos`: for tests. Asks at random for everything the engine can do with places.
 //!
 //! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
-//! extents and of parts, to whole places and to fine slots, of extents accessed lately; sends one
-//! write in four to fine slots, and one in four to the whole place on any device. All of it is legal, so every answer must be as with any other
-//! policy. That is what the crash campaign checks with it.
+//! extents and of parts, to whole places and to fine slots, of extents accessed lately; asks for one in
+//! four of the parts that are being read; sends one write in four to fine slots, and one in four to the
+//! whole place on any device. All of it is legal, so every answer must be as with any other policy. That
+//! is what the crash campaign checks with it.
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
 
 use super::{Access, Action, DeviceView, Moment, Placement, Watches, WriteTo};
 use crate::Random;
-use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
 /// Extents remembered.
 const EXTENTS: usize = 32;
@@ -43,7 +44,8 @@ impl Placement for Chaos {
         Watches { accesses: true, writes: true, runs: true }
     }
 
-    fn accessed(&mut self, _: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        self.take_along(moment, access);
         self.blocks = self.blocks.max(access.blocks.end());
         self.accesses += 1;
         if self.recent.contains(&access.key) {
@@ -92,6 +94,25 @@ impl Placement for Chaos {
 }
 
 impl Chaos {
+    /// Now and then what is read is asked for, too.
+    fn take_along(&self, moment: &mut Moment<'_>, access: &Access) {
+        let Moment { devices, random, actions, .. } = moment;
+        if access.op != Op::Read || random.below(4) != 0 {
+            return;
+        }
+        let device = &devices[random.below(devices.len() as u64) as usize];
+        let kind = if random.below(2) == 0 { PlaceKind::Whole } else { PlaceKind::Fine };
+        let (key, blocks, to) = (access.key, access.blocks, PlaceId { device: device.id, kind });
+        if has_reserve(device) {
+            let alone = random.below(2) == 0;
+            actions.push(if alone {
+                Action::Move { key, blocks, to }
+            } else {
+                Action::Copy { key, blocks, to }
+            });
+        }
+    }
+
     /// Half of the time all.
     fn some_blocks(&self, random: &mut Random) -> BlockRange {
         let all = self.blocks.max(1);
