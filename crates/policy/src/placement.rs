@@ -1,6 +1,7 @@
 //! Placement: on which device an extent's data goes.
 
 mod action;
+mod adaptive;
 mod allocation;
 mod asymmetry;
 mod chaos;
@@ -15,6 +16,7 @@ mod view;
 mod wardrop;
 
 pub use action::{Access, Action, WriteTo};
+pub use adaptive::Adaptive;
 pub use asymmetry::Asymmetry;
 pub use chaos::Chaos;
 pub use hierarchy::Hierarchy;
@@ -113,6 +115,7 @@ impl Choice {
 
 /// Every placement policy. A new policy is a file and a line here.
 pub const ALL: &[Known] = &[
+    Known { name: "adaptive", moves: true, keys: adaptive::KEYS, make: |s| Box::new(Adaptive::new(s)) },
     Known { name: "asymmetry", moves: true, keys: asymmetry::KEYS, make: |s| Box::new(Asymmetry::new(s)) },
     Known { name: "hierarchy", moves: false, keys: &[], make: |_| Box::new(Hierarchy) },
     Known { name: "hystor", moves: true, keys: hystor::KEYS, make: |s| Box::new(Hystor::new(s)) },

@@ -1,7 +1,9 @@
-//! What developers run now and then: `cargo xtask crash`. See `docs/crash-testing.md`.
+//! What developers run now and then: `cargo xtask crash` (see `docs/crash-testing.md`) and
+//! `cargo place` (see `docs/placement.md`).
 #![forbid(unsafe_code)]
 
 mod crash;
+mod place;
 mod sabotage;
 mod table;
 
@@ -19,6 +21,8 @@ struct Args {
 enum Task {
     /// Runs the engine in the simulated world and crashes it again and again
     Crash(crash::Args),
+    /// Runs every placement policy on a fixed list of loads in virtual time
+    Place(place::Args),
 }
 
 fn main() -> ExitCode {
@@ -28,5 +32,6 @@ fn main() -> ExitCode {
             sabotage::build_and_run()
         }
         Task::Crash(args) => crash::run(&args),
+        Task::Place(args) => place::run(&args),
     }
 }

@@ -1,0 +1,376 @@
+//! `adaptive`: every block where it costs least, as measured.
+//!
+//! Source: ours. It does what the authors of Hystor, of measurement-driven migration and of Wardrop
+//! balancing (mechanisms, sections 1 to 3) left for later: request size, the asymmetry of devices and
+//! their load in one rule.
+//!
+//! Rule: an access is *worth* what the fast device would save, the responses to requests of that size and
+//! direction as measured on both, with their queues; spread over the parts of the extent it carries,
+//! and over the run it continues. Worth is summed up by part (a block, of extents of 128 KiB) and halved with every
+//! epoch. The fast device's space has a *price*: what the least worthy part that stays there is worth. It rises
+//! while space is short and falls while there is plenty.
+//! - Allocation first: a write to a part worth the price goes to slots of the fast device, if that
+//!   answers sooner at this moment; new extents go there while half of it is free, else to the others.
+//! - Migration second: a part read again and again, worth the price and what the copy costs, is copied
+//!   there; moved, if it is also written, so that no write finds its block in two places.
+//! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
+//! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
+//!   answered sooner elsewhere, by a fifth at least, leaves, a few extents a round: so responses become alike.
+//!
+//! Constants: see below; chosen on the development traces.
+//!
+//! When not: with devices that are alike there is nothing to save, and it only keeps books.
+
+mod cost;
+mod heat;
+
+use super::allocation::fastest;
+use super::{Access, Action, DeviceView, Key, Moment, Placement, Settings, Stripe, Watches, WriteTo};
+use cost::Costs;
+use heat::{Cut, Mask, ONE, PARTS, Table};
+use std::collections::VecDeque;
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
+
+/// What may be tuned: nothing. It is to need none.
+pub(super) const KEYS: &[Key] = &[];
+
+/// The time between two rounds.
+const ROUND: Nanos = Nanos::millis(100);
+/// Of the fast device's space, what is filled; above the first part begins to leave, until the second.
+const FULL: f64 = 0.84;
+const FILLED: f64 = 0.76;
+/// Beyond this nothing is added.
+const BRIM: f64 = 0.88;
+/// New extents go there up to this.
+const ALLOCATED: f64 = 0.5;
+/// What a copy costs, in accesses saved: a read of the slow device, and the factor by which it must pay.
+const COPY: u16 = 2 * ONE;
+/// The least an access must be worth for a write to go to the fast device.
+const LEAST: u16 = ONE / 16;
+/// An epoch is as many accesses as this times what has room on the fast device, but no less and no more
+/// than these times.
+const EPOCH: u64 = 4;
+const EPOCH_MIN: Nanos = Nanos::secs(15);
+const EPOCH_MAX: Nanos = Nanos::secs(300);
+/// Copies asked for and evictions in a round.
+const COPIES: usize = 8;
+const EVICTIONS: usize = 16;
+/// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there;
+/// extents that leave it for that in a round.
+const SOONER: f64 = 0.8;
+const RELIEF: usize = 8;
+/// Extents looked at in a round for some to leave, and for what an earlier policy left.
+const LOOKS: usize = 256;
+/// Parts waiting to be copied.
+const WANTED: usize = 1024;
+/// The least number of extents known.
+const EXTENTS_MIN: usize = 1024;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    costs: Costs,
+    table: Table,
+    fast: Option<DeviceId>,
+    stripe: Stripe,
+    price: u16,
+    wanted: VecDeque<(ExtentKey, Mask)>,
+    /// Extents that were asked for on the fast device and would have been answered sooner elsewhere.
+    burden: VecDeque<ExtentKey>,
+    evicting: bool,
+    /// The last extent looked at for eviction.
+    hand: ExtentKey,
+    /// The search for what is on the fast device already, while it lasts.
+    looking: Option<ExtentKey>,
+    epoch_began: Nanos,
+}
+
+impl Adaptive {
+    pub(super) fn new(_: &Settings) -> Self {
+        Self {
+            costs: Costs::default(),
+            table: Table::new(EXTENTS_MIN),
+            fast: None,
+            stripe: Stripe::default(),
+            price: 0,
+            wanted: VecDeque::new(),
+            burden: VecDeque::new(),
+            evicting: false,
+            hand: ExtentKey::default(),
+            looking: Some(ExtentKey::default()),
+            epoch_began: Nanos(0),
+        }
+    }
+
+    /// The fast device, if there is another. Stays the same while it can be used.
+    fn fast<'a>(&mut self, devices: &'a [DeviceView]) -> Option<&'a DeviceView> {
+        let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.usable);
+        if !self.fast.as_ref().is_some_and(usable) {
+            let known = self.fast.is_some();
+            self.fast = fastest(devices).filter(|_| devices.len() > 1);
+            if known {
+                self.table.forget_residents();
+                self.looking = Some(ExtentKey::default());
+                self.wanted.clear();
+            }
+            let extents: u64 = devices.iter().map(|d| u64::from(d.extents)).sum();
+            self.table.set_most((extents as usize).max(EXTENTS_MIN));
+        }
+        devices.get(self.fast?.index())
+    }
+
+    /// What of the fast device's space is taken, 0 to 1.
+    fn fill(&self, fast: &DeviceView) -> f64 {
+        self.table.taken() as f64 / (f64::from(fast.extents) * f64::from(PARTS)).max(1.0)
+    }
+
+    fn has_room(&self, fast: &DeviceView) -> bool {
+        fast.has_room() && self.fill(fast) < BRIM
+    }
+
+    /// What this access is worth to each part it carries.
+    fn worth(&self, moment: &Moment<'_>, fast: &DeviceView, access: &Access, parts: Mask) -> u16 {
+        let write = access.op == Op::Write;
+        // An access that continues a run costs a disk only its share of it.
+        let share = access.bytes.0 as f64 / access.run.0.max(access.bytes.0).max(1) as f64;
+        let saved = self.costs.saving(moment.devices, fast, write, access.bytes);
+        let each = saved * share / f64::from(parts.count_ones().max(1));
+        (each * f64::from(ONE)).clamp(0.0, 4.0 * f64::from(ONE)) as u16
+    }
+
+    /// Parts that would be worth the price and the move.
+    fn want(&mut self, key: ExtentKey, parts: Mask) {
+        if parts != 0 && self.wanted.len() < WANTED && self.wanted.back() != Some(&(key, parts)) {
+            self.wanted.push_back((key, parts));
+        }
+    }
+
+    /// Copies or moves what is wanted to the fast device.
+    fn promote(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
+        let mut asked = 0;
+        while asked < COPIES && moment.actions.len() < moment.room {
+            let full = moment.device(fast).is_none_or(|fast| !self.has_room(fast));
+            let Some((key, parts)) = self.wanted.pop_front().filter(|_| !full) else { return };
+            let Some(heat) = self.table.get(key) else { continue };
+            let parts = parts & !heat.resident & !heat.cheap(parts, self.price);
+            let Some((blocks, run)) = cut.first_run(parts) else { continue };
+            self.want(key, parts & !run);
+            let to = PlaceId { device: fast, kind: PlaceKind::Fine };
+            moment.actions.push(match heat.written & run {
+                0 => Action::Copy { key, blocks, to },
+                _ => Action::Move { key, blocks, to },
+            });
+            self.table.set_resident(key, heat.resident | run, heat.whole);
+            asked += 1;
+        }
+    }
+
+    /// While space is short, what is worth less than the price leaves; the price follows.
+    fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
+        let Some(view) = moment.device(fast).copied() else { return };
+        let fill = self.fill(&view);
+        self.evicting = fill > if self.evicting { FILLED } else { FULL } || !view.has_room();
+        if !self.evicting {
+            if fill < FILLED {
+                self.price -= self.price.div_ceil(64);
+            }
+            return;
+        }
+        let looks = LOOKS.min(self.table.residents());
+        for _ in 0..looks {
+            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || self.fill(&view) <= FILLED {
+                return;
+            }
+            let Some(key) = self.table.next_resident(self.hand) else { return };
+            if key <= self.hand {
+                // Once around, and space is still short.
+                self.price = self.price.saturating_add(self.price / 4 + 1).min(u16::MAX / 2);
+            }
+            self.hand = key;
+            self.evict_from(moment, key, fast, cut);
+        }
+    }
+
+    /// What of an extent is worth less than the price leaves.
+    fn evict_from(&mut self, moment: &mut Moment<'_>, key: ExtentKey, fast: DeviceId, cut: Cut) {
+        let Some(heat) = self.table.get(key) else { return };
+        let places = moment.map.places(key);
+        let whole = places.place(PlaceId { device: fast, kind: PlaceKind::Whole }).is_some();
+        let slots = places.place(PlaceId { device: fast, kind: PlaceKind::Fine }).is_some();
+        if !whole && !slots {
+            return self.table.set_resident(key, 0, false);
+        }
+        let going = match (whole, heat.mean() <= self.price) {
+            (true, true) => cut.all(),
+            (true, false) => 0,
+            (false, _) => heat.cheap(heat.resident, self.price),
+        };
+        let Some(to) = self.home(moment, &places, fast) else { return };
+        let mut left = going;
+        while let Some((blocks, run)) = cut.first_run(left) {
+            if moment.actions.len() >= moment.room {
+                break;
+            }
+            moment.actions.push(Action::Move { key, blocks, to });
+            left &= !run;
+        }
+        let gone = going & !left;
+        self.table.set_resident(key, heat.resident & !gone, whole && gone == 0);
+    }
+
+    /// What the fast device is overloaded with leaves it, whatever it is worth.
+    fn relieve(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
+        while let Some(key) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room) {
+            let places = moment.map.places(key);
+            let Some(to) = self.home(moment, &places, fast).filter(|_| places.is_on(fast)) else { continue };
+            let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
+            moment.actions.push(Action::Move { key, blocks, to });
+            self.table.set_resident(key, 0, false);
+        }
+    }
+
+    /// Where an extent's home is or is to be.
+    fn home(&mut self, moment: &Moment<'_>, places: &super::Places, fast: DeviceId) -> Option<PlaceId> {
+        if let Some(place) = places.whole(|device| device != fast) {
+            return Some(place.id);
+        }
+        let device = self.stripe.next_of(moment.devices, |d| d.id != fast && d.has_room())?;
+        Some(PlaceId { device, kind: PlaceKind::Whole })
+    }
+
+    /// Parts all of whose blocks are true nowhere any more take no space.
+    fn trimmed(&mut self, cut: Cut, access: &Access) {
+        let Some(heat) = self.table.get(access.key) else { return };
+        let gone = cut.within(access.blocks);
+        if gone == cut.all() {
+            self.table.set_resident(access.key, 0, false);
+        } else if heat.resident & gone != 0 && !heat.whole {
+            self.table.set_resident(access.key, heat.resident & !gone, false);
+        }
+    }
+
+    /// Looks for what is on the fast device already.
+    fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId, cut: Cut) {
+        for _ in 0..LOOKS {
+            let Some(at) = self.looking else { return };
+            let Some(key) = moment.map.next(at) else {
+                self.looking = None;
+                return;
+            };
+            self.looking = Some(ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key });
+            let places = moment.map.places(key);
+            let whole = places.place(PlaceId { device: fast, kind: PlaceKind::Whole }).is_some();
+            let slots = places.place(PlaceId { device: fast, kind: PlaceKind::Fine }).is_some();
+            let known = self.table.get(key).is_some_and(|heat| heat.resident != 0 || heat.whole);
+            if !known && (whole || slots) {
+                self.table.set_resident(key, cut.all(), whole);
+            }
+        }
+    }
+}
+
+impl Placement for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+        let fast = self.fast(moment.devices).copied();
+        let others = |d: &DeviceView| d.free > 0 && Some(d.id) != fast.map(|fast| fast.id);
+        let roomy = fast.filter(|fast| fast.free > 0 && self.fill(fast) < ALLOCATED);
+        let write = |d: &DeviceView| self.costs.response(d, true, access.bytes);
+        let sooner = roomy.filter(|fast| {
+            moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
+        });
+        if let Some(fast) = sooner {
+            self.table.set_resident(access.key, Cut::new(moment.extent.blocks()).all(), true);
+            return Some(fast.id);
+        }
+        let other = self.stripe.next_of(moment.devices, others);
+        other.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+    }
+
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, writes: true, runs: true }
+    }
+
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        let Some(fast) = self.fast(moment.devices).copied() else { return };
+        let cut = Cut::new(moment.extent.blocks());
+        if !access.op.has_payload() {
+            self.trimmed(cut, access);
+            return;
+        }
+        self.costs.note(moment.devices);
+        let parts = cut.parts(access.blocks);
+        let worth = self.worth(moment, &fast, access, parts);
+        let write = access.op == Op::Write;
+        if access.held.is_on(fast.id)
+            && self.burden.len() < RELIEF
+            && self.costs.is_sooner_elsewhere(moment.devices, &fast, write, access.bytes, SOONER)
+            && self.burden.back() != Some(&access.key)
+        {
+            self.burden.push_back(access.key);
+        }
+        let mut heat = self.table.note(access.key, parts, worth, write);
+        if !heat.whole {
+            // What was asked for may not have been done.
+            let there = access.held.place(PlaceId { device: fast.id, kind: PlaceKind::Fine });
+            let resident = match there.map_or(0, |p| p.blocks) {
+                0 => heat.resident & !parts,
+                some if some == access.blocks.count => heat.resident | parts,
+                _ => heat.resident,
+            };
+            if resident != heat.resident {
+                heat.resident = resident;
+                self.table.set_resident(access.key, resident, false);
+            }
+        }
+        let missing = parts & !heat.resident;
+        if !write && missing != 0 && !heat.whole && access.held.device().is_some() {
+            let price = self.price.max(COPY - 1);
+            self.want(access.key, missing & !heat.cheap(missing, price));
+        }
+    }
+
+    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        let Some(fast) = self.fast(moment.devices).copied() else { return WriteTo::InPlace };
+        let cut = Cut::new(moment.extent.blocks());
+        let parts = cut.parts(access.blocks);
+        let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
+        let there = access.held.is_on(fast.id);
+        let worthy = heat.most(parts) >= self.price.max(LEAST) && self.has_room(&fast);
+        if heat.whole || !(there || worthy) {
+            return WriteTo::InPlace;
+        }
+        let slow = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
+        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
+        if !there && slow.map(now).fold(f64::INFINITY, f64::min) < now(&fast) {
+            return WriteTo::InPlace;
+        }
+        self.table.set_resident(access.key, heat.resident | parts, false);
+        WriteTo::Fine(fast.id)
+    }
+
+    fn round_every(&self) -> Option<Nanos> {
+        Some(ROUND)
+    }
+
+    fn round(&mut self, moment: &mut Moment<'_>) {
+        let Some(fast) = self.fast(moment.devices).copied() else { return };
+        let cut = Cut::new(moment.extent.blocks());
+        let since = moment.now.since(self.epoch_began);
+        let accesses = EPOCH * u64::from(fast.extents) * u64::from(PARTS);
+        if self.table.pass(accesses, since >= EPOCH_MAX, since >= EPOCH_MIN) {
+            self.epoch_began = moment.now;
+            self.price /= 2;
+        }
+        self.adopt(moment, fast.id, cut);
+        self.relieve(moment, fast.id);
+        self.evict(moment, fast.id, cut);
+        self.promote(moment, fast.id, cut);
+    }
+}
+
+#[cfg(test)]
+mod tests;

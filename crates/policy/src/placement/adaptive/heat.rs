@@ -1,0 +1,231 @@
+//! How hot the parts of extents are, and which of them are on the fast device.
+
+use crate::Lru;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use weir_model::{BlockRange, ExtentKey};
+
+/// Parts of an extent that are told apart: of 128 KiB, its blocks.
+pub(super) const PARTS: u16 = 32;
+/// What one access is worth that saves as much as a read of the slow device takes.
+pub(super) const ONE: u16 = 256;
+
+/// An extent's parts, one bit each.
+pub(super) type Mask = u32;
+
+/// What is known of an extent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heat {
+    /// By part: what its accesses were worth, halved with every epoch.
+    worth: [u16; PARTS as usize],
+    /// Parts on the fast device, as far as is known.
+    pub(super) resident: Mask,
+    /// Parts that have been written since the extent is known.
+    pub(super) written: Mask,
+    /// All of it is there in a whole place.
+    pub(super) whole: bool,
+    epoch: u16,
+}
+
+impl Heat {
+    /// Forgets by halves what was before this epoch.
+    fn age(&mut self, epoch: u16) {
+        let epochs = u32::from(epoch.wrapping_sub(self.epoch)).min(15);
+        self.epoch = epoch;
+        if epochs > 0 {
+            self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
+        }
+    }
+
+    /// What the hottest of these parts is worth.
+    pub(super) fn most(&self, parts: Mask) -> u16 {
+        bits(parts).map(|part| self.worth[part as usize]).max().unwrap_or(0)
+    }
+
+    /// What a part is worth on average.
+    pub(super) fn mean(&self) -> u16 {
+        (self.worth.iter().map(|worth| u32::from(*worth)).sum::<u32>() / u32::from(PARTS)) as u16
+    }
+
+    /// Those of these parts that are worth no more than `price`.
+    pub(super) fn cheap(&self, parts: Mask, price: u16) -> Mask {
+        bits(parts).filter(|part| self.worth[*part as usize] <= price).fold(0, |mask, part| mask | 1 << part)
+    }
+
+    fn taken(&self) -> u32 {
+        if self.whole { PARTS.into() } else { self.resident.count_ones() }
+    }
+}
+
+/// The parts of a mask, ascending.
+fn bits(mask: Mask) -> impl Iterator<Item = u32> {
+    (0..u32::from(PARTS)).filter(move |part| mask >> part & 1 == 1)
+}
+
+/// How extents are cut into parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Blocks of a part.
+    pub(super) each: u16,
+    /// Blocks of an extent.
+    all: u16,
+}
+
+impl Cut {
+    pub(super) fn new(blocks: u16) -> Self {
+        Self { each: blocks.div_ceil(PARTS).max(1), all: blocks }
+    }
+
+    /// The parts these blocks are in.
+    pub(super) fn parts(self, blocks: BlockRange) -> Mask {
+        if blocks.count == 0 {
+            return 0;
+        }
+        let (first, last) = (blocks.first / self.each, (blocks.end() - 1) / self.each);
+        let upto = |part: u16| if part >= PARTS { Mask::MAX } else { (1 << part) - 1 };
+        upto(last + 1) & !upto(first)
+    }
+
+    /// The parts all of whose blocks are among these.
+    pub(super) fn within(self, blocks: BlockRange) -> Mask {
+        let outside =
+            |first: u16, end: u16| self.parts(BlockRange { first, count: end.saturating_sub(first) });
+        self.parts(blocks) & !outside(0, blocks.first) & !outside(blocks.end(), self.all)
+    }
+
+    /// All parts an extent has.
+    pub(super) fn all(self) -> Mask {
+        self.parts(BlockRange { first: 0, count: self.all })
+    }
+
+    /// The blocks of the first parts of a mask that lie side by side, and the mask of these parts.
+    pub(super) fn first_run(self, parts: Mask) -> Option<(BlockRange, Mask)> {
+        let first = bits(parts).next()?;
+        let count = (parts >> first).trailing_ones();
+        let from = first as u16 * self.each;
+        let to = ((first + count) as u16 * self.each).min(self.all);
+        let blocks = BlockRange { first: from, count: to.saturating_sub(from) };
+        (blocks.count > 0).then(|| (blocks, self.parts(blocks)))
+    }
+}
+
+/// What is known of all extents: of the latest accessed, as many as there is memory for.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    heat: Lru<ExtentKey, Heat>,
+    /// Extents with parts on the fast device, in home order.
+    resident: BTreeSet<ExtentKey>,
+    /// Parts the fast device has room for are counted by these.
+    taken: u64,
+    epoch: u16,
+    /// What has been accessed in this epoch.
+    accesses: u64,
+}
+
+impl Table {
+    pub(super) fn new(extents: usize) -> Self {
+        let (heat, resident) = (Lru::new(extents), BTreeSet::new());
+        Self { heat, resident, taken: 0, epoch: 0, accesses: 0 }
+    }
+
+    /// Knows this many extents from now on.
+    pub(super) fn set_most(&mut self, extents: usize) {
+        let gone = self.heat.set_most(extents);
+        gone.into_iter().for_each(|(key, heat)| self.gone(key, heat));
+    }
+
+    /// Nothing is known of what is on the fast device any more.
+    pub(super) fn forget_residents(&mut self) {
+        for key in std::mem::take(&mut self.resident) {
+            if let Some(heat) = self.heat.get_mut(&key) {
+                (heat.resident, heat.whole) = (0, false);
+            }
+        }
+        self.taken = 0;
+    }
+
+    fn gone(&mut self, key: ExtentKey, heat: Heat) {
+        self.taken -= u64::from(heat.taken());
+        self.resident.remove(&key);
+    }
+
+    /// Parts of the fast device's space that are taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// A new epoch begins after so many accesses, if `may`: what is known counts half.
+    pub(super) fn pass(&mut self, accesses: u64, must: bool, may: bool) -> bool {
+        let over = must || (may && self.accesses >= accesses);
+        if over {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.accesses = 0;
+        }
+        over
+    }
+
+    /// What is known of an extent, as of now; nothing at first.
+    fn entry(&mut self, key: ExtentKey) -> &mut Heat {
+        if self.heat.touch(key).is_none() {
+            let fresh = Heat { epoch: self.epoch, ..Heat::default() };
+            if let Some((gone, heat)) = self.heat.insert(key, fresh) {
+                self.gone(gone, heat);
+            }
+        }
+        let epoch = self.epoch;
+        let heat = self.heat.get_mut(&key).unwrap_or_else(|| unreachable!("it is there now"));
+        heat.age(epoch);
+        heat
+    }
+
+    /// An access to parts of an extent, each of which it is worth so much to.
+    pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> Heat {
+        self.accesses += u64::from(parts.count_ones());
+        let heat = self.entry(key);
+        for part in bits(parts) {
+            let all = &mut heat.worth[part as usize];
+            *all = all.saturating_add(worth);
+        }
+        if write {
+            heat.written |= parts;
+        }
+        *heat
+    }
+
+    /// What is known of an extent.
+    pub(super) fn get(&mut self, key: ExtentKey) -> Option<Heat> {
+        let epoch = self.epoch;
+        let heat = self.heat.get_mut(&key)?;
+        heat.age(epoch);
+        Some(*heat)
+    }
+
+    /// These parts of the extent are on the fast device, and no others; `whole`, in a whole place.
+    pub(super) fn set_resident(&mut self, key: ExtentKey, parts: Mask, whole: bool) {
+        if parts == 0 && !whole && self.heat.get(&key).is_none() {
+            return;
+        }
+        let heat = self.entry(key);
+        let before = heat.taken();
+        (heat.resident, heat.whole) = (parts, whole);
+        let after = heat.taken();
+        self.taken = self.taken + u64::from(after) - u64::from(before);
+        if after > 0 {
+            self.resident.insert(key);
+        } else {
+            self.resident.remove(&key);
+        }
+    }
+
+    /// The next extent after this one in home order that has parts on the fast device; after the last, the
+    /// first.
+    pub(super) fn next_resident(&self, after: ExtentKey) -> Option<ExtentKey> {
+        let mut later = self.resident.range((Bound::Excluded(after), Bound::Unbounded));
+        later.next().or_else(|| self.resident.first()).copied()
+    }
+
+    /// Extents that have parts on the fast device.
+    pub(super) fn residents(&self) -> usize {
+        self.resident.len()
+    }
+}

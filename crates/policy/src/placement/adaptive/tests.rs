@@ -1,0 +1,177 @@
+//! `adaptive` on small pools.
+
+use super::super::testing::{Pool, device, fine, key, whole};
+use super::*;
+use proptest::prelude::*;
+use weir_model::Bytes;
+
+/// 32 extents of a device that answers in 100 microseconds, 1024 of one that takes 8 milliseconds.
+fn pool() -> Pool {
+    let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000)]);
+    (0..256).for_each(|extent| pool.map.put(extent, whole(1)));
+    pool
+}
+
+fn policy() -> Adaptive {
+    Adaptive::new(&Settings::default())
+}
+
+/// Rounds until nothing more is asked for, or so many.
+fn settle(pool: &mut Pool, policy: &mut Adaptive, rounds: u32) -> usize {
+    let mut moved = 0;
+    for _ in 0..rounds {
+        pool.now += ROUND;
+        let actions = pool.round(policy);
+        pool.act(&actions);
+        moved += actions.len();
+    }
+    moved
+}
+
+fn slots(pool: &Pool) -> u32 {
+    let fast = |(_, places): (_, &std::collections::BTreeMap<PlaceId, u32>)| {
+        places.get(&fine(0)).copied().unwrap_or(0).count_ones()
+    };
+    pool.map.0.iter().map(fast).sum()
+}
+
+#[test]
+fn new_data_goes_to_the_fast_device_while_half_of_it_is_free() {
+    let (mut pool, mut policy) = (Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000)]), policy());
+    let devices: Vec<_> = (0..40).map(|i| pool.allocate(&mut policy, i).map(|d| d.0)).collect();
+    assert_eq!(devices.iter().filter(|d| **d == Some(0)).count(), 16);
+    assert!(devices[..16].iter().all(|d| *d == Some(0)));
+}
+
+#[test]
+fn what_is_read_again_and_again_is_copied() {
+    let (mut pool, mut policy) = (pool(), policy());
+    settle(&mut pool, &mut policy, 4);
+    pool.read(&mut policy, 7, 3, Bytes::kib(4));
+    assert_eq!(settle(&mut pool, &mut policy, 1), 0, "once is not enough");
+    (0..3).for_each(|_| pool.read(&mut policy, 7, 3, Bytes::kib(4)));
+    settle(&mut pool, &mut policy, 1);
+    let places = &pool.map.0[&key(7)];
+    assert_eq!((places[&fine(0)], places[&whole(1)]), (1 << 3, u32::MAX));
+}
+
+#[test]
+fn what_is_written_too_is_moved() {
+    let (mut pool, mut policy) = (pool(), policy());
+    // At first the write finds no room there.
+    pool.devices[0].free = 1;
+    pool.write(&mut policy, 7, 3, Bytes::kib(4));
+    pool.devices[0].free = 32;
+    (0..3).for_each(|_| pool.read(&mut policy, 7, 3, Bytes::kib(4)));
+    settle(&mut pool, &mut policy, 1);
+    let places = &pool.map.0[&key(7)];
+    assert_eq!((places[&fine(0)], places[&whole(1)]), (1 << 3, !(1 << 3)));
+}
+
+#[test]
+fn small_writes_go_to_the_fast_device_and_scans_do_not() {
+    let (mut pool, mut policy) = (pool(), policy());
+    assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
+    let scan = Access { run: Bytes::mib(64), ..pool.access(8, Op::Write, Bytes::kib(128)) };
+    pool.ask(|moment| policy.accessed(moment, &scan));
+    assert_eq!(pool.ask(|moment| policy.write_to(moment, &scan)).0, WriteTo::InPlace);
+}
+
+#[test]
+fn nothing_goes_to_a_device_that_answers_no_sooner() {
+    let (mut pool, mut policy) = (pool(), policy());
+    for _ in 0..1000 {
+        pool.devices[0].note(true, Bytes::kib(4), Nanos::millis(20));
+        pool.devices[0].note(false, Bytes::kib(4), Nanos::millis(20));
+    }
+    assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::InPlace);
+    (0..10).for_each(|_| pool.read(&mut policy, 8, 3, Bytes::kib(4)));
+    assert_eq!(settle(&mut pool, &mut policy, 4), 0);
+}
+
+/// The load changes: what is hot now takes the place of what was, and then nothing moves any more.
+#[test]
+fn it_settles() {
+    let (mut pool, mut policy) = (pool(), policy());
+    // Two hot sets, each nearly as large as the fast device.
+    for set in [0, 128] {
+        let mut random = crate::Random::new(set);
+        let mut moved = [0; 60];
+        for second in &mut moved {
+            for _ in 0..1000 {
+                let (extent, block) = (set + random.below(32), random.below(22) as u16);
+                pool.read(&mut policy, extent, block, Bytes::kib(4));
+            }
+            *second = settle(&mut pool, &mut policy, 10);
+        }
+        let there = (set..set + 32).filter_map(|extent| pool.map.0[&key(extent)].get(&fine(0)));
+        let hot: u32 = there.map(|mask| mask.count_ones()).sum();
+        assert!(hot > 32 * 22 * 9 / 10, "{hot} of {} hot blocks, {moved:?}", 32 * 22);
+        assert!(moved[50..].iter().sum::<usize>() < 10 * 100, "{moved:?}");
+    }
+}
+
+#[test]
+fn what_an_earlier_policy_left_can_leave() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (0..30).for_each(|extent| pool.map.put(extent, whole(0)));
+    settle(&mut pool, &mut policy, 200);
+    let left = (0..30).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
+    assert!((20..=26).contains(&left), "{left}");
+    pool.devices[0].usable = false;
+    assert_eq!(settle(&mut pool, &mut policy, 1), 0, "there is no other");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever is asked: the fast device is never filled beyond its brim, what is counted is what there is,
+    /// and no block is lost.
+    #[test]
+    fn it_keeps_to_its_room(steps in prop::collection::vec((0u64..256, 0u16..32, 1u16..33, 0u8..4, 1u8..6), 1..200)) {
+        let (mut pool, mut policy) = (pool(), policy());
+        for (extent, first, count, what, times) in steps {
+            let count = count.min(32 - first);
+            let bytes = Bytes(u64::from(count) * 4096);
+            for _ in 0..times {
+                match what {
+                    0 => { pool.write(&mut policy, extent, first, bytes); }
+                    1 | 2 => pool.read(&mut policy, extent, first, bytes),
+                    _ => { settle(&mut pool, &mut policy, 1); }
+                }
+            }
+            // Whoever asks without end gets no more than the brim, and what one write brings.
+            prop_assert!(slots(&pool) <= (BRIM * 32.0 * 32.0) as u32 + 32 + 32 * COPIES as u32);
+        }
+        settle(&mut pool, &mut policy, 20);
+        for extent in 0..256 {
+            let places = pool.map.0.get(&key(extent)).cloned().unwrap_or_default();
+            let all = places.values().fold(0, |all, valid| all | valid);
+            prop_assert_eq!(all, u32::MAX, "extent {}", extent);
+        }
+        let counted: u64 = policy.table.taken();
+        prop_assert!(counted >= u64::from(slots(&pool)), "{} counted, {} there", counted, slots(&pool));
+    }
+
+    /// Beside a naive twin: blocks one by one.
+    #[test]
+    fn parts_are_cut_as_blocks_fall(blocks in 1u16..300, first in 0u16..300, count in 0u16..300) {
+        let cut = Cut::new(blocks);
+        let range = BlockRange { first: first % blocks, count: count.min(blocks - first % blocks) };
+        let (mut touched, mut outside) = (0u32, 0u32);
+        for block in 0..blocks {
+            let part = 1 << (block / cut.each);
+            if (range.first..range.end()).contains(&block) { touched |= part } else { outside |= part }
+        }
+        prop_assert_eq!(cut.parts(range), touched);
+        prop_assert_eq!(cut.within(range), touched & !outside);
+        let mut left = touched;
+        let mut seen = 0;
+        while let Some((run, mask)) = cut.first_run(left) {
+            prop_assert_eq!(cut.parts(run), mask);
+            prop_assert!(mask & !left == 0 && run.end() <= blocks);
+            seen |= mask;
+            left &= !mask;
+        }
+        prop_assert_eq!(seen, touched);
+    }
+}

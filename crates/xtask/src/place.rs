@@ -1,0 +1,136 @@
+//! `cargo place`: every placement policy on every load of a fixed list, in virtual time, and how far
+//! `adaptive` is from the best of the others. See `docs/placement.md`.
+
+mod loads;
+mod report;
+
+use loads::{ROWS, Row};
+use report::Figures;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use weir_policy::placement::{ALL, by_name};
+use weir_sim::Outcome;
+
+/// Where the traces are, seen from the repository.
+const TRACES: &str = "../shared/traces";
+/// Where `--record` writes.
+const RECORD: &str = "docs/placement.md";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only loads whose names contain one of these
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    load: Vec<String>,
+    /// Only these policies
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<String>,
+    /// A minute of each load, for a look: the figures mean little
+    #[arg(long)]
+    short: bool,
+    /// Run on so many threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Take the figures of policies that are not run from this file, and put all of them there
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Say also what the devices did
+    #[arg(long)]
+    devices: bool,
+    /// Where the traces are [default: ../shared/traces, seen from the repository]
+    #[arg(long, value_name = "DIRECTORY")]
+    traces: Option<PathBuf>,
+    /// Write the table into docs/placement.md
+    #[arg(long, conflicts_with = "short")]
+    record: bool,
+}
+
+/// What is known: by the names of load and policy.
+type Known = BTreeMap<(String, String), Figures>;
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match judge(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn judge(args: &Args) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
+    let traces = args.traces.clone().unwrap_or_else(|| root.join(TRACES));
+    let wanted =
+        |row: &&Row| args.load.is_empty() || args.load.iter().any(|part| row.name.contains(&part[..]));
+    let there = |row: &&Row| match row.load(&traces) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("{} is left out: {error}", row.name);
+            false
+        }
+    };
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).filter(there).collect();
+    let policies = policies(args)?;
+    let mut known = match &args.keep {
+        Some(path) if path.exists() => report::read(path)?,
+        _ => Known::new(),
+    };
+    let cases: Vec<(&Row, &str)> =
+        rows.iter().flat_map(|row| policies.iter().map(move |policy| (*row, *policy))).collect();
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Known::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some((row, policy)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let start = Instant::now();
+                    let outcome = one(row, policy, &traces, args.short);
+                    let took = start.elapsed().as_secs_f64();
+                    match outcome {
+                        Ok(outcome) => {
+                            let figures = Figures::of(&outcome);
+                            eprintln!("{} {policy}: {figures} ({took:.0} s)", row.name);
+                            if args.devices {
+                                eprint!("{}", report::devices(&outcome));
+                            }
+                            if let Ok(mut found) = found.lock() {
+                                found.insert((row.name.to_owned(), (*policy).to_owned()), figures);
+                            }
+                        }
+                        Err(error) => eprintln!("{} {policy}: failed: {error}", row.name),
+                    }
+                }
+            });
+        }
+    });
+    known.extend(found.into_inner().unwrap_or_default());
+    if let Some(path) = &args.keep {
+        report::write(path, &known)?;
+    }
+    let table = report::table(&rows, &known);
+    println!("{table}");
+    if args.record { report::record(&root.join(RECORD), &rows, &table) } else { Ok(()) }
+}
+
+fn policies(args: &Args) -> Result<Vec<&'static str>, String> {
+    let all = ALL.iter().map(|known| known.name);
+    let unknown = args.policy.iter().find(|name| ALL.iter().all(|known| known.name != **name));
+    match unknown {
+        Some(name) => Err(format!("there is no policy {name:?}")),
+        None => {
+            Ok(all.filter(|name| args.policy.is_empty() || args.policy.iter().any(|p| p == name)).collect())
+        }
+    }
+}
+
+/// One policy on one load.
+fn one(row: &Row, policy: &str, traces: &Path, short: bool) -> Result<Outcome, String> {
+    let loaded = row.load(traces)?;
+    let mut load = loaded.fresh()?;
+    let plan = row.plan(&*load, short);
+    let policy = by_name(policy).ok_or("there is no such policy")?;
+    weir_sim::place(&row.pool(), policy, &mut *load, &plan).map_err(|error| error.to_string())
+}

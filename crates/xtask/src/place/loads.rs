@@ -1,0 +1,281 @@
+//! The loads every placement policy is judged by, and the pools they run on.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use weir_model::{Bytes, ExtentSize, Nanos};
+use weir_sim::run::LEAST;
+use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room};
+use weir_trace::{Reader, Trace};
+use weir_world::Seed;
+
+/// The seed of everything left to chance.
+const SEED: Seed = Seed(1);
+/// A closed loop on fast devices ends after so many requests.
+const REQUESTS: u64 = 6_000_000;
+/// The slow device's room, as a share of the data: enough for all of it, and copies.
+const SLOW: f64 = 1.3;
+
+/// A load, and the pool it is asked of.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// What it is called in the table.
+    pub(super) name: &'static str,
+    /// One sentence about it.
+    pub(super) about: &'static str,
+    source: Source,
+    /// Clients of a closed loop; 0 in an open one.
+    pub(super) clients: usize,
+    /// The models of the fast and the slow device.
+    models: [&'static str; 2],
+    /// What of the data has room on the fast device.
+    fast: f64,
+    /// The fast device is given more than it can do: classic caching is to be beaten by far.
+    pub(super) saturates: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// A file among the traces, and how much slower it is replayed.
+    Trace(&'static str, f64),
+    /// See [`weir_sim::synthetic`] and [`weir_sim::postmark`].
+    MadeUp(&'static str),
+}
+
+use Source::{MadeUp, Trace as Recorded};
+
+/// An SSD and a disk of today.
+const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
+/// Those of the papers.
+const PAPERS: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
+/// A local SSD of then and a remote one of today: slower to answer, and able to do more.
+const REMOTE: [&str; 2] = ["intel-x25-m-g2", "remote-ssd-lan"];
+
+const fn row(name: &'static str, source: Source, clients: usize, about: &'static str) -> Row {
+    Row { name, about, source, clients, models: TODAY, fast: 0.1, saturates: false }
+}
+
+/// All of them.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        fast: 0.2,
+        ..row(
+            "cloudphysics",
+            Recorded("cloudphysics_vm.csv.gz", 4.0),
+            0,
+            "a virtual machine's disk; four times as slow as recorded",
+        )
+    },
+    Row {
+        fast: 0.05,
+        ..row(
+            "release-server",
+            Recorded("dtrs_release_server.trace.gz", 1.0),
+            0,
+            "a release server: long streams of reads, most of them once",
+        )
+    },
+    row(
+        "websearch",
+        Recorded("websearch_small.trace.gz", 6.0),
+        0,
+        "a web search engine's reads, at random; six times as slow as recorded",
+    ),
+    row(
+        "hm-20-80",
+        Recorded("msr_hm_rw_20_80_105.trace.gz", 1.0),
+        0,
+        "a server's volume, one read for four writes",
+    ),
+    row(
+        "hm-40-60",
+        Recorded("msr_hm_rw_40_60_1370.trace.gz", 1.0),
+        0,
+        "a server's volume, two reads for three writes",
+    ),
+    Row {
+        models: PAPERS,
+        fast: 0.25,
+        ..row(
+            "workstation",
+            Recorded("hplajw_1week.csv.gz", 0.02),
+            0,
+            "a workstation's week in some three hours",
+        )
+    },
+    Row {
+        fast: 0.25,
+        ..row(
+            "database-commit",
+            Recorded("sqlite_wal_ext4.blkev.gz", 10.0),
+            0,
+            "a database's log and its file system's, writes only; ten times as slow as recorded",
+        )
+    },
+    row("zipf-0R4W", MadeUp("zipf theta=1.1 reads=0% size=4KiB over=1GiB"), 16, "writes by Zipf's law"),
+    row("zipf-1R3W", MadeUp("zipf theta=1.1 reads=25% size=4KiB over=1GiB"), 16, "one read for three writes"),
+    row("zipf-2R2W", MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"), 16, "as many reads as writes"),
+    row("zipf-3R1W", MadeUp("zipf theta=1.1 reads=75% size=4KiB over=1GiB"), 16, "three reads for a write"),
+    row("zipf-4R0W", MadeUp("zipf theta=1.1 reads=100% size=4KiB over=1GiB"), 16, "reads by Zipf's law"),
+    Row {
+        fast: 0.2,
+        ..row("postmark", MadeUp("postmark files=20000 memory=50% rate=40"), 0, "many small files")
+    },
+    Row {
+        fast: 0.2,
+        ..row(
+            "mail",
+            MadeUp("postmark files=20000 memory=50% sync"),
+            4,
+            "many small files, each change flushed",
+        )
+    },
+    row(
+        "phases",
+        MadeUp(
+            "zipf theta=1.1 hot=1 reads=70% size=4KiB over=1GiB rate=150 for=200s / zipf theta=1.1 hot=2 reads=95% size=4KiB:3,64KiB:1 rate=150 for=200s / zipf theta=0.9 hot=3 reads=40% size=16KiB rate=80 for=200s",
+        ),
+        0,
+        "changes character three times",
+    ),
+    row(
+        "scan-beside",
+        MadeUp("zipf theta=1.1 reads=80% size=4KiB over=1GiB rate=100 | scan size=256KiB over=1GiB rate=40"),
+        0,
+        "a scan beside reads and writes by Zipf's law",
+    ),
+    Row {
+        models: PAPERS,
+        saturates: true,
+        ..row(
+            "saturated-writes",
+            MadeUp(
+                "uniform reads=10% size=64KiB over=48MiB | uniform reads=10% size=64KiB over=48MiB | uniform size=64KiB reads=10% over=928MiB think=2s",
+            ),
+            32,
+            "more writes than the SSD can take",
+        )
+    },
+    Row {
+        models: REMOTE,
+        saturates: true,
+        ..row(
+            "saturated-reads",
+            MadeUp(
+                "uniform size=256KiB over=48MiB | uniform size=256KiB over=48MiB | uniform size=256KiB over=928MiB think=2s",
+            ),
+            32,
+            "more reads than the local SSD can answer",
+        )
+    },
+];
+
+/// A trace in memory, or what is made up.
+pub(super) enum Loaded {
+    Trace(Box<Trace>, f64),
+    MadeUp(&'static str),
+}
+
+impl Row {
+    /// What of its data has room on the fast device, in percent.
+    pub(super) fn percent(&self) -> f64 {
+        self.fast * 100.0
+    }
+
+    /// Its devices' models, the fast one first.
+    pub(super) fn devices(&self) -> [&'static str; 2] {
+        self.models
+    }
+
+    /// The pool it runs on.
+    pub(super) fn pool(&self) -> PoolSpec {
+        let device = |name: &str, model: &str, share| DeviceSpec {
+            name: name.into(),
+            model: model.into(),
+            room: Room::Share(share),
+            metadata: None,
+        };
+        let [fast, slow] = self.models;
+        let devices = vec![device("fast", fast, self.fast), device("slow", slow, SLOW)];
+        PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: weir_engine::MOVER_SHARE }
+    }
+
+    /// Reads its trace, of those in `traces`, if it has one.
+    ///
+    /// # Errors
+    /// Why the trace cannot be read.
+    pub(super) fn load(&self, traces: &Path) -> Result<Loaded, String> {
+        match self.source {
+            MadeUp(words) => Ok(Loaded::MadeUp(words)),
+            Recorded(file, stretch) => {
+                let path: PathBuf = traces.join("workloads").join(file);
+                let open = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let reader = Reader::open(file, BufReader::new(open), None);
+                let trace = reader.and_then(|reader| Trace::load(reader, false));
+                trace.map(|trace| Loaded::Trace(Box::new(trace), stretch)).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// How the experiment goes: whole repetitions for ten minutes at least, or `short`ly for a look.
+    pub(super) fn plan(&self, load: &dyn Load, short: bool) -> Plan {
+        let mode = if self.clients == 0 { Mode::Open } else { Mode::Closed(vec![(Nanos(0), self.clients)]) };
+        let whole = load.lasts().0.max(1);
+        let lasts = match (&mode, short) {
+            (_, true) => Nanos::secs(60),
+            (Mode::Open, false) => Nanos(whole * LEAST.0.div_ceil(whole)),
+            (Mode::Closed(_), false) => LEAST,
+        };
+        let requests = if mode == Mode::Open { u64::MAX } else { REQUESTS };
+        Plan { mode, lasts, requests, windows: 30, seed: SEED }
+    }
+}
+
+impl Loaded {
+    /// The load from its start.
+    ///
+    /// # Errors
+    /// If its words make no sense.
+    pub(super) fn fresh(&self) -> Result<Box<dyn Load>, String> {
+        match self {
+            Self::Trace(trace, stretch) => Ok(Box::new(Replay::new((**trace).clone(), *stretch))),
+            Self::MadeUp(words) => {
+                weir_sim::load::made_up(words, SEED.0, size, time).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+/// Sizes as the rows have them.
+fn size(text: &str) -> Result<Bytes, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let read = |(unit, shift): (&str, u32)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(Bytes(number << shift))
+    };
+    units.into_iter().find_map(read).ok_or_else(|| "a size such as 64KiB".to_owned())
+}
+
+/// Times as the rows have them.
+fn time(text: &str) -> Result<Nanos, String> {
+    let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
+    seconds.map(Nanos::secs).ok_or_else(|| "a time such as 200s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_names_of_their_own_and_words_that_make_sense() {
+        for (i, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..i].iter().all(|other| other.name != row.name), "{} twice", row.name);
+            assert!((0.05..=0.25).contains(&row.fast), "{}", row.name);
+            if let MadeUp(words) = row.source {
+                let load = Loaded::MadeUp(words).fresh().expect("words that make sense");
+                assert_eq!(row.plan(&*load, true).lasts, Nanos::secs(60));
+                assert!(row.plan(&*load, false).lasts >= LEAST, "{}", row.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What the loads came to under each policy: a table, and figures kept in a file.
+
+use super::Known;
+use super::loads::Row;
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::{self, Write};
+use std::path::Path;
+use weir_model::{Bytes, Nanos};
+use weir_sim::{Outcome, Window};
+
+/// The policy that is judged by the others.
+const JUDGED: &str = "adaptive";
+/// Classic caching.
+const CLASSIC: [&str; 2] = ["hystor", "hierarchy"];
+/// The recorded table lies between these lines.
+const BEGIN: &str = "<!-- cargo place -->";
+const END: &str = "<!-- end -->";
+
+/// What a policy came to on a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figures {
+    /// Response, seconds.
+    mean: f64,
+    p99: f64,
+    /// Requests answered a second.
+    rate: f64,
+    /// The share of requests that were not answered.
+    unanswered: f64,
+    /// Bytes moved for each byte of users', after the warm-up.
+    moved: f64,
+}
+
+impl Figures {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let seconds = outcome.measured.as_secs_f64();
+        let bytes = (outcome.bytes_rate * seconds).max(1.0);
+        Self {
+            mean: outcome.all.mean.as_secs_f64(),
+            p99: outcome.all.p99.as_secs_f64(),
+            rate: outcome.rate,
+            unanswered: outcome.unanswered as f64 / outcome.requests.max(1) as f64,
+            moved: outcome.moved.0 as f64 / bytes,
+        }
+    }
+
+    /// What it is judged by, the less the better.
+    fn judged(&self, row: &Row) -> Vec<f64> {
+        // Who does not answer all is worse than anybody who does.
+        let more = 1.0 + 1e3 * self.unanswered;
+        if row.clients > 0 {
+            vec![1.0 / self.rate.max(1e-9)]
+        } else {
+            vec![self.mean * more, self.p99 * more]
+        }
+    }
+
+    fn told(&self, row: &Row) -> String {
+        if row.clients > 0 {
+            return format!("{:.0}", self.rate);
+        }
+        let time = |seconds| Nanos::from_secs_f64(seconds).to_string();
+        let lacks = if self.unanswered > 0.0 { "!" } else { "" };
+        format!("{}{lacks} / {}", time(self.mean), time(self.p99))
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |seconds| Nanos::from_secs_f64(seconds);
+        let Self { mean, p99, rate, unanswered, moved } = *self;
+        write!(f, "{rate:.1}/s, {} / {}", time(mean), time(p99))?;
+        write!(f, ", {:.2} % unanswered, {:.1} % moved", unanswered * 100.0, moved * 100.0)
+    }
+}
+
+/// How much worse the judged policy is than the best of these, for each figure it is judged by; below
+/// zero it is better.
+fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -> Option<Vec<f64>> {
+    let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned())).map(|f| f.judged(row));
+    let ours = of(JUDGED)?;
+    let others: Vec<_> = others.filter_map(of).collect();
+    let best = |i: usize| others.iter().map(|other| other[i]).min_by(f64::total_cmp);
+    ours.iter().enumerate().map(|(i, our)| best(i).map(|best| our / best - 1.0)).collect()
+}
+
+/// One row a load: each policy's figures and the distance.
+pub(super) fn table(rows: &[&Row], known: &Known) -> String {
+    let mut policies: Vec<&str> = known.keys().map(|(_, policy)| &policy[..]).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let heads = ["load"].into_iter().chain(policies.iter().copied());
+    table.set_header(heads.chain(["adaptive to the best", "to classic caching"]));
+    for row in rows {
+        let told = |policy: &&str| {
+            let figures = known.get(&(row.name.to_owned(), (*policy).to_owned()));
+            figures.map_or_else(|| "-".to_owned(), |figures| figures.told(row))
+        };
+        let others = || policies.iter().copied().filter(|policy| *policy != JUDGED);
+        let distance = behind(row, known, others()).map_or_else(
+            || "-".to_owned(),
+            |all| all.iter().map(|far| format!("{:+.0} %", far * 100.0)).collect::<Vec<_>>().join(" / "),
+        );
+        let classic = behind(row, known, CLASSIC.into_iter()).filter(|_| row.saturates);
+        let classic =
+            classic.map_or_else(|| "-".to_owned(), |far| format!("{:.2} times", 1.0 / (1.0 + far[0])));
+        let cells = std::iter::once(row.name.to_owned()).chain(policies.iter().map(told));
+        table.add_row(cells.chain([distance, classic]));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table.to_string()
+}
+
+/// What the devices did, and how it went over time.
+pub(super) fn devices(outcome: &Outcome) -> String {
+    let mut text = format!("    reads {:?}\n    writes {:?}\n", outcome.reads, outcome.writes);
+    for device in &outcome.devices {
+        let direction = |d: &weir_sim::outcome::DirectionOutcome| {
+            format!("{} of {}, {}", d.count, Bytes(d.bytes.0 / d.count.max(1)), d.mean)
+        };
+        let _always_fits = writeln!(
+            text,
+            "    {}: {:.0} % used, busy {:.0} %, {:.1} under way, reads {}, writes {}, map {}",
+            device.name,
+            100.0 * device.used.0 as f64 / device.room.0.max(1) as f64,
+            100.0 * device.load,
+            device.queue,
+            direction(&device.reads),
+            direction(&device.writes),
+            device.metadata
+        );
+    }
+    for window in &outcome.windows {
+        let Window { start, rate, mean, p99, moved, .. } = window;
+        let _always_fits = writeln!(text, "    {start}: {rate:.0}/s, {mean} / {p99}, {moved} moved");
+    }
+    text
+}
+
+/// Puts the table into a document, between its marks.
+///
+/// # Errors
+/// If the document is not there, has no marks, or cannot be written.
+pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), String> {
+    let told = |error| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(told)?;
+    let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("{} lacks {BEGIN} or {END}", path.display()))?;
+    let mut list = String::new();
+    for row in rows {
+        let [fast, slow] = row.devices();
+        let how = if row.clients == 0 { "open".to_owned() } else { format!("{} clients", row.clients) };
+        let _always_fits = writeln!(
+            list,
+            "| `{}` | {} | {how} | {fast}, {:.0} % | {slow} |",
+            row.name,
+            row.about,
+            row.percent()
+        );
+    }
+    let head = "| load | what it is | loop | fast device, its part of the data | slow device |\n|---|---|---|---|---|";
+    std::fs::write(path, format!("{before}{BEGIN}\n\n{head}\n{list}\n{table}\n\n{END}{after}")).map_err(told)
+}
+
+/// Figures kept in a file: load, policy and figures in a line, parted by tabs.
+///
+/// # Errors
+/// If the file cannot be read, or a line is not of this form.
+pub(super) fn read(path: &Path) -> Result<Known, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let line = |line: &str| {
+        let mut words = line.split('\t');
+        let names = (words.next()?.to_owned(), words.next()?.to_owned());
+        let mut number = || words.next()?.parse().ok();
+        let (mean, p99, rate) = (number()?, number()?, number()?);
+        Some((names, Figures { mean, p99, rate, unanswered: number()?, moved: number()? }))
+    };
+    let all = text.lines().map(line).collect::<Option<_>>();
+    all.ok_or_else(|| format!("{} has a line that is no figures", path.display()))
+}
+
+/// … and put there.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write(path: &Path, known: &Known) -> Result<(), String> {
+    let mut text = String::new();
+    for ((load, policy), Figures { mean, p99, rate, unanswered, moved }) in known {
+        let _always_fits = writeln!(text, "{load}\t{policy}\t{mean}\t{p99}\t{rate}\t{unanswered}\t{moved}");
+    }
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::loads::ROWS;
+    use super::*;
+
+    fn figures(mean: f64, rate: f64) -> Figures {
+        Figures { mean, p99: 2.0 * mean, rate, unanswered: 0.0, moved: 0.0 }
+    }
+
+    #[test]
+    fn distances_are_to_the_best_of_the_others_in_each_figure() {
+        let name = |row: &Row, policy: &str| (row.name.to_owned(), policy.to_owned());
+        let open = ROWS.iter().find(|row| row.clients == 0).expect("an open loop");
+        let closed = ROWS.iter().find(|row| row.saturates).expect("a closed loop");
+        let mut known = Known::new();
+        known.insert(name(open, JUDGED), figures(1.1, 1.0));
+        known.insert(name(open, "stripe"), figures(1.0, 1.0));
+        known.insert(name(open, "mirror"), Figures { unanswered: 0.1, ..figures(0.5, 1.0) });
+        known.insert(name(closed, JUDGED), figures(1.0, 300.0));
+        known.insert(name(closed, "hystor"), figures(1.0, 100.0));
+        let far = |row| behind(row, &known, ["stripe", "mirror", "hystor"].into_iter()).expect("figures");
+        assert!(far(open).iter().all(|far| (far - 0.1).abs() < 1e-9), "{:?}", far(open));
+        assert!((far(closed)[0] + 2.0 / 3.0).abs() < 1e-9);
+        assert!(table(&[open, closed], &known).contains("3.00 times"));
+    }
+
+    #[test]
+    fn figures_are_kept() {
+        let path = std::env::temp_dir().join(format!("weir-place-{}", std::process::id()));
+        let known = Known::from([(("a".to_owned(), "b".to_owned()), figures(0.125, 3.5))]);
+        write(&path, &known).expect("written");
+        assert_eq!(read(&path), Ok(known));
+        std::fs::remove_file(&path).expect("removed");
+    }
+}
