@@ -285,7 +285,7 @@ impl Engine {
             self.note_lacking(key);
         }
         match good[..] {
-            [] => return self.both_failed(id, both.error),
+            [] => return self.both_failed(id, &both.legs, both.error),
             [a, b] if target.changes => {
                 self.map.written_twice(key, [a.whole, b.whole], range, [a.needs, b.needs]);
             }
@@ -305,14 +305,24 @@ impl Engine {
     }
 
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
-    /// and as nobody knows what was seen of the other, they are in doubt.
-    fn both_failed(&mut self, id: PieceId, error: Option<RequestError>) {
+    /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
+    /// longer holds them, but may again after a cut: nothing says that this becomes durable.
+    fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.map.extent().blocks());
         let record = self.record(key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
-        let twice = (range.first..range.end()).filter(|b| holders(*b).count() > 1);
-        twice.for_each(|b| differ.insert(BlockRange { first: b, count: 1 }));
+        for b in range.first..range.end() {
+            let block = BlockRange { first: b, count: 1 };
+            let held = holders(b).next().is_some();
+            let may_hold = |leg: &&Leg| {
+                let id = place(leg.whole);
+                holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
+            };
+            if held && (holders(b).count() > 1 || legs.iter().filter(may_hold).count() > 1) {
+                differ.insert(block);
+            }
+        }
         let kept = differ.iter().next().and_then(|b| {
             let all = holders(b).map(|p| p.at.id());
             all.min_by_key(|id| !self.is_usable(id.device))

@@ -64,6 +64,8 @@ pub(super) struct Harness {
     settings: Vec<DeviceSettings>,
     policy: &'static str,
     failing: VecDeque<(IoKind, Option<IoError>)>,
+    /// Devices whose commands of a kind fail, and how.
+    pub(super) broken: Vec<(DeviceId, IoKind, IoError)>,
     /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
     pub(super) hanging: Vec<DeviceId>,
     pub(super) holding: Option<IoKind>,
@@ -117,6 +119,7 @@ impl Harness {
             settings,
             policy,
             failing: VecDeque::new(),
+            broken: Vec::new(),
             hanging: Vec::new(),
             holding: None,
             held: Vec::new(),
@@ -157,6 +160,10 @@ impl Harness {
             && let Some((_, Some(error))) = self.failing.pop_front()
         {
             return Err(error);
+        }
+        let broken = self.broken.iter().find(|(device, kind, _)| (*device, *kind) == (io.device, io.kind));
+        if let Some((.., error)) = broken {
+            return Err(*error);
         }
         match io.kind {
             IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),

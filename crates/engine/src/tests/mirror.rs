@@ -134,6 +134,34 @@ fn when_no_copy_takes_a_write_nothing_is_pretended_about_the_blocks() {
 }
 
 #[test]
+fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() {
+    // One device is full, the other's flush fails while the write is on its way to it: that it does not count
+    // never becomes durable.
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    h.hanging = vec![DeviceId(0)];
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    for kind in [WRITE, IoKind::Write { fua: true }] {
+        h.broken.push((DeviceId(1), kind, IoError::Os(28)));
+    }
+    h.submit(1, Op::Write, 0, 4096, 2);
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    h.held.sort_by_key(|io| io.kind != IoKind::Flush);
+    assert_eq!(h.held.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
+    h.wake(DeviceId(0));
+    let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert!(answered.len() == 2 && answered.iter().all(|(_, result)| result.is_err()), "{answered:?}");
+    let seen = h.try_read(0, 4096).ok().map(|(_, bytes)| bytes);
+    h.broken.clear();
+    h.reopen();
+    let (_, bytes) = h.read(0, 4096);
+    assert!(seen.is_none_or(|seen| seen == bytes), "it read as something else before the cut");
+}
+
+#[test]
 fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
