@@ -34,6 +34,7 @@ mod clear;
 mod commit;
 mod device;
 mod doubt;
+mod drops;
 mod feed;
 mod flow;
 mod intents;

@@ -124,6 +124,11 @@ impl Mover {
     pub(crate) fn share(&self) -> Percent {
         self.share.0
     }
+
+    /// Blocks have been dropped from a place.
+    pub(crate) fn note_dropped(&mut self, blocks: u16) {
+        self.counts.dropped += u64::from(blocks);
+    }
 }
 
 impl Engine {
@@ -242,7 +247,7 @@ impl Engine {
     }
 
     /// The blocks of a range that the extent has, and the device exists.
-    fn sound(&self, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
+    pub(crate) fn sound(&self, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
         let end = blocks.end().min(self.map.extent().blocks());
         let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
         (place.device.index() < self.devices.len()).then_some(BlockRange { first: blocks.first, count })
@@ -549,51 +554,11 @@ impl Engine {
     }
 
     /// The mover is done with the extent: places that hold nothing go when nobody else is there.
-    fn leave_extent(&mut self, key: ExtentKey) {
+    pub(crate) fn leave_extent(&mut self, key: ExtentKey) {
         self.locks.tidy_later(key);
         if self.locks.end_move(key) {
             self.map.give_back(key);
             self.note_change();
-        }
-    }
-
-    /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
-    fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
-        let Some(record) = self.record(key) else { return };
-        let Some(there) = record.place(to).map(|p| p.valid.clone()) else { return };
-        let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
-        for from in others {
-            self.drop_blocks(key, blocks, from, &there);
-        }
-    }
-
-    /// The blocks are not in the place any more as far as another one holds them, but for those
-    /// somebody is writing.
-    fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
-        let Some(blocks) = self.sound(blocks, from) else { return };
-        let all = self.map.extent().blocks();
-        let Some(record) = self.record(key) else { return };
-        if self.locks.begin_move(key, all) {
-            let shared = record.shared(from, all);
-            self.drop_blocks(key, blocks, from, &shared);
-            self.leave_extent(key);
-        }
-    }
-
-    fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
-        let all = self.map.extent().blocks();
-        // Two copies are kept where two are wanted.
-        let Some(record) = self.record(key).filter(|r| r.copies == 1) else { return };
-        let mut going = record.shared(from, all);
-        going.intersect(which);
-        going.subtract(&self.locks.watch(key));
-        let mut at = blocks.first;
-        while let Some(run) = going.next_run(at, blocks.end()) {
-            at = run.end();
-            if self.map.dropped(key, from, run) {
-                self.mover.counts.dropped += u64::from(run.count);
-                self.note_change();
-            }
         }
     }
 

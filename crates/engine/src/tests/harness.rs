@@ -1,6 +1,7 @@
 //! An engine over devices in memory that answer at once, in order.
 
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
+use proptest::prelude::*;
 use std::collections::VecDeque;
 use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
@@ -80,6 +81,12 @@ fn open(disks: &mut Disks) -> Map {
         superblocks.push(read.expect("readable").expect("a superblock"));
     }
     weir_map::open(disks, &superblocks, &OpenOptions::default()).expect("a pool").0
+}
+
+/// Where a request begins and how long it is, in whole sectors: up to 40 KiB within `size` bytes.
+pub(super) fn span_within(size: usize) -> impl Strategy<Value = (u64, usize)> + Clone {
+    (0u64..size as u64 / 512, 1usize..80)
+        .prop_map(move |(at, len)| (at * 512, (len * 512).min(size - at as usize * 512)))
 }
 
 impl Harness {

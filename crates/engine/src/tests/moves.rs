@@ -246,6 +246,7 @@ fn what_one_place_cannot_deliver_is_read_from_another() {
 
 mod random {
     use super::*;
+    use crate::tests::harness::span_within;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -261,8 +262,7 @@ mod random {
     const SIZE: usize = 3 * EXTENT;
 
     fn step() -> impl Strategy<Value = Step> {
-        let span = (0u64..SIZE as u64 / 512, 1usize..80)
-            .prop_map(|(at, len)| (at * 512, (len * 512).min(SIZE - at as usize * 512)));
+        let span = span_within(SIZE);
         let blocks =
             (0u16..32, 1u16..33).prop_map(|(first, n)| BlockRange { first, count: n.min(32 - first) });
         let to = (0u8..3, any::<bool>())

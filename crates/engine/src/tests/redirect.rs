@@ -1,6 +1,6 @@
 //! Writes sent to another device than their blocks are on.
 
-use super::harness::{EXTENT, Harness};
+use super::harness::{EXTENT, Harness, span_within};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
@@ -142,8 +142,7 @@ enum Step {
 const SIZE: usize = 3 * EXTENT;
 
 fn step() -> impl Strategy<Value = Step> {
-    let span = (0u64..SIZE as u64 / 512, 1usize..80)
-        .prop_map(|(at, len)| (at * 512, (len * 512).min(SIZE - at as usize * 512)));
+    let span = span_within(SIZE);
     let to = (0u8..3, 0u8..6).prop_map(|(device, what)| match what {
         0 => WriteTo::InPlace,
         1 => WriteTo::Fine(DeviceId(device)),
