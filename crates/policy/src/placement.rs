@@ -5,6 +5,7 @@ mod adaptive;
 mod allocation;
 mod asymmetry;
 mod chaos;
+mod explain;
 mod hierarchy;
 mod hystor;
 mod mirror;
@@ -19,6 +20,7 @@ pub use action::{Access, Action, WriteTo};
 pub use adaptive::Adaptive;
 pub use asymmetry::Asymmetry;
 pub use chaos::Chaos;
+pub use explain::{Figure, Question, Reasons};
 pub use hierarchy::Hierarchy;
 pub use hystor::Hystor;
 pub use mirror::Mirror;
@@ -81,6 +83,14 @@ pub trait Placement: fmt::Debug + Send {
     /// A round: time to decide what is to be done.
     fn round(&mut self, moment: &mut Moment<'_>) {
         let _ = moment;
+    }
+
+    /// Why an extent is where it is, and what would make it move, for people. Changes nothing. What only
+    /// allocates has nothing to say but where there is room.
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        reasons.free_space(moment.devices, about);
+        reasons
     }
 }
 

@@ -22,10 +22,13 @@
 //! When not: with devices that are alike there is nothing to save, and it only keeps books.
 
 mod cost;
+mod explain;
 mod heat;
 
 use super::allocation::fastest;
-use super::{Access, Action, DeviceView, Key, Moment, Placement, Settings, Stripe, Watches, WriteTo};
+use super::{
+    Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
+};
 use cost::Costs;
 use heat::{Cut, Mask, ONE, PARTS, Table};
 use std::collections::VecDeque;
@@ -369,6 +372,10 @@ impl Placement for Adaptive {
         self.relieve(moment, fast.id);
         self.evict(moment, fast.id, cut);
         self.promote(moment, fast.id, cut);
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        self.reasons(moment, about)
     }
 }
 

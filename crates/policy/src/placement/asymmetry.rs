@@ -17,7 +17,7 @@
 
 use super::allocation::{ALLOCATION, Allocation, fastest, is_metadata};
 use super::tokens::Tokens;
-use super::{Access, Action, DeviceView, Key, Moment, Placement, Settings, Watches};
+use super::{Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Watches};
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -190,6 +190,27 @@ impl Placement for Asymmetry {
                 self.consider(moment, key, from);
             }
         }
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        let counters = self.table.get(&about.key).copied().unwrap_or_default();
+        reasons.figure("reads counted", counters.reads);
+        reasons.figure("writes counted", counters.writes);
+        for device in moment.devices {
+            let cost = counters.cost(device).map_or("-".into(), |ns| Nanos(ns as u64).to_string());
+            reasons.figure(format_args!("cost of an access on {}", about.name(device.id)), cost);
+        }
+        if let Some(here) = about.held.device() {
+            reasons.moves_if(format_args!(
+                "an access costs more than {:.2} times as much on {} as on another device with room, after {} \
+                 accesses counted",
+                1.0 + self.delta,
+                about.name(here),
+                self.minimum
+            ));
+        }
+        reasons
     }
 }
 

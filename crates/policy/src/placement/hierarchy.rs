@@ -6,7 +6,7 @@
 //! When not: under a load that saturates the fast device, everything waits there while the others
 //! idle (what Wardrop balancing was published against: mechanisms, section 3).
 
-use super::{Access, Moment, Placement};
+use super::{Access, Moment, Placement, Question, Reasons};
 use weir_model::DeviceId;
 
 /// See the module.
@@ -20,5 +20,12 @@ impl Placement for Hierarchy {
 
     fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().filter(|d| d.free > 0).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        reasons.idle_reads(moment.devices, about);
+        reasons.free_space(moment.devices, about);
+        reasons
     }
 }

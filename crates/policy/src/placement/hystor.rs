@@ -22,9 +22,12 @@
 //! When not: once the fast device is saturated it stays so, since load is not looked at.
 
 mod areas;
+mod explain;
 
 use super::allocation::{fastest, is_metadata};
-use super::{Access, Action, DeviceView, Key, Moment, Placement, Settings, Stripe, Watches, WriteTo};
+use super::{
+    Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
+};
 use crate::BlockTable;
 use crate::block_table::{BlockOf, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
@@ -411,6 +414,10 @@ impl Placement for Hystor {
         if moment.device(id).is_some_and(DeviceView::has_room) {
             self.feed(moment, id, quota, budget);
         }
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        self.reasons(moment, about)
     }
 }
 

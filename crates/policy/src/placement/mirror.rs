@@ -17,7 +17,10 @@
 //! from the second.
 
 use super::tokens::Tokens;
-use super::{Access, Action, DeviceView, Hierarchy, Key, Moment, Placement, Places, Settings, Watches};
+use super::{
+    Access, Action, DeviceView, Hierarchy, Key, Moment, Placement, Places, Question, Reasons, Settings,
+    Watches,
+};
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -205,6 +208,31 @@ impl Placement for Mirror {
                 heat.writes /= 2;
             }
         }
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        let heat = self.heat.get(&about.key).copied().unwrap_or_default();
+        reasons.figure("reads of late", heat.reads);
+        reasons.figure("writes of late", heat.writes);
+        reasons.figure("second copy on", heat.second.map_or("no device", |device| about.name(device)));
+        for device in moment.devices {
+            let copies = self.copies.get(device.id.index()).copied().unwrap_or(0);
+            let most = (self.share * f64::from(device.extents)) as u32;
+            let name = about.name(device.id);
+            reasons.figure(format_args!("second copies on {name}"), format_args!("{copies} of {most}"));
+            reasons.figure(format_args!("mean response of {name} to reads"), device.read_response());
+        }
+        match heat.second {
+            None => reasons.moves_if(format_args!(
+                "it gets a second copy when it is read {} times in about a second, and {} times as often as written",
+                self.minimum, self.reads_per_write
+            )),
+            Some(_) => reasons.moves_if(
+                "its second copy goes when there is no room for that of an extent read twice as often",
+            ),
+        }
+        reasons
     }
 }
 

@@ -63,3 +63,26 @@ fn chaos_is_not_for_users_and_repeats_itself() {
         actions.iter().map(|a| format!("{a:?}")[..4].to_owned()).collect();
     assert_eq!(kinds.len(), 4, "copies, moves, drops and refreshes: {kinds:?}");
 }
+
+#[test]
+fn every_policy_explains_any_block_at_any_time() {
+    let names = ["a".to_owned(), "b".to_owned()];
+    for Known { name, .. } in ALL {
+        let mut policy = by_name(name).expect("a policy of that name");
+        let mut pool = Pool::new(vec![device(0, 20, 8000), device(1, 10, 20)]);
+        let explain = |pool: &mut Pool, policy: &dyn Placement, index| {
+            let (key, held) = (testing::key(index), pool.map.places(testing::key(index)));
+            pool.ask(|moment| policy.explain(moment, &Question { key, block: 3, held, names: &names }))
+        };
+        explain(&mut pool, &*policy, 0);
+        for i in 0..6 {
+            pool.now += Nanos::secs(1);
+            pool.write(&mut *policy, i % 3, 0, Bytes::kib(32));
+            pool.read(&mut *policy, i % 3, 3, Bytes::kib(4));
+            pool.round(&mut *policy);
+        }
+        let (reasons, actions) = explain(&mut pool, &*policy, 1);
+        assert!(!reasons.figures.is_empty() && actions.is_empty(), "{name}: {reasons:?}");
+        assert_eq!(explain(&mut pool, &*policy, 1).0, reasons, "{name}: asking changes nothing");
+    }
+}

@@ -18,7 +18,10 @@
 //!
 //! When not: with one client at a time, who waits for each answer, a second device only costs.
 
-use super::{Access, Action, DeviceView, Key, Moment, Placement, RESERVE, Settings, Watches};
+use super::explain::percent;
+use super::{
+    Access, Action, DeviceView, Key, Moment, Placement, Question, RESERVE, Reasons, Settings, Watches,
+};
 use crate::{Lru, Random};
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -257,6 +260,30 @@ impl Placement for Wardrop {
         }
         self.move_cold(moment);
         self.aim(moment.devices);
+    }
+
+    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        let hot = self.hot.get(&about.key).is_some();
+        reasons.figure("among the hot extents", if hot { "yes" } else { "no" });
+        for (part, device) in self.parts.iter().zip(moment.devices) {
+            let name = about.name(device.id);
+            reasons.figure(format_args!("mean response of {name}"), device.mean_response());
+            let share = format!("{}, to be {}", percent(part.has), percent(part.target));
+            reasons.figure(format_args!("share of the requests on {name}"), share);
+            reasons.figure(format_args!("extents that may move to {name}"), part.tokens.max(0.0) as u64);
+        }
+        if let Some(here) = about.held.device() {
+            let name = about.name(here);
+            let less = self.parts.get(here.index()).is_some_and(Part::is_to_get_less);
+            let now = if less { "it is" } else { "it is not" };
+            reasons.moves_if(format_args!(
+                "{name} is to get less of the requests ({now}), another device with room has tokens, and the extent \
+                 is among the hot ones"
+            ));
+            reasons.moves_if(format_args!("{name} is nearly full, and the extent is not among the hot ones"));
+        }
+        reasons
     }
 }
 

@@ -192,6 +192,13 @@ impl Table {
         *heat
     }
 
+    /// What is known of an extent, which stays as it is.
+    pub(super) fn peek(&self, key: ExtentKey) -> Option<Heat> {
+        let mut heat = *self.heat.get(&key)?;
+        heat.age(self.epoch);
+        Some(heat)
+    }
+
     /// What is known of an extent.
     pub(super) fn get(&mut self, key: ExtentKey) -> Option<Heat> {
         let epoch = self.epoch;

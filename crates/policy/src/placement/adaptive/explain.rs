@@ -1,0 +1,65 @@
+//! Why a block is where it is: what it is worth, and the price of space.
+
+use super::super::explain::percent;
+use super::super::{DeviceView, Moment, Question, Reasons};
+use super::heat::{Cut, ONE};
+use super::{Adaptive, COPY, FULL, SOONER};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos};
+
+/// In reads of the slow device saved.
+fn saved(worth: u16) -> String {
+    format!("{:.2} reads of the slow device saved", f64::from(worth) / f64::from(ONE))
+}
+
+impl Adaptive {
+    pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
+            reasons.moves_if("there is a second device: with one there is nowhere to go");
+            return reasons;
+        };
+        let parts = Cut::new(moment.extent.blocks()).parts(BlockRange { first: about.block, count: 1 });
+        let heat = self.table.peek(about.key).unwrap_or_default();
+        reasons.figure("worth of the block of late", saved(heat.most(parts)));
+        reasons.figure("worth of a block of the extent, on average", saved(heat.mean()));
+        reasons.figure(format_args!("price of space on {}", about.name(fast.id)), saved(self.price));
+        reasons.figure(format_args!("space taken on {}", about.name(fast.id)), percent(self.fill(fast)));
+        self.tell_responses(&mut reasons, moment.devices, about);
+        self.tell_moves(&mut reasons, about, fast.id);
+        reasons
+    }
+
+    /// What a request for a block takes on each device.
+    fn tell_responses(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>) {
+        for device in devices {
+            let name = about.name(device.id);
+            for (what, write) in [("read", false), ("write", true)] {
+                let response = Nanos::from_secs_f64(self.costs.response(device, write, Bytes(BLOCK)));
+                reasons.figure(format_args!("a {what} of a block on {name}"), response);
+            }
+        }
+    }
+
+    fn tell_moves(&self, reasons: &mut Reasons, about: &Question<'_>, fast: DeviceId) {
+        let name = about.name(fast);
+        if about.held.is_on(fast) {
+            reasons.moves_if(format_args!(
+                "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
+                 price",
+                100.0 * FULL
+            ));
+            reasons.moves_if(format_args!(
+                "it leaves {name} when it is asked for and would be answered in less than {:.0} % of the time elsewhere",
+                100.0 * SOONER
+            ));
+        } else {
+            reasons.moves_if(format_args!(
+                "a read copies it to {name} once it is worth {}, and more than the price",
+                saved(COPY)
+            ));
+            reasons.moves_if(format_args!(
+                "a write to it goes to {name} once it is worth the price, if that answers sooner at that moment"
+            ));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a block is where it is, in the paper's terms.
+
+use super::super::{DeviceView, Moment, Question, Reasons};
+use super::{Hystor, first_block};
+use crate::block_table::{BlockOf, Flags};
+use weir_model::{BLOCK, Bytes};
+
+impl Hystor {
+    pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        let block = first_block(about.key, moment.extent.blocks()) + u64::from(about.block);
+        let at = BlockOf { volume: about.key.volume, block };
+        reasons.figure("counter of the block", self.table.counter(at));
+        if self.table.has(at, Flags::METADATA) {
+            reasons.figure("what clients call it", "metadata");
+        }
+        let area = match (self.areas.is_resident(about.key), self.areas.knows(about.key)) {
+            (true, _) => "remap area",
+            (_, true) => "write-back area",
+            _ => "none",
+        };
+        reasons.figure("area of the extent", area);
+        let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
+            reasons.moves_if("there is a second device: with one there is nowhere to go");
+            return reasons;
+        };
+        self.tell_areas(&mut reasons, moment, fast);
+        let name = about.name(fast.id);
+        match area {
+            "remap area" => reasons.moves_if(format_args!(
+                "it leaves {name} when it is at the bottom of the resident list and the remap area has no room for \
+                 blocks that cost more"
+            )),
+            "write-back area" => reasons.moves_if(format_args!(
+                "it is written home when more than {:.0} % of the write-back area are dirty, and leaves {name} when the \
+                 area is short of room",
+                100.0 * self.high
+            )),
+            _ => {
+                reasons.moves_if(format_args!(
+                    "it is copied to {name} if its counter is among the highest when the costly blocks are named next, \
+                     in {}",
+                    self.next_period.since(moment.now)
+                ));
+                reasons.moves_if(format_args!(
+                    "a write of at most {} to it goes to {name} while the write-back area has room",
+                    Bytes(self.buffer_up_to)
+                ));
+            }
+        }
+        reasons
+    }
+
+    /// How full the areas are.
+    fn tell_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
+        let quota = self.quota(fast, moment.extent.blocks());
+        let of = |blocks: u64, all: u64| format!("{} of {}", Bytes(blocks * BLOCK), Bytes(all * BLOCK));
+        reasons.figure("remap area", of(self.areas.resident_blocks(), quota.remap));
+        reasons.figure("write-back area", of(self.areas.buffered_blocks(), quota.write_back));
+        reasons.figure("dirty of it", Bytes(self.areas.dirty() * BLOCK));
+    }
+}
