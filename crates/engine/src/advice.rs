@@ -1,6 +1,7 @@
 //! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
 
 use crate::Engine;
+use crate::device::Device;
 use crate::piece::{Flight, Piece, PieceId, Purpose};
 use crate::policies::{Which, is_about};
 use crate::runs::Runs;
@@ -61,14 +62,21 @@ impl Engine {
     /// The devices as policies see them.
     #[inline]
     pub(crate) fn views(&mut self) -> &[DeviceView] {
-        for (view, device) in self.advice.views.iter_mut().zip(&self.devices) {
-            let usable = !device.is_lost();
-            view.usable = usable;
-            view.free = if usable { self.map.space(view.id).free() } else { 0 };
-            view.in_flight = device.in_flight();
-            view.idle = device.idle.unwrap_or(Nanos::MAX);
-        }
+        let Self { advice, devices, map, .. } = self;
+        advice.views.iter_mut().zip(devices).for_each(|(view, device)| fill_in(view, device, map));
         &self.advice.views
+    }
+
+    /// … for somebody who changes nothing.
+    pub(crate) fn views_now(&self) -> Vec<DeviceView> {
+        let mut views = self.advice.views.clone();
+        views.iter_mut().zip(&self.devices).for_each(|(view, device)| fill_in(view, device, &self.map));
+        views
+    }
+
+    /// The map as a policy sees it.
+    pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
+        Whereabouts { map: &self.map, which, own: &self.policies.own }
     }
 
     /// Asks the policy of a volume something.
@@ -193,6 +201,16 @@ impl Engine {
             Bytes(0)
         }
     }
+}
+
+/// What of a device changes without a command of its own ending.
+#[inline]
+fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) {
+    let usable = !device.is_lost();
+    view.usable = usable;
+    view.free = if usable { map.space(view.id).free() } else { 0 };
+    view.in_flight = device.in_flight();
+    view.idle = device.idle.unwrap_or(Nanos::MAX);
 }
 
 /// Where the blocks of a range are, of what the map found.

@@ -33,6 +33,7 @@ impl Engine {
             Some(chosen) => chosen,
             None => self.in_place(id, record, device)?,
         };
+        self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
         self.keep_first(id, run.count);
         Some(spot)
     }
@@ -107,7 +108,7 @@ impl Engine {
         }
         let whole = self.map.allocate(device)?;
         self.note_used();
-        self.map.place(key, whole);
+        self.place(key, whole);
         Some(whole)
     }
 
@@ -223,7 +224,7 @@ impl Engine {
             self.wait_to_overwrite(id);
             return None;
         }
-        self.map.place(key, whole);
+        self.place(key, whole);
         Some(whole)
     }
 

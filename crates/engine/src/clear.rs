@@ -38,7 +38,7 @@ impl Engine {
                 return self.wait_to_overwrite(id);
             }
             let Some(whole) = self.allocate(id, key) else { return };
-            self.map.place(key, whole);
+            self.place(key, whole);
         }
         let changes = holds
             || match clear {

@@ -35,6 +35,7 @@ mod commit;
 mod device;
 mod doubt;
 mod drops;
+mod explain;
 mod feed;
 mod flow;
 mod intents;
@@ -59,6 +60,7 @@ mod rounds;
 mod route;
 mod runs;
 mod scratch;
+mod since;
 mod space;
 mod status;
 mod watch;
@@ -68,6 +70,7 @@ pub use active::AdminId;
 pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use device::{DeviceSettings, ErrorCounts};
+pub use explain::{ExplainError, Explained, ExplainedPlace};
 pub use lost::{DeviceEvent, LostWhy};
 pub use measure::{Load, Responses, ResponsesBySize};
 pub use mover::{MOVER_SHARE, MoverStatus};
@@ -105,6 +108,7 @@ pub struct Engine {
     /// What the policy may draw from.
     random: Random,
     mover: mover::Mover,
+    since: since::Since,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -196,6 +200,7 @@ impl Engine {
             map,
             random: Random::new(0),
             mover: mover::Mover::default(),
+            since: since::Since::default(),
             policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),

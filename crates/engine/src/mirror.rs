@@ -164,14 +164,14 @@ impl Engine {
                 self.wait_to_overwrite(id);
                 return None;
             }
-            self.map.place(key, whole);
+            self.place(key, whole);
             usable.push(whole);
         }
         if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) {
             let second = self.second_device(key).and_then(|device| self.map.allocate(device));
             if let Some(whole) = second {
                 self.note_used();
-                self.map.place(key, whole);
+                self.place(key, whole);
                 usable.push(whole);
             }
         }

@@ -503,6 +503,7 @@ impl Engine {
         task.left.remove(run);
         self.ready.extend(task.waiting.drain(..));
         let Some(Destination { spot, mut fresh }) = task.destination.take() else { return self.end_move(id) };
+        let before = self.record(key);
         let mut at = run.first;
         let mut kept = BlockSet::none(self.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
@@ -517,6 +518,7 @@ impl Engine {
         self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
             fresh &= matches!(spot, Spot::Slots { .. });
+            self.note_new_place(key, before.as_ref(), spot.place());
             self.note_change();
         }
         if fresh {

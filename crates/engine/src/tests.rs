@@ -5,6 +5,7 @@ mod admin;
 mod advice;
 mod again;
 mod doubt_model;
+mod explain;
 mod failing;
 mod feed;
 mod hardening;

@@ -10,6 +10,7 @@
 //! {"failed":{"class":"usage","message":"there is no volume \"dusk\"; ..."}}
 //! ```
 
+use crate::explain::Explanation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -77,6 +78,13 @@ pub enum Request {
         #[serde(default)]
         tuning: BTreeMap<String, f64>,
     },
+    /// Where a block of a volume is, since when and why; answered by [`Answer::Explained`].
+    Explain {
+        /// The volume's name.
+        volume: String,
+        /// A byte of the block.
+        offset_bytes: u64,
+    },
     /// Stop as if by SIGTERM; answered when it has begun.
     Stop,
 }
@@ -93,6 +101,8 @@ pub enum Answer {
     Done,
     /// The pool, in the form the embedding program gives it.
     Status(serde_json::Value),
+    /// Where a block is, since when and why.
+    Explained(Box<Explanation>),
     /// It was not done.
     Failed {
         /// What the asker has to do about it.
@@ -234,7 +244,11 @@ impl Request {
                 Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
             }
             Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
-            Self::Status | Self::SetPolicy { .. } | Self::SetVolumePolicy { .. } | Self::Stop => None,
+            Self::Status
+            | Self::SetPolicy { .. }
+            | Self::SetVolumePolicy { .. }
+            | Self::Explain { .. }
+            | Self::Stop => None,
         }
     }
 }

@@ -4,12 +4,14 @@
 //! - [`connection`]: one client's state, without a socket.
 //! - [`server`]: the loop that owns sockets, memory, engine and clients.
 //! - [`control`]: what commands ask of a running server.
+//! - [`explain`]: where a block is and why, as a document.
 //! - [`volumes`]: what is needed of the engine.
 //! - [`fuzzing`]: any bytes as a client, for the fuzz target.
 #![forbid(unsafe_code)]
 
 pub mod connection;
 pub mod control;
+pub mod explain;
 pub mod fuzzing;
 pub mod nbd;
 pub mod ram;

@@ -1,6 +1,8 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
-use weir_engine::{AdminId, AdminReply, Command, Engine, Notice, Status, VolumeInfo};
+use weir_engine::{
+    AdminId, AdminReply, Command, Engine, ExplainError, Explained, Notice, Status, VolumeInfo,
+};
 use weir_model::{Bytes, DeviceId, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
 use weir_policy::placement::{Choice, Placement};
 
@@ -26,6 +28,14 @@ pub trait Volumes {
     fn volumes(&self) -> Vec<VolumeInfo>;
     /// Which parts of a range hold data. Nothing if there is no such volume.
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>);
+    /// Where the block of a volume is that holds this byte, since when and why, if anything decides that.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it ends before.
+    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+        let _ = at;
+        Err(ExplainError::NoVolume(volume.to_owned()))
+    }
     /// Makes or removes a volume.
     fn admin(&mut self, now: Nanos, id: AdminId, command: Command);
     /// Another policy decides where data goes from now on, if anything decides that.
@@ -91,6 +101,9 @@ impl Volumes for Engine {
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         self.block_status(of.volume, of.offset, of.len, of.most, runs);
+    }
+    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+        Self::explain(self, volume, at)
     }
     fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
         Self::admin(self, now, id, command);

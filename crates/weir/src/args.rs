@@ -40,6 +40,15 @@ pub enum Command {
     /// Make, list, change or remove thin volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Where a block of a volume is, since when and why, and what would make it move
+    Explain {
+        /// The volume's name
+        #[arg(value_parser = name)]
+        volume: String,
+        /// A byte of the block, counted from the start of the volume, with its unit: 0, 64KiB, 1.5GiB, 12345B
+        #[arg(value_parser = offset)]
+        offset: Bytes,
+    },
     /// Serve the pool's volumes until SIGTERM or SIGINT
     Serve(ServeArgs),
     /// A pool on this machine in a minute: three paced devices, a volume, a workload, a live picture
@@ -321,6 +330,12 @@ fn hardening() -> impl TypedValueParser<Value = Hardening> {
         .map(|text| if text == "write" { Hardening::Write } else { Hardening::Flush })
 }
 
+fn offset(text: &str) -> Result<Bytes, String> {
+    let zero = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0";
+    let bytes = if zero { Ok(Bytes(0)) } else { pool_file::size(text) };
+    bytes.map_err(|_| "write 0, or an offset with its unit, such as 64KiB, 1.5GiB or 12345B".into())
+}
+
 fn size(text: &str) -> Result<Bytes, String> {
     match pool_file::size(text) {
         Ok(size) if size.get().is_multiple_of(weir_model::SECTOR) && size.get() >= weir_model::BLOCK => {
@@ -350,6 +365,15 @@ mod tests {
         assert_eq!(endpoint("[::1]:10809"), Ok(Endpoint::Tcp("[::1]:10809".into())));
         for bad in ["", "unix:", "localhost", ":1", "localhost:x", "localhost:70000"] {
             assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn offsets_have_units_but_for_zero() {
+        assert_eq!((offset("0"), offset("0B")), (Ok(Bytes(0)), Ok(Bytes(0))));
+        assert_eq!((offset("12345B"), offset("1.5KiB")), (Ok(Bytes(12345)), Ok(Bytes(1536))));
+        for bad in ["", "4096", "KiB", "-4KiB", "4XB"] {
+            assert!(offset(bad).is_err(), "{bad}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod demo;
+pub mod explain;
 pub mod failure;
 pub mod output;
 pub mod picture;

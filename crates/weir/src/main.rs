@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{demo, output, pool, repro, serving, sim};
+use weir::{demo, explain, output, pool, repro, serving, sim};
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
@@ -62,6 +62,10 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Volume(VolumeCommand::List) => show_volumes(common, &pool::status(pool_file)?.volumes),
         Command::Volume(VolumeCommand::Remove { name }) => {
             show_volumes(common, &pool::remove_volume(pool_file, &name)?);
+        }
+        Command::Explain { volume, offset } => {
+            let told = pool::explain(pool_file, &volume, offset)?;
+            output::print(common.json, &told, || explain::human(&told));
         }
         Command::Serve(args) => serving::serve(pool_file, &args, |ready| {
             output::print(common.json, &ready.to_json(), || ready.human());

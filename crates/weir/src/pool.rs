@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use weir_model::Bytes;
+use weir_model::{Bytes, VolumeOffset};
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Hardening, Request};
+use weir_serve::explain::Explanation;
 
 pub use idle::{give_policies, policy, settings};
 
@@ -65,6 +66,25 @@ pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Fai
         Outcome::Served(answer) => Err(unexpected(&answer)),
         Outcome::Idle(status) => Ok(*status),
     }
+}
+
+/// Where the block of a volume is that holds this byte, since when and why.
+///
+/// # Errors
+/// If there is no such volume, it ends before, or the pool cannot be opened.
+pub fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Failure> {
+    let described = Described::read(pool_file)?;
+    let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };
+    until_free(|pause| match ask(&described.beside(CONTROL), &request)? {
+        Some(Answer::Explained(told)) => Ok(*told),
+        Some(answer) => Err(unexpected(&answer)),
+        None => {
+            let idle = Idle::open(&described, &Accept::default(), pause)?;
+            let told = idle.explain(volume, VolumeOffset(at.get()));
+            idle.close();
+            told.map_err(|error| Failure::told(error.kind(), &error.to_string()))
+        }
+    })
 }
 
 /// Makes a thin volume, and says which there are then.

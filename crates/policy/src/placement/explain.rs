@@ -53,6 +53,11 @@ impl Reasons {
         self.moves_if.push(what.to_string());
     }
 
+    /// Adds that no device is the fast one.
+    pub(super) fn fast_is_unknown(&mut self) {
+        self.figure("fast device", "none: there is one device only, or nothing was asked of the pool yet");
+    }
+
     /// Adds how much free space each device has.
     pub(super) fn free_space(&mut self, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {

@@ -2,12 +2,13 @@
 
 use super::{Outside, Server, Stop, Told};
 use crate::control::{Answer, LINE_MAX, Request};
+use crate::explain::Explanation;
 use crate::nbd;
 use crate::volumes::Volumes;
 use std::collections::BTreeMap;
 use weir_device::{Arena, ConnId, Fill};
 use weir_engine::{AdminError, AdminId, AdminReply};
-use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory};
+use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory, VolumeOffset};
 use weir_policy::placement::Choice;
 
 /// Sessions at a time.
@@ -186,6 +187,9 @@ impl<V: Volumes> Server<V> {
                 let status = (self.describe)(&self.volumes, &self.outside.reactor);
                 return Some(Answer::Status(status));
             }
+            Request::Explain { volume, offset_bytes } => {
+                return Some(self.explain(volume, VolumeOffset(*offset_bytes)));
+            }
             Request::Stop => {
                 let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
                 return stopping.then_some(Answer::Done);
@@ -203,6 +207,17 @@ impl<V: Volumes> Server<V> {
         self.volumes.admin(self.outside.now, AdminId(id), command);
         self.exports = nbd::Export::all(&self.volumes);
         None
+    }
+
+    /// Where a block is, since when and why.
+    fn explain(&self, volume: &str, at: VolumeOffset) -> Answer {
+        match self.volumes.explain(volume, at) {
+            Ok(told) => {
+                let name = |device| self.volumes.device_name(device);
+                Answer::Explained(Box::new(Explanation::new(volume, told, name)))
+            }
+            Err(error) => Answer::failed(error.kind(), error.to_string()),
+        }
     }
 
     fn refuse_to_remove(&self, name: &str) -> Option<Answer> {

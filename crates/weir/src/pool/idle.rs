@@ -9,9 +9,14 @@ use crate::pool_file::DeviceEntry;
 use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
-use weir_engine::{AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, StartError};
-use weir_model::{Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _};
+use weir_engine::{
+    AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, ExplainError, StartError,
+};
+use weir_model::{
+    Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
+};
 use weir_policy::placement;
+use weir_serve::explain::Explanation;
 
 /// Memory for metadata on its way.
 const MEMORY: Bytes = Bytes::mib(32);
@@ -50,6 +55,14 @@ impl Idle {
     /// The engine, to look at.
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Where the block of a volume is that holds this byte, and why.
+    pub(super) fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explanation, ExplainError> {
+        let devices = self.engine.map().devices();
+        let name =
+            |id: DeviceId| devices.get(id.index()).map(|sb| sb.device_name.clone()).unwrap_or_default();
+        Ok(Explanation::new(volume, self.engine.explain(volume, at)?, name))
     }
 
     /// How long opening it took.

@@ -7,6 +7,7 @@ mod check;
 mod clients;
 mod copies;
 mod dump;
+mod explain;
 mod failing;
 mod full;
 mod harness;

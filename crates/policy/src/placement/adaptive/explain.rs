@@ -15,7 +15,7 @@ impl Adaptive {
     pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
-            reasons.moves_if("there is a second device: with one there is nowhere to go");
+            reasons.fast_is_unknown();
             return reasons;
         };
         let parts = Cut::new(moment.extent.blocks()).parts(BlockRange { first: about.block, count: 1 });

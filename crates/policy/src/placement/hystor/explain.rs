@@ -21,7 +21,7 @@ impl Hystor {
         };
         reasons.figure("area of the extent", area);
         let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
-            reasons.moves_if("there is a second device: with one there is nowhere to go");
+            reasons.fast_is_unknown();
             return reasons;
         };
         self.tell_areas(&mut reasons, moment, fast);

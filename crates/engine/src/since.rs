@@ -1,0 +1,68 @@
+//! Since when extents have their places: of the latest to get one, as many as there is memory for. It is for
+//! people, and forgotten when the engine ends.
+
+use crate::Engine;
+use weir_map::{Record, Whole};
+use weir_model::{ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_policy::Lru;
+
+/// Places remembered: some 1.2 MiB.
+const MOST: usize = 16_384;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Since(Lru<(ExtentKey, PlaceId), Nanos>);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(Lru::new(MOST))
+    }
+}
+
+impl Since {
+    /// How long the extent has had the place; `None` if that is not known.
+    pub(crate) fn age(&self, key: ExtentKey, place: PlaceId, now: Nanos) -> Option<Nanos> {
+        self.0.get(&(key, place)).map(|since| now.since(*since))
+    }
+}
+
+impl Engine {
+    /// The extent has a whole place there from now on.
+    pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
+        self.map.place(key, whole);
+        self.note_since(key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
+    }
+
+    /// The extent gets this place, if it does not have it.
+    #[inline]
+    pub(crate) fn note_new_place(&mut self, key: ExtentKey, record: Option<&Record>, place: PlaceId) {
+        if record.and_then(|r| r.place(place)).is_none_or(|p| p.valid.is_empty()) {
+            self.note_since(key, place);
+        }
+    }
+
+    fn note_since(&mut self, key: ExtentKey, place: PlaceId) {
+        self.since.0.insert((key, place), self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{DeviceId, ExtentIndex, VolumeId};
+
+    #[test]
+    fn only_so_many_are_remembered_in_so_much_memory() {
+        let key = |i| ExtentKey { volume: VolumeId(0), index: ExtentIndex(i) };
+        let place = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
+        let mut since = Since::default();
+        (0..3 * MOST as u64).for_each(|i| {
+            since.0.insert((key(i), place), Nanos(i));
+        });
+        assert_eq!(since.0.len(), MOST);
+        const { assert!(MOST * Lru::<(ExtentKey, PlaceId), Nanos>::BYTES_EACH < 5 << 18) };
+        let last = 3 * MOST as u64 - 1;
+        assert_eq!(since.age(key(last), place, Nanos(last + 5)), Some(Nanos(5)));
+        assert_eq!(since.age(key(0), place, Nanos(last)), None);
+    }
+}
