@@ -363,6 +363,7 @@ impl Engine {
             }
             (AdminStep::Removed(volume), None) => {
                 self.doubt.forget_volume(volume);
+                self.cache.forget_volume(volume);
                 self.policies.forget(volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {

@@ -13,6 +13,7 @@ impl Engine {
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
+        self.cache.forget(key, range);
         self.tell_access(id, |engine| engine.held_of(key, range));
         let whole = range.count == self.map.extent().blocks();
         let takes_a_record =

@@ -141,12 +141,15 @@ impl Engine {
         self.note_copies(device, &written);
         let lost = self.lost_blocks(device, written);
         let flushed = self.devices[device.index()].flushed();
+        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         for key in self.map.withdraw(device, flushed) {
+            self.cache.forget(key, all);
             self.review_writes(key);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
         for (key, (doubtful, elsewhere)) in lost {
+            self.cache.forget(key, all);
             if !elsewhere.is_empty() {
                 self.map.distrust(key, device, &elsewhere);
                 self.commits.cleared.push(key);

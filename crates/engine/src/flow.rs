@@ -82,6 +82,7 @@ impl Engine {
     ) {
         match flight.purpose {
             Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
+            Purpose::Fetch(id) => self.fetch_ended(id, flight, result, memory),
             Purpose::Merge(id) | Purpose::MergeElsewhere(id, _) => {
                 self.merge_ended(id, flight, result, memory);
             }

@@ -28,6 +28,7 @@ mod activity;
 mod admin;
 mod advice;
 mod again;
+mod cache;
 mod checkpoint;
 mod choose;
 mod clear;
@@ -69,6 +70,7 @@ mod write;
 pub use active::AdminId;
 pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
+pub use cache::CacheStatus;
 pub use device::{DeviceSettings, ErrorCounts};
 pub use explain::{ExplainError, Explained, ExplainedPlace};
 pub use lost::{DeviceEvent, LostWhy};
@@ -109,6 +111,7 @@ pub struct Engine {
     random: Random,
     mover: mover::Mover,
     since: since::Since,
+    cache: cache::ExtentCache,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -201,6 +204,7 @@ impl Engine {
             random: Random::new(0),
             mover: mover::Mover::default(),
             since: since::Since::default(),
+            cache: cache::ExtentCache::default(),
             policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
@@ -345,6 +349,7 @@ impl Engine {
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
+        self.cache.give(memory);
         self.scratch.give(memory);
     }
 

@@ -293,6 +293,9 @@ impl Engine {
             _ => {}
         }
         self.doubt.settle(key, range);
+        if self.cache.is_on() {
+            self.cache.written(key, range);
+        }
         self.locks.tidy_later(key);
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
             self.note_change();

@@ -1,6 +1,7 @@
 //! Pieces: the part of a request that falls into one extent; and the device commands under way.
 
 use crate::active::ActiveId;
+use crate::cache::CachedId;
 use crate::mover::MoveId;
 use crate::pacing::Whose;
 use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
@@ -159,6 +160,8 @@ pub(crate) enum Purpose {
     Read(PieceId),
     /// … that other places could not deliver.
     ReadElsewhere(PieceId, Tried),
+    /// What lies around the blocks of a read, for the cache.
+    Fetch(CachedId),
     /// An old block, for the part of it a write does not carry.
     Merge(PieceId),
     /// … that other places could not deliver.
@@ -193,6 +196,7 @@ impl Purpose {
         match self {
             Self::Read(_)
             | Self::ReadElsewhere(..)
+            | Self::Fetch(_)
             | Self::Merge(_)
             | Self::MergeElsewhere(..)
             | Self::Write(_) => Whose::Client,

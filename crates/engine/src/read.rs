@@ -16,8 +16,16 @@ pub(crate) struct Source {
 }
 
 impl Engine {
-    #[inline(never)]
+    #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let goes_past = !self.cache.is_on() || self.doubtful(id).is_some();
+        if goes_past || !self.read_cached(id, memory) {
+            self.read_past_cache(id, memory);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
         let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
         if let Some(error) = self.doubtful(id) {

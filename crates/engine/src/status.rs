@@ -3,7 +3,7 @@
 use crate::device::State;
 use crate::piece::{Flight, Purpose};
 use crate::{
-    Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, ResponsesBySize, SpaceStatus,
+    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, ResponsesBySize, SpaceStatus,
     StoppedChanges, VolumeInfo,
 };
 use weir_map::{Found, MapMemory, MapRoom};
@@ -113,6 +113,8 @@ pub struct PoolStatus {
     pub written: Written,
     /// What the mover has done, and is doing.
     pub mover: MoverStatus,
+    /// The extent cache.
+    pub cache: CacheStatus,
     /// Requests in flight.
     pub requests: usize,
     /// Changes are refused: the map can no longer be written.
@@ -171,6 +173,7 @@ impl Engine {
             space: self.space_status(),
             written: self.written,
             mover: self.mover_status(),
+            cache: self.cache.status(),
             requests: self.active.len(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }

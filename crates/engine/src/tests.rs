@@ -4,6 +4,7 @@
 mod admin;
 mod advice;
 mod again;
+mod cache;
 mod doubt_model;
 mod explain;
 mod failing;

@@ -28,6 +28,9 @@ impl Engine {
         if let Some(error) = self.doubtful(id) {
             return self.piece_failed(id, error);
         }
+        if self.cache.is_on() {
+            self.cache_write(id, memory);
+        }
         let record = match self.map.find(key) {
             Found::Direct(whole) if self.is_plain(id, whole) => {
                 self.tell_access(id, |engine| {
@@ -322,6 +325,9 @@ impl Engine {
         }
         if needs.is_some() || target.changes {
             self.note_change();
+        }
+        if self.cache.is_on() {
+            self.cache.written(key, range);
         }
         let active = &mut self.active[request.0];
         active.commit |= active.request.fua && !fua;

@@ -61,7 +61,7 @@ impl Machine {
         seed: Seed,
     ) -> Result<Self, SimError> {
         let layout = pool.lay_out(spaces)?;
-        let mut world = World::with_devices(seed, MEMORY, devices(&layout));
+        let mut world = World::with_devices(seed, MEMORY + pool.extent_cache, devices(&layout));
         weir_map::create::create_laid_out(&mut world, &layout.superblocks)?;
         let (map, _) = weir_map::open(&mut world, &layout.superblocks, &OpenOptions::default())?;
         let settings: Vec<_> = (0..layout.superblocks.len() as u8)
@@ -74,6 +74,7 @@ impl Machine {
         let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
         engine.set_seed(seed.0);
         engine.set_mover_share(pool.mover_share);
+        engine.set_extent_cache(pool.extent_cache);
         let mut machine = Self {
             world,
             engine,

@@ -16,6 +16,8 @@ pub struct PoolSpec {
     pub devices: Vec<DeviceSpec>,
     /// Of each device's time, what moves may take while clients use it.
     pub mover_share: Percent,
+    /// Memory for whole extents; none: no extent cache.
+    pub extent_cache: Bytes,
 }
 
 /// A device of it.

@@ -19,7 +19,7 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
         metadata: None,
     };
     let devices = vec![device("fast", "ssd-nvme", fast), device("slow", "hdd-7200", slow)];
-    PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: MOVER_SHARE }
+    PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: MOVER_SHARE, extent_cache: Bytes(0) }
 }
 
 fn made_up(words: &str) -> Synthetic {

@@ -9,6 +9,7 @@
 //! when_full = "wait"       # optional
 //! wait_at_most = "30s"     # optional
 //! mover_share = "20%"      # optional
+//! extent_cache = "256MiB"  # optional
 //!
 //! [policy.asymmetry]       # optional: a policy's tuning, by its name
 //! delta = 0.5
@@ -66,6 +67,8 @@ pub struct PoolFile {
     pub space: SpaceRules,
     /// Of each device's time, what moves may take while clients use it.
     pub mover_share: Percent,
+    /// Memory for whole extents; none unless given.
+    pub extent_cache: Bytes,
     /// The devices in the file's order, at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
 }
@@ -115,12 +118,15 @@ pub const WAIT_DEFAULT: Nanos = Nanos::secs(30);
 /// The longest they may wait.
 const WAIT_MAX: Nanos = Nanos::secs(3600);
 
+/// The most memory the extent cache may be given.
+const CACHE_MAX: Bytes = Bytes(1 << 40);
+
 /// How long a device may be given to answer.
 const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
 
 const POOL_KEYS: &[&str] =
-    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "mover_share"];
+    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "mover_share", "extent_cache"];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
@@ -168,6 +174,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
     let space = space_rules(&pool)?;
     let mover_share = pool.optional("mover_share", percent)?.unwrap_or(MOVER_SHARE);
+    let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent))?.unwrap_or_default();
     let (tuning, volumes) = (policies::tuning(&root)?, policies::of_volumes(&root)?);
     let devices = root.tables("device", DEVICE_KEYS, device)?;
     if devices.is_empty() || devices.len() > DEVICES_MAX {
@@ -181,7 +188,19 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, volumes, tuning, space, mover_share, devices })
+    Ok(PoolFile { name, extent, policy, volumes, tuning, space, mover_share, extent_cache, devices })
+}
+
+/// As much memory as holds an extent, and not more than any machine has.
+fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
+    let size = size(text)?;
+    if size < extent.bytes() || size > CACHE_MAX {
+        return Err(format!(
+            "a size from {} (one extent) to {CACHE_MAX}; without it there is no cache",
+            extent.bytes()
+        ));
+    }
+    Ok(size)
 }
 
 /// What the pool does about running out of space.

@@ -50,13 +50,14 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
     described.log_recovery(&recovery);
     let limits = Limits::default();
-    let mut arena = Arena::new(limits.memory())?;
+    let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
     let reactor = Reactor::new(&options, devices, &arena)?;
     let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
     engine.set_space_rules(described.file.space.clone());
     engine.set_mover_share(described.file.mover_share);
+    engine.set_extent_cache(described.file.extent_cache);
     give_policies(&mut engine, reactor.now(), &described);
 
     let control = described.beside(CONTROL);

@@ -119,7 +119,12 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
         let help = format!("scale time or one of {}", names.join(", "));
         return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
     }
-    Ok(PoolSpec { extent: file.extent, devices, mover_share: file.mover_share })
+    Ok(PoolSpec {
+        extent: file.extent,
+        devices,
+        mover_share: file.mover_share,
+        extent_cache: file.extent_cache,
+    })
 }
 
 /// The load, read once.

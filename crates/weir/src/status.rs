@@ -6,7 +6,7 @@
 mod measures;
 mod metrics;
 
-pub use measures::{LoadPart, MoverPart, MovesPart, ResponsesPart};
+pub use measures::{CachePart, LoadPart, MoverPart, MovesPart, ResponsesPart};
 
 use crate::output::table;
 use crate::pool::devices::Described;
@@ -82,6 +82,9 @@ pub struct PoolPart {
     /// What has been moved since the server started.
     #[serde(default)]
     pub moves: MovesPart,
+    /// The extent cache.
+    #[serde(default)]
+    pub cache: CachePart,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
 }
@@ -260,6 +263,7 @@ impl Status {
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
             moves: engine.mover.into(),
+            cache: engine.cache.into(),
             read_only: engine.read_only,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
@@ -409,12 +413,22 @@ impl PoolPart {
         if self.waiting > 0 {
             text += &format!("; {} parts of writes wait for space", self.waiting);
         }
-        text + &format!(
+        text += &format!(
             "\nmetadata: {} of {} used; recovery would take about {}\n",
             size(self.metadata_used_bytes),
             size(self.metadata_bytes),
             about(Nanos(self.recovery_ns))
-        )
+        );
+        let cache = &self.cache;
+        if cache.size_bytes > 0 {
+            text += &format!(
+                "extent cache: {} of {} in use, {:.0} % of reads answered from it\n",
+                size(cache.held_bytes),
+                size(cache.size_bytes),
+                share(cache.hits, cache.hits + cache.misses)
+            );
+        }
+        text
     }
 
     fn warnings(&self) -> Vec<String> {

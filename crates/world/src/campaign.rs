@@ -233,6 +233,9 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         let policy = if own.chance(0.2) { Some(policy(&mut own)) } else { None };
         VolumeSpec { size, hardening, copies, policy }
     };
+    // Of a few extents, so that they make way for one another.
+    let mut cached = Rng::new(Seed(!seed.0));
+    let extent_cache = if cached.chance(0.25) { Bytes(between(&mut cached, 1, 8) * bytes) } else { Bytes(0) };
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
@@ -247,8 +250,9 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
         // Mostly without a limit, so that much is being moved.
         mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
+        extent_cache,
         // For all that devices that hang may keep of it, and all that may be asked for besides.
-        memory: Bytes::mib(32),
+        memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
     }
 }

@@ -56,6 +56,8 @@ pub struct Setup {
     pub when_full: WhenFull,
     /// Of each device's time, what moves may take while clients use it.
     pub mover_share: Percent,
+    /// Memory for whole extents; none: no extent cache.
+    pub extent_cache: Bytes,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.

@@ -93,6 +93,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         }],
         when_full: WhenFull::Error,
         mover_share: MOVER_SHARE,
+        extent_cache: Bytes(0),
         memory: Bytes::mib(4),
         depth: 1,
     }
@@ -162,6 +163,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         volumes: vec![volume(16), volume(2)],
         when_full: WhenFull::Error,
         mover_share: MOVER_SHARE,
+        extent_cache: Bytes(0),
         memory: Bytes::mib(4),
         depth: 8,
     };

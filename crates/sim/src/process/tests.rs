@@ -78,6 +78,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
         extent: ExtentSize::DEFAULT,
         devices: vec![device],
         mover_share: weir_engine::MOVER_SHARE,
+        extent_cache: Bytes(0),
     };
     let plan = Plan {
         mode: Mode::Closed(vec![(Nanos(0), 3)]),

@@ -131,6 +131,18 @@ fn moves_have_a_share_of_devices_time() {
 }
 
 #[test]
+fn an_extent_cache_holds_an_extent_at_least() {
+    let cache =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.extent_cache);
+    assert_eq!(cache(""), Ok(Bytes(0)));
+    assert_eq!(cache("extent_cache = \"64MiB\"\n"), Ok(Bytes::mib(64)));
+    for wrong in ["64KiB", "2TiB", "lots"] {
+        let text = GOOD.replacen("name", &format!("extent_cache = \"{wrong}\"\nname"), 1);
+        assert!(mistake(&text).contains("extent_cache"), "{}", mistake(&text));
+    }
+}
+
+#[test]
 fn times_carry_units() {
     for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("1h", 3_600_000)] {
         assert_eq!(duration(text), Ok(Nanos::millis(time)), "{text}");

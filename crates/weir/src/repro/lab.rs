@@ -42,6 +42,7 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
         devices: drives.iter().enumerate().map(device).collect(),
         // The papers' tokens, quotas and periods alone bound what is moved.
         mover_share: Percent(100),
+        extent_cache: Bytes(0),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::DevicePart;
 use crate::output::table;
 use serde::{Deserialize, Serialize};
-use weir_engine::{Load, MoverShare, MoverStatus, ResponsesBySize};
+use weir_engine::{CacheStatus, Load, MoverShare, MoverStatus, ResponsesBySize};
 use weir_model::{BLOCK, Bytes, Nanos};
 
 /// What a device does of late: over the last second that is over, or longer if nothing ended since.
@@ -40,6 +40,26 @@ impl LoadPart {
     /// For people.
     pub(super) fn human(self) -> String {
         format!("{:.0} %, {:.1} deep", 100.0 * self.busy_share, self.queue_depth)
+    }
+}
+
+/// The extent cache, and what it was good for since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePart {
+    /// Memory it may take; 0: there is none.
+    pub size_bytes: u64,
+    /// Memory it has taken.
+    pub held_bytes: u64,
+    /// Parts of reads, by extent, that it answered.
+    pub hits: u64,
+    /// … that it did not.
+    pub misses: u64,
+}
+
+impl From<CacheStatus> for CachePart {
+    fn from(cache: CacheStatus) -> Self {
+        let CacheStatus { size, held, hits, misses } = cache;
+        Self { size_bytes: size.get(), held_bytes: held.get(), hits, misses }
     }
 }
 

@@ -53,6 +53,7 @@ impl Status {
             ("metadata_full", "1 if a write got no space for metadata last", f64::from(metadata)),
             ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
             ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
+            ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
             ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
         ] {
             all.levels(name, help, [(None, value)]);
@@ -63,6 +64,8 @@ impl Status {
             ("refused", "Parts of writes refused for want of space", pool.refused),
             ("metadata_written_bytes", "Written to the metadata", pool.metadata_written_bytes),
             ("data_written_bytes", "Written for clients", pool.data_written_bytes),
+            ("cache_hits", "Parts of reads the extent cache answered", pool.cache.hits),
+            ("cache_misses", "Parts of reads it did not answer", pool.cache.misses),
         ] {
             all.counts(name, help, [(None, value)]);
         }

@@ -197,7 +197,12 @@ impl Row {
         };
         let [fast, slow] = self.models;
         let devices = vec![device("fast", fast, self.fast), device("slow", slow, SLOW)];
-        PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: weir_engine::MOVER_SHARE }
+        PoolSpec {
+            extent: ExtentSize::DEFAULT,
+            devices,
+            mover_share: weir_engine::MOVER_SHARE,
+            extent_cache: Bytes(0),
+        }
     }
 
     /// Reads its trace, of those in `traces`, if it has one.

@@ -1,0 +1,191 @@
+//! The extent cache: what it answers, what it fetches, and that it never shows anything else than the devices would.
+
+use super::harness::{EXTENT, Harness, Shape, span_within};
+use proptest::prelude::*;
+use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, ReadShape};
+use weir_policy::placement::Action;
+
+const WRITE: IoKind = IoKind::Write { fua: false };
+
+fn cached(devices: usize, extents: usize) -> Harness {
+    let mut h = Harness::new(devices, "sequential");
+    h.engine.set_extent_cache(Bytes((extents * EXTENT) as u64));
+    h
+}
+
+/// With an extent on a device, each block of which holds its number.
+fn numbered(extents: usize) -> Harness {
+    let mut h = cached(2, extents);
+    (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
+    h.flush().expect("a flush");
+    h.log.clear();
+    h
+}
+
+fn reads(h: &Harness) -> Vec<u32> {
+    h.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.buffer.len).collect()
+}
+
+#[test]
+fn a_read_fetches_its_extent_and_the_next_ones_need_no_device() {
+    let mut h = numbered(2);
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+    assert_eq!(h.read(7 * 4096 + 512, 4096).1, [[7; 3584].as_slice(), &[8; 512]].concat());
+    assert_eq!(reads(&h), [EXTENT as u32]);
+    let status = h.engine.status().cache;
+    assert_eq!((status.hits, status.misses, status.held), (1, 1, Bytes(EXTENT as u64)));
+    // What is read as a whole is not fetched for it, and without memory nothing is.
+    h.reopen();
+    h.read(0, 4096);
+    assert_eq!(h.engine.status().cache.held, Bytes(0));
+}
+
+#[test]
+fn writes_go_to_the_device_and_to_the_cache() {
+    let mut h = numbered(1);
+    h.read(0, 4096);
+    h.log.clear();
+    h.write(4096, &[99; 8192]);
+    assert_eq!(h.commands(WRITE), 1);
+    assert_eq!(h.read(0, 4 * 4096).1, [[0; 4096], [99; 4096], [99; 4096], [3; 4096]].concat());
+    assert!(reads(&h).is_empty());
+    // A part of a block: what else is in it the device knows.
+    h.write(512, &[98; 512]);
+    assert_eq!(h.read(0, 1536).1, [[0; 512], [98; 512], [0; 512]].concat());
+    assert_eq!(reads(&h).len(), 1);
+    h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
+    assert_eq!(h.read(4096, 8192).1, [[0; 4096], [99; 4096]].concat());
+}
+
+#[test]
+fn a_write_that_failed_is_not_in_the_cache() {
+    let mut h = numbered(1);
+    h.read(0, 4096);
+    h.log.clear();
+    (0..3).for_each(|_| h.fail_next(WRITE, IoError::Os(5)));
+    h.request(Op::Write, 4096, &[99; 4096], false).expect_err("it fails");
+    assert_eq!(h.read(4096, 4096).1, [1; 4096], "as the device has it");
+    assert_eq!(reads(&h).len(), 1);
+}
+
+#[test]
+fn what_a_failed_flush_put_in_doubt_is_not_shown() {
+    let mut h = numbered(1);
+    h.read(0, 4096);
+    h.write(4096, &[99; 4096]);
+    assert_eq!(h.read(4096, 4096).1, [99; 4096]);
+    h.fail_next(IoKind::Flush, IoError::Os(5));
+    h.flush().expect_err("the write may be lost");
+    h.try_read(4096, 4096).expect_err("in doubt");
+    assert_eq!(h.read(8192, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn what_is_written_while_its_extent_is_fetched_is_not_taken_from_that() {
+    let mut h = numbered(1);
+    h.holding = Some(IoKind::Read);
+    h.submit(1, Op::Read, 0, 4096, 0);
+    h.run();
+    h.submit(2, Op::Read, 4096, 4096, 1);
+    h.submit(3, Op::Write, 8192, 4096, 99);
+    h.run();
+    assert_eq!(h.answer(), Some((3, Ok(ReadShape::Data))));
+    assert_eq!(h.answer(), None, "both reads wait for the fetch");
+    h.release(None);
+    assert_eq!((h.answer().map(|a| a.0), h.answer().map(|a| a.0)), (Some(1), Some(2)));
+    assert_eq!(h.read(8192, 4096).1, [99; 4096]);
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+}
+
+#[test]
+fn what_could_not_be_fetched_is_read_alone() {
+    let mut h = numbered(1);
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+    assert_eq!(reads(&h), [EXTENT as u32, EXTENT as u32, EXTENT as u32, 4096]);
+}
+
+#[test]
+fn a_device_that_hangs_keeps_the_memory_and_nothing_else() {
+    let mut h = numbered(1);
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.submit(1, Op::Read, 0, 4096, 0);
+    h.run();
+    h.hanging.clear();
+    for device in [0, 1] {
+        h.lose(DeviceId(device));
+    }
+    assert!(h.answer().expect("an answer").1.is_err());
+    assert_eq!(h.engine.status().cache.held, Bytes(0));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, usize, u8),
+    Trim(u64, usize),
+    Read(u64, usize),
+    Move(u64, BlockRange, PlaceId, bool),
+    Fail(bool),
+    Flush,
+}
+
+const SIZE: usize = 4 * EXTENT;
+
+fn step() -> impl Strategy<Value = Step> {
+    let span = span_within(SIZE);
+    let blocks = (0u16..32, 1u16..33).prop_map(|(first, n)| BlockRange { first, count: n.min(32 - first) });
+    let to = (0u8..3, any::<bool>()).prop_map(|(device, fine)| PlaceId {
+        device: DeviceId(device),
+        kind: if fine { PlaceKind::Fine } else { PlaceKind::Whole },
+    });
+    prop_oneof![
+        6 => (span.clone(), any::<u8>()).prop_map(|((at, len), byte)| Step::Write(at, len, byte)),
+        1 => span.clone().prop_map(|(at, len)| Step::Trim(at, len)),
+        12 => span.prop_map(|(at, len)| Step::Read(at, len)),
+        4 => (0u64..4, blocks, to, any::<bool>()).prop_map(|(n, blocks, to, copy)| Step::Move(n, blocks, to, copy)),
+        1 => any::<bool>().prop_map(Step::Fail),
+        1 => Just(Step::Flush),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Beside a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves what was there.
+    #[test]
+    fn reads_are_as_without_a_cache(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
+        let shape = Shape { devices: 3, members: 2, copies, ..Shape::default() };
+        let mut h = Harness::of(shape, "sequential");
+        h.engine.set_extent_cache(Bytes(2 * EXTENT as u64));
+        let mut twin = vec![0u8; SIZE];
+        for step in steps {
+            match step {
+                Step::Write(at, len, byte) => {
+                    h.request(Op::Write, at, &vec![byte; len], false).expect("a write");
+                    twin[at as usize..][..len].fill(byte);
+                }
+                Step::Trim(at, len) => {
+                    h.request(Op::Trim, at, &vec![0; len], false).expect("a trim");
+                    let (first, end) = ((at as usize).next_multiple_of(4096), (at as usize + len) / 4096 * 4096);
+                    if first < end { twin[first..end].fill(0); }
+                }
+                Step::Read(at, len) => prop_assert!(h.read(at, len).1 == twin[at as usize..][..len]),
+                Step::Move(extent, blocks, to, copy) => {
+                    let key = h.key(extent);
+                    h.act(if copy { Action::Copy { key, blocks, to } } else { Action::Move { key, blocks, to } });
+                }
+                // One attempt of the next read: it is made again.
+                Step::Fail(fails) => {
+                    h.forget_failures();
+                    if fails { h.fail_next(IoKind::Read, IoError::Os(5)); }
+                }
+                Step::Flush => drop(h.flush().expect("a flush")),
+            }
+        }
+        for at in (0..SIZE as u64).step_by(8192) {
+            prop_assert!(h.read(at, 8192).1 == twin[at as usize..][..8192]);
+        }
+        let status = h.engine.status().cache;
+        prop_assert!(status.held <= status.size);
+    }
+}
