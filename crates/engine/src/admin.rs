@@ -112,6 +112,8 @@ pub struct VolumeInfo {
     pub degraded: Bytes,
     /// Which extents those are is still being looked for.
     pub looking: bool,
+    /// What its superblock says is metadata; `None` if no policy wants to know, or there is no superblock.
+    pub metadata: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +189,7 @@ impl Engine {
                 policy: self.policies.own_name(*id),
                 degraded,
                 looking,
+                metadata: self.inference.found(*id),
             }
         })
     }
@@ -364,6 +367,7 @@ impl Engine {
             (AdminStep::Removed(volume), None) => {
                 self.doubt.forget_volume(volume);
                 self.cache.forget_volume(volume);
+                self.inference.forget(volume);
                 self.policies.forget(volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {

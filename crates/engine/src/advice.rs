@@ -142,6 +142,9 @@ impl Engine {
             return;
         }
         let access = self.access(id, held(self));
+        if access.op.changes() {
+            self.note_superblock(access.key, access.blocks);
+        }
         self.ask(volume, |policy, moment| policy.accessed(moment, &access));
     }
 
@@ -163,7 +166,7 @@ impl Engine {
             op: request.op,
             bytes: Bytes(piece.span.len.into()),
             run: Bytes(request.len.0 + active.continues.0),
-            hint: request.hint,
+            hint: self.hint(request.hint, piece.key, piece.range),
             held,
         }
     }

@@ -89,6 +89,7 @@ impl Engine {
             Purpose::Write(id) => self.write_ended(id, flight, result),
             Purpose::MoveRead(id) => self.move_read_ended(id, result),
             Purpose::MoveWrite(id) => self.move_write_ended(id, flight, result),
+            Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(ref probe) => {
                 let probe = *probe;
                 self.probe_ended(probe, flight, result);

@@ -39,6 +39,7 @@ mod drops;
 mod explain;
 mod feed;
 mod flow;
+mod infer;
 mod intents;
 mod lock;
 mod lost;
@@ -112,6 +113,7 @@ pub struct Engine {
     mover: mover::Mover,
     since: since::Since,
     cache: cache::ExtentCache,
+    inference: infer::Inference,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -205,6 +207,7 @@ impl Engine {
             mover: mover::Mover::default(),
             since: since::Since::default(),
             cache: cache::ExtentCache::default(),
+            inference: infer::Inference::default(),
             policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
@@ -241,6 +244,7 @@ impl Engine {
         engine.start_probes();
         engine.resume_removals();
         engine.look_for_lacking();
+        engine.look_for_metadata();
         Ok(engine)
     }
 
@@ -270,6 +274,7 @@ impl Engine {
         self.advance_removals();
         self.drive_members(memory);
         self.hold_round();
+        self.drive_inference();
         self.close_intents();
         self.drive_resync();
         self.drive_mover();
@@ -313,6 +318,7 @@ impl Engine {
         let later = later.into_iter().chain([
             self.intents_due(),
             self.resync_due(),
+            self.inference.due(),
             self.again.due(),
             self.mover_due(),
         ]);

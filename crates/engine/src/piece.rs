@@ -172,6 +172,8 @@ pub(crate) enum Purpose {
     MoveRead(MoveId),
     /// Its copy.
     MoveWrite(MoveId),
+    /// A block that may say what is metadata.
+    Survey,
     /// Measures an idle device.
     Probe(Probe),
     /// Makes an epoch's data durable.

@@ -101,6 +101,7 @@ impl Engine {
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         self.now = now;
         self.policies.all[0] = Instance::new(now, policy);
+        self.look_for_metadata();
     }
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
@@ -113,6 +114,7 @@ impl Engine {
         }
         if let Some(volume) = self.map.catalogue().by_name(name) {
             self.policies.settle(now, volume, name);
+            self.look_for_metadata();
         }
     }
 }

@@ -11,6 +11,7 @@ mod failing;
 mod feed;
 mod hardening;
 mod harness;
+mod infer;
 mod members;
 mod mirror;
 mod moves;

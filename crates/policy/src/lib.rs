@@ -7,6 +7,7 @@
 
 pub mod block_table;
 mod ewma;
+pub mod ext;
 mod lru;
 pub mod placement;
 mod random;

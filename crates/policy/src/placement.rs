@@ -8,6 +8,7 @@ mod chaos;
 mod explain;
 mod hierarchy;
 mod hystor;
+mod metadata_on_fast;
 mod mirror;
 mod sequential;
 mod stripe;
@@ -23,6 +24,7 @@ pub use chaos::Chaos;
 pub use explain::{Figure, Question, Reasons};
 pub use hierarchy::Hierarchy;
 pub use hystor::Hystor;
+pub use metadata_on_fast::MetadataOnFast;
 pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
@@ -42,6 +44,8 @@ pub struct Watches {
     pub writes: bool,
     /// [`Access::run`] is to count what a request continues.
     pub runs: bool,
+    /// [`Access::hint`] is to say what is metadata by the volume's own ext2/3/4 superblock, where the client does not say.
+    pub metadata: bool,
 }
 
 /// Decides where data goes: that of new extents, and, if it wants, what becomes of it later.
@@ -129,6 +133,7 @@ pub const ALL: &[Known] = &[
     Known { name: "asymmetry", moves: true, keys: asymmetry::KEYS, make: |s| Box::new(Asymmetry::new(s)) },
     Known { name: "hierarchy", moves: false, keys: &[], make: |_| Box::new(Hierarchy) },
     Known { name: "hystor", moves: true, keys: hystor::KEYS, make: |s| Box::new(Hystor::new(s)) },
+    Known { name: "metadata_on_fast", moves: true, keys: &[], make: |_| Box::new(MetadataOnFast) },
     Known { name: "mirror", moves: true, keys: mirror::KEYS, make: |s| Box::new(Mirror::new(s)) },
     Known { name: "sequential", moves: false, keys: &[], make: |_| Box::new(Sequential) },
     Known { name: "stripe", moves: false, keys: &[], make: |_| Box::new(Stripe::default()) },

@@ -125,6 +125,7 @@ impl Volumes for Ram {
         let (copies, degraded) = (1, Bytes(0));
         let name = "ram".into();
         vec![VolumeInfo {
+            metadata: None,
             id: VolumeId(0),
             name,
             size,

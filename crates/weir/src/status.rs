@@ -195,6 +195,9 @@ pub struct VolumePart {
     /// Space in extents some blocks of which have fewer copies for now; `null` as long as nobody has looked:
     /// while the pool is idle, and for a moment after it is opened.
     pub degraded_bytes: Option<u64>,
+    /// What its superblock says is a file system's metadata; `null` if no policy wants to know, or none was found.
+    #[serde(default)]
+    pub metadata_bytes: Option<u64>,
 }
 
 impl VolumePart {
@@ -320,6 +323,7 @@ impl Status {
             copies: volume.copies,
             policy: volume.policy.map(str::to_owned),
             degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
+            metadata_bytes: volume.metadata.map(Bytes::get),
         });
         let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
         status.volumes.sort_by(|a, b| a.name.cmp(&b.name));

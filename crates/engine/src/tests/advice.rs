@@ -65,7 +65,7 @@ fn spied(watches: Watches) -> (Harness, Arc<Mutex<Seen>>) {
     (h, seen)
 }
 
-const EVERYTHING: Watches = Watches { accesses: true, writes: true, runs: true };
+const EVERYTHING: Watches = Watches { accesses: true, writes: true, runs: true, metadata: true };
 
 #[test]
 fn each_part_of_a_request_is_told_once_with_where_it_is_and_the_run_it_is_of() {

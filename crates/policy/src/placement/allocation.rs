@@ -47,11 +47,11 @@ pub(super) fn fastest(devices: &[DeviceView]) -> Option<DeviceId> {
 }
 
 /// The device with room that answers an idle read last.
-fn slowest(devices: &[DeviceView]) -> Option<DeviceId> {
+pub(super) fn slowest(devices: &[DeviceView]) -> Option<DeviceId> {
     devices.iter().filter(|d| d.free > 0).max_by_key(|d| (d.idle, d.id)).map(|d| d.id)
 }
 
-/// Whether the client calls it metadata.
+/// Whether it is metadata: the client says so, or the volume's superblock, if the policy watches for that.
 pub(super) fn is_metadata(access: &Access) -> bool {
     access.hint == Hint::Metadata
 }

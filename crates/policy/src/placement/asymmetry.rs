@@ -143,7 +143,8 @@ impl Placement for Asymmetry {
     }
 
     fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: false, runs: self.large_stay }
+        let metadata = self.metadata_on_fast;
+        Watches { accesses: true, runs: self.large_stay, metadata, ..Watches::default() }
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {

@@ -41,7 +41,7 @@ impl Placement for Chaos {
     }
 
     fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: true }
+        Watches { accesses: true, writes: true, runs: true, ..Watches::default() }
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {

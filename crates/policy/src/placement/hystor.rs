@@ -6,7 +6,8 @@
 //! accessed often by small requests stand out. Every `period` Program 1 names the blocks that cost
 //! most, as many as the *remap area* holds. Blocks that are resident go to the top of the resident
 //! list; the others are copied to the fast device for those at its bottom, until `update` of the area
-//! has changed. What clients call metadata is remapped at first sight. Writes to what is resident go
+//! has changed. What clients call metadata is remapped at first sight, and, if asked for, what the
+//! volume's own ext2/3/4 superblock does ([`crate::ext`]). Writes to what is resident go
 //! to the fast device; other writes, too, into the *write-back area*, as long as it has room. Above
 //! the `high` watermark the scrubber copies dirty blocks home, in home-address order, down to `low`.
 //! Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
@@ -42,7 +43,14 @@ const WRITE_BACK: Key = Key::percent("write_back", 20.0, "of that, the write-bac
 const HIGH: Key = Key::percent("high", 75.0, "dirty part of the write-back area at which scrubbing begins");
 const LOW: Key = Key::percent("low", 50.0, "dirty part of the write-back area at which it ends");
 const BUFFER: Key = Key::size("buffer_up_to", 4 << 20, "the largest write that is buffered");
-const METADATA: Key = Key::flag("metadata", true, "what clients call metadata is remapped at first sight");
+const METADATA: Key = Key::choice(
+    "metadata",
+    &["hint", "infer", "off"],
+    "what is remapped at first sight: what clients call metadata, also what the volume's superblock does, nothing",
+);
+/// Its choices.
+const INFER: usize = 1;
+const OFF: usize = 2;
 
 /// What may be tuned.
 pub(super) const KEYS: &[Key] = &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, METADATA];
@@ -71,7 +79,7 @@ pub struct Hystor {
     high: f64,
     low: f64,
     buffer_up_to: u64,
-    metadata: bool,
+    metadata: usize,
     table: BlockTable,
     stripe: Stripe,
     fast: Option<DeviceId>,
@@ -100,7 +108,7 @@ impl Hystor {
             high: settings.get(&HIGH),
             low: settings.get(&LOW).min(settings.get(&HIGH)),
             buffer_up_to: settings.get(&BUFFER) as u64,
-            metadata: settings.flag(&METADATA),
+            metadata: settings.choice(&METADATA),
             table: BlockTable::default(),
             stripe: Stripe::default(),
             fast: None,
@@ -324,7 +332,7 @@ impl Placement for Hystor {
     }
 
     fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: true }
+        Watches { accesses: true, writes: true, runs: true, metadata: self.metadata == INFER }
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
@@ -341,7 +349,7 @@ impl Placement for Hystor {
         self.areas.touch(key);
         let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return };
         let is_there = access.held.place(fine(fast.id)).is_some_and(|p| p.blocks > 0);
-        if !self.metadata || !is_metadata(access) || is_there {
+        if self.metadata == OFF || !is_metadata(access) || is_there {
             return;
         }
         for block in first..first + u64::from(blocks.count) {
@@ -366,7 +374,7 @@ impl Placement for Hystor {
             let at = BlockOf { volume: key.volume, block: first + u64::from(b) };
             self.table.has(at, Flags::RESIDENT)
         };
-        if self.metadata && is_metadata(access) {
+        if self.metadata != OFF && is_metadata(access) {
             self.remap(moment, key, access.blocks);
             self.areas.remapped(key, written);
             return WriteTo::Fine(fast.id);

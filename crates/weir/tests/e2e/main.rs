@@ -13,6 +13,7 @@ mod full;
 mod harness;
 mod image;
 mod kill;
+mod metadata;
 mod mirror;
 mod nbd;
 mod refusals;

@@ -1,0 +1,62 @@
+//! `metadata_on_fast`: a file system's metadata on the fast device, everything else on the others.
+//!
+//! Source: the allocation "metadata-on-flash, without its migration" of measurement-driven migration (mechanisms, section
+//! 2); which blocks are metadata, where clients do not say so, as in Hystor's section 1.
+//!
+//! Rule: blocks that clients call metadata, or that the volume's own ext2/3/4 superblock says are
+//! ([`crate::ext`]), are written to the fastest device, and come there when they are used. Nothing else moves.
+//! New extents go to the slowest device with room.
+//!
+//! Constants: none.
+//!
+//! When not: where most requests are for data, or the file system is another one.
+
+use super::allocation::{fastest, is_metadata, slowest};
+use super::{Access, Action, DeviceView, Moment, Placement, Watches, WriteTo};
+use weir_model::{DeviceId, Op, PlaceId, PlaceKind};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetadataOnFast;
+
+/// The fastest device, if there is another and it has room.
+fn fast(devices: &[DeviceView]) -> Option<DeviceId> {
+    let fast = fastest(devices).filter(|_| devices.len() > 1)?;
+    devices.get(fast.index()).filter(|d| d.has_room()).map(|d| d.id)
+}
+
+impl Placement for MetadataOnFast {
+    fn name(&self) -> &'static str {
+        "metadata_on_fast"
+    }
+
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        slowest(moment.devices)
+    }
+
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, writes: true, metadata: true, ..Watches::default() }
+    }
+
+    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+        if access.op != Op::Read || !is_metadata(access) {
+            return;
+        }
+        let Some(fast) = fast(moment.devices) else { return };
+        let elsewhere = access.held.device().is_some_and(|device| device != fast);
+        if elsewhere {
+            let to = PlaceId { device: fast, kind: PlaceKind::Fine };
+            moment.actions.push(Action::Move { key: access.key, blocks: access.blocks, to });
+        }
+    }
+
+    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        match fast(moment.devices) {
+            Some(fast) if is_metadata(access) => WriteTo::Fine(fast),
+            _ => WriteTo::InPlace,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
