@@ -36,18 +36,32 @@ struct Survey {
     buffer: Buffer,
 }
 
+/// When to look at a volume.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at: Nanos,
+    /// Its superblock was written again meanwhile: to be looked at once more afterwards.
+    again: bool,
+}
+
+impl Due {
+    const fn at(at: Nanos) -> Self {
+        Self { at, again: false }
+    }
+}
+
 /// What was found, and what is to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Inference {
     known: BTreeMap<VolumeId, Known>,
-    due: BTreeMap<VolumeId, Nanos>,
+    due: BTreeMap<VolumeId, Due>,
     survey: Option<Survey>,
 }
 
 impl Inference {
     /// When to look at a volume.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        if self.survey.is_some() { None } else { self.due.values().min().copied() }
+        if self.survey.is_some() { None } else { self.due.values().map(|due| due.at).min() }
     }
 
     /// How much of the volume is metadata; `None` if that is not known.
@@ -68,7 +82,7 @@ impl Engine {
         for volume in self.map.catalogue().volumes.keys() {
             let wanted = self.policies.watches(*volume).metadata;
             if wanted && !self.inference.known.contains_key(volume) {
-                self.inference.due.entry(*volume).or_insert(self.now);
+                self.inference.due.entry(*volume).or_insert(Due::at(self.now));
             }
         }
     }
@@ -77,7 +91,8 @@ impl Engine {
     #[inline]
     pub(crate) fn note_superblock(&mut self, key: ExtentKey, range: BlockRange) {
         if key.index.0 == 0 && range.first == 0 && self.policies.watches(key.volume).metadata {
-            self.inference.due.entry(key.volume).or_insert(self.now + AFTER);
+            let due = self.inference.due.entry(key.volume);
+            due.and_modify(|due| due.again = true).or_insert(Due::at(self.now + AFTER));
         }
     }
 
@@ -100,19 +115,18 @@ impl Engine {
         if self.inference.due().is_none_or(|due| due > self.now) {
             return;
         }
-        let Some(volume) = self.inference.due.iter().find(|(_, due)| **due <= self.now).map(|(v, _)| *v)
-        else {
-            return;
-        };
+        let mut all = self.inference.due.iter().map(|(volume, due)| (*volume, *due));
+        let Some((volume, due)) = all.find(|(_, due)| due.at <= self.now) else { return };
         if self.map.volume(volume).is_none() || !self.policies.watches(volume).metadata {
             return self.inference.forget(volume);
         }
-        let Some([Some(buffer), _]) = self.scratch.blocks(1) else {
-            // There will be one: requests have them.
-            self.inference.due.insert(volume, self.now + AFTER);
-            return;
-        };
-        self.inference.due.remove(&volume);
+        let buffer = self.scratch.blocks(1).and_then(|[buffer, _]| buffer);
+        // Without a scratch block there will be one: requests have them.
+        match (buffer, due.again) {
+            (Some(_), false) => drop(self.inference.due.remove(&volume)),
+            _ => drop(self.inference.due.insert(volume, Due::at(self.now + AFTER))),
+        }
+        let Some(buffer) = buffer else { return };
         let (layout, metadata, at) = (None, Ranges::default(), Bytes(0));
         self.inference.survey = Some(Survey { volume, layout, metadata, at, buffer });
         self.survey_on();

@@ -41,6 +41,7 @@ mod feed;
 mod flow;
 mod infer;
 mod intents;
+mod join;
 mod lock;
 mod lost;
 mod measure;
@@ -92,7 +93,7 @@ use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoDone, IoId, Memory, Nanos, Reply, Request};
+use weir_model::{Bytes, Io, IoId, Memory, Nanos, Reply, Request};
 use weir_policy::Random;
 use weir_policy::placement::Placement;
 
@@ -143,6 +144,7 @@ pub struct Engine {
     written: Written,
     probing: probe::Probing,
     ios: VecDeque<Io>,
+    joined: join::Joined,
     replies: VecDeque<Reply>,
     /// Why changes are no longer accepted.
     stopped_changes: Option<StoppedChanges>,
@@ -232,6 +234,7 @@ impl Engine {
             written: Written::default(),
             probing: probe::Probing::default(),
             ios: VecDeque::new(),
+            joined: join::Joined::default(),
             replies: VecDeque::new(),
             stopped_changes: None,
             now,
@@ -254,13 +257,6 @@ impl Engine {
         self.accept(request, memory);
     }
 
-    /// Takes the completion of a device command.
-    pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
-        self.now = now;
-        let Some(flight) = self.flights.try_remove(done.id.0 as usize) else { return };
-        self.finish_flight(done.id, flight, done.result, memory);
-    }
-
     /// Does what has become due: commits, checkpoints, the rest of long requests. To be called once
     /// after each batch of [`Self::submit`] and [`Self::complete`] (a batch of FLUSHes is then one
     /// commit), and when [`Self::deadline`] has come.
@@ -281,12 +277,6 @@ impl Engine {
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
         self.run_ready(memory);
-    }
-
-    /// The next command for a device, to be started now.
-    #[inline]
-    pub fn next_io(&mut self) -> Option<Io> {
-        self.ios.pop_front()
     }
 
     /// The next finished request.

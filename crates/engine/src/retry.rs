@@ -41,9 +41,7 @@ impl Engine {
         let hopeful = matches!(error, IoError::Os(_)) && !is_full(kind, error);
         let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !self.is_spoilt(&flight);
         if !is_full(kind, error) {
-            let Flight { device, at, .. } = flight;
-            self.devices[device.index()].errors.count(kind);
-            self.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
+            self.note_failure(&flight, error, again);
         }
         if !again {
             return Some(flight);
@@ -52,5 +50,20 @@ impl Engine {
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
         self.send(flight);
         None
+    }
+
+    /// Starts a part of a joined command again, alone: what the whole failed with may be about another part.
+    pub(crate) fn send_alone(&mut self, mut flight: Flight, error: IoError) {
+        if !is_full(flight.kind, error) {
+            self.note_failure(&flight, error, true);
+        }
+        flight.attempt += 1;
+        self.send(flight);
+    }
+
+    fn note_failure(&mut self, flight: &Flight, error: IoError, again: bool) {
+        let Flight { device, kind, at, .. } = *flight;
+        self.devices[device.index()].errors.count(kind);
+        self.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
     }
 }

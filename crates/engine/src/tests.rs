@@ -12,6 +12,7 @@ mod feed;
 mod hardening;
 mod harness;
 mod infer;
+mod join;
 mod members;
 mod mirror;
 mod moves;

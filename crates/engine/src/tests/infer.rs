@@ -46,6 +46,12 @@ fn what_the_superblock_says_is_metadata_is_treated_as_such() {
     h.write(20 * 4096, &[2; 8192]);
     h.write(22 * 4096, &[3; 4096]);
     assert_eq!(in_slots(&h), 2, "the bitmaps, not what lies beside them");
+    // Written while it was about to be read, it is read once more.
+    h.write(0, &[0; 4096]);
+    h.wait(Nanos::millis(4999));
+    h.write(0, &file_system());
+    h.wait(Nanos::secs(6));
+    assert_eq!(found(&h), Some(Bytes(8 * 4096)));
     // Written again it is read again, and says the same; gone, it says nothing.
     h.write(0, &file_system());
     h.wait(Nanos::secs(6));
@@ -59,6 +65,7 @@ fn what_the_superblock_says_is_metadata_is_treated_as_such() {
 fn a_superblock_that_cannot_be_read_says_nothing_and_stops_nothing() {
     let mut h = Harness::new(2, "sequential");
     h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
+    h.run();
     h.write(0, &file_system());
     (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
     h.wait(Nanos::secs(6));
@@ -67,6 +74,7 @@ fn a_superblock_that_cannot_be_read_says_nothing_and_stops_nothing() {
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), Some(Bytes(8 * 4096)));
     // A policy that does not want to know is not told.
+    h.flush().expect("a flush");
     h.reopen();
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), None);

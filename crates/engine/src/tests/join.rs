@@ -1,0 +1,63 @@
+//! Commands side by side that become one.
+
+use super::harness::{EXTENT, Harness};
+use weir_model::{IoError, IoKind, Op};
+
+const WRITE: IoKind = IoKind::Write { fua: false };
+
+fn lens(h: &Harness, kind: IoKind) -> Vec<u32> {
+    h.log.iter().filter(|io| io.kind == kind).map(|io| io.buffer.len).collect()
+}
+
+/// Three extents side by side on one device, each of whose bytes is its number, from 1.
+fn pool() -> Harness {
+    let mut h = Harness::new(2, "sequential");
+    (0..3).for_each(|i| h.write(i * EXTENT as u64, &[i as u8 + 1; EXTENT]));
+    h.flush().expect("a flush");
+    h.log.clear();
+    h
+}
+
+#[test]
+fn a_request_over_extents_side_by_side_is_one_command() {
+    let mut h = pool();
+    let (_, bytes) = h.read(EXTENT as u64 / 2, 2 * EXTENT);
+    assert_eq!(lens(&h, IoKind::Read), [2 * EXTENT as u32]);
+    assert!(bytes[..EXTENT / 2] == [1; EXTENT / 2] && bytes[EXTENT / 2..3 * EXTENT / 2] == [2; EXTENT]);
+    h.write(0, &[[7; EXTENT], [8; EXTENT], [9; EXTENT]].concat());
+    assert_eq!(lens(&h, WRITE), [3 * EXTENT as u32]);
+    assert_eq!(h.read(0, 3 * EXTENT).1, [[7; EXTENT], [8; EXTENT], [9; EXTENT]].concat());
+    h.reopen();
+    assert_eq!(h.read(2 * EXTENT as u64, 4096).1, [9; 4096]);
+}
+
+#[test]
+fn commands_of_several_requests_alternate_and_are_joined_all_the_same() {
+    let mut h = pool();
+    h.submit(1, Op::Read, 0, 2 * EXTENT as u64, 0);
+    h.submit(2, Op::Read, EXTENT as u64 / 2, 2 * EXTENT as u64, 0);
+    h.run();
+    assert_eq!(lens(&h, IoKind::Read), [2 * EXTENT as u32; 2], "their memory is not side by side");
+}
+
+#[test]
+fn parts_of_one_that_failed_are_tried_alone() {
+    let mut h = pool();
+    h.fail_next(IoKind::Read, IoError::Os(5));
+    // Of the first part alone, two more attempts; the other one's goes well between them.
+    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.pass_next(IoKind::Read);
+    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.request(Op::Read, 0, &vec![0; 2 * EXTENT], false).expect_err("the first extent cannot be read");
+    let one = EXTENT as u32;
+    assert_eq!(lens(&h, IoKind::Read), [2 * one, one, one, one]);
+    h.log.clear();
+    h.fail_next(WRITE, IoError::Os(28));
+    h.request(Op::Write, 0, &vec![7; 2 * EXTENT], false).expect("each alone has space");
+    assert_eq!(lens(&h, WRITE), [2 * one, one, one]);
+    assert_eq!(h.read(0, 2 * EXTENT).1, vec![7; 2 * EXTENT]);
+    assert!(
+        h.engine.status().devices.iter().all(|d| d.errors.writes == 0),
+        "a full file system is no failure"
+    );
+}
