@@ -13,12 +13,12 @@ fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
         let (first, last): (u64, u64) = (first.parse().expect("a block"), last.parse().expect("a block"));
         found.extend(first * block / 4096..=((last + 1) * block - 1) / 4096);
     };
-    let mut group = 0;
+    let mut group = 0u32;
     for line in said.lines() {
         let line = line.trim();
-        if let Some(rest) = line.strip_prefix("Group ") {
-            group = rest.split(':').next().and_then(|n| n.parse().ok()).expect("a group");
-        }
+        // The header has lines that begin alike.
+        let number = line.strip_prefix("Group ").and_then(|rest| rest.split(':').next()?.parse().ok());
+        group = number.unwrap_or(group);
         for part in line.split(", ") {
             let primary = ["Primary superblock at ", "Group descriptors at ", "Reserved GDT blocks at "];
             let of_all = ["Block bitmap at ", "Inode bitmap at ", "Inode table at "];
