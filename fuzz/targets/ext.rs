@@ -1,0 +1,16 @@
+//! Any bytes as a superblock and its descriptors: metadata within the volume, or none, never a panic.
+#![no_main]
+
+use weir_model::Bytes;
+use weir_policy::ext::{Layout, Ranges};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let size = Bytes(1 << 40);
+    let (start, table) = bytes.split_at(bytes.len().min(4096));
+    if let Some(layout) = Layout::read(start, size) {
+        let mut found = Ranges::default();
+        layout.note_head(&mut found);
+        layout.note_groups(layout.descriptors().0, table, &mut found);
+        assert!(found.bytes() <= size);
+    }
+});
