@@ -108,6 +108,7 @@ impl Volumes for Identity {
     }
     fn volumes(&self) -> Vec<VolumeInfo> {
         vec![VolumeInfo {
+            metadata: None,
             id: VolumeId(0),
             name: "v".into(),
             size: self.size,
