@@ -66,6 +66,7 @@ mod scratch;
 mod since;
 mod space;
 mod status;
+mod unreachable;
 mod watch;
 mod write;
 
@@ -141,6 +142,7 @@ pub struct Engine {
     waiting_commit: Vec<PieceId>,
     space: space::SpaceState,
     notices: notice::Notices,
+    unreachable: unreachable::Unreachable,
     written: Written,
     probing: probe::Probing,
     ios: VecDeque<Io>,
@@ -231,6 +233,7 @@ impl Engine {
             waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
             notices: notice::Notices::default(),
+            unreachable: unreachable::Unreachable::default(),
             written: Written::default(),
             probing: probe::Probing::default(),
             ios: VecDeque::new(),
@@ -248,6 +251,9 @@ impl Engine {
         engine.resume_removals();
         engine.look_for_lacking();
         engine.look_for_metadata();
+        if !engine.map.absent().is_empty() {
+            engine.look_for_unreachable();
+        }
         Ok(engine)
     }
 
@@ -271,6 +277,7 @@ impl Engine {
         self.drive_members(memory);
         self.hold_round();
         self.drive_inference();
+        self.drive_unreachable();
         self.close_intents();
         self.drive_resync();
         self.drive_mover();
@@ -309,6 +316,7 @@ impl Engine {
             self.intents_due(),
             self.resync_due(),
             self.inference.due(),
+            self.unreachable.due(),
             self.again.due(),
             self.mover_due(),
         ]);

@@ -175,6 +175,7 @@ impl Engine {
         self.doubt(device);
         self.member_failed(device, IoError::Lost);
         self.look_for_lacking();
+        self.look_for_unreachable();
         let unsent: Vec<IoId> = self.ios.iter().filter(|io| io.device == device).map(|io| io.id).collect();
         self.ios.retain(|io| io.device != device);
         let of_device = self.flights.iter().filter(|(_, f)| f.device == device);

@@ -2,7 +2,7 @@
 
 use crate::space::{Percent, Room};
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind};
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, VolumeId, VolumeOffset};
 
 /// Notices nobody fetched, beyond which the oldest are forgotten.
 const KEPT: usize = 64;
@@ -53,6 +53,25 @@ pub enum Notice {
         device: DeviceId,
         /// Why.
         why: crate::LostWhy,
+    },
+    /// Lost devices alone hold these bytes: they cannot be read until the pool is opened with the device, or they are
+    /// written again.
+    Unreachable {
+        /// One of the lost devices that hold them.
+        device: DeviceId,
+        /// Whose they are.
+        volume: VolumeId,
+        /// Where they begin.
+        offset: VolumeOffset,
+        /// How many.
+        len: Bytes,
+    },
+    /// There are more such ranges than were told one by one.
+    UnreachableInAll {
+        /// All of them.
+        ranges: u64,
+        /// Their bytes.
+        bytes: Bytes,
     },
     /// The map can no longer be made durable: changes are refused until the pool is opened again.
     ReadOnly {

@@ -117,6 +117,8 @@ pub struct PoolStatus {
     pub cache: CacheStatus,
     /// Requests in flight.
     pub requests: usize,
+    /// What lost devices alone hold, as found when the last one was lost.
+    pub unreachable: Bytes,
     /// Changes are refused: the map can no longer be written.
     pub read_only: bool,
 }
@@ -175,6 +177,7 @@ impl Engine {
             mover: self.mover_status(),
             cache: self.cache.status(),
             requests: self.active.len(),
+            unreachable: self.unreachable.found(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }
     }

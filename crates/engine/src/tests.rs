@@ -20,6 +20,7 @@ mod promises;
 mod reads;
 mod redirect;
 mod space;
+mod unreachable;
 
 use super::*;
 use harness::{Harness, VOLUME_SIZE};

@@ -231,7 +231,11 @@ impl<V: Volumes> Server<V> {
             self.sessions.reply(reply);
         }
         while let Some(notice) = self.volumes.next_notice() {
-            self.trouble.tell(outside.now, notice, |device| self.volumes.device_name(device));
+            let volume_name = |id| {
+                let all = self.volumes.volumes();
+                all.into_iter().find(|v| v.id == id).map_or_else(|| format!("{id:?}"), |v| v.name)
+            };
+            self.trouble.tell(outside.now, notice, |device| self.volumes.device_name(device), volume_name);
         }
         self.clients.send(&self.volumes, outside);
         self.sessions.send(outside);

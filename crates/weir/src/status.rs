@@ -85,6 +85,9 @@ pub struct PoolPart {
     /// The extent cache.
     #[serde(default)]
     pub cache: CachePart,
+    /// Data that lost devices alone hold, as found when the last one was lost.
+    #[serde(default)]
+    pub unreachable_bytes: u64,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
 }
@@ -267,6 +270,7 @@ impl Status {
             map_memory_bytes: engine.memory.total().get(),
             moves: engine.mover.into(),
             cache: engine.cache.into(),
+            unreachable_bytes: engine.unreachable.get(),
             read_only: engine.read_only,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
@@ -447,7 +451,14 @@ impl PoolPart {
         };
         let space = passed(self.warning_percent, "space for data");
         let metadata = passed(self.metadata_warning_percent, "space for metadata");
-        [full, space, metadata].into_iter().flatten().collect()
+        let unreachable = (self.unreachable_bytes > 0).then(|| {
+            format!(
+                "{} of data are on lost devices alone and cannot be read; the server's log says of which volumes and where. Bring the devices \
+                 back and restart the server, or write the data anew",
+                Bytes(self.unreachable_bytes)
+            )
+        });
+        [full, space, metadata, unreachable].into_iter().flatten().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! commands at a time.
 
 use weir_engine::{Notice, Room};
-use weir_model::{DeviceId, Nanos};
+use weir_model::{DeviceId, Nanos, VolumeId};
 
 /// Failed commands told in one stretch of time; the rest are counted.
 const MOST: u32 = 10;
@@ -18,8 +18,14 @@ pub(super) struct Trouble {
 
 impl Trouble {
     /// Puts a notice into the log; a failed command only if there were not many just before. `name`
-    /// says what a device is called.
-    pub(super) fn tell(&mut self, now: Nanos, notice: Notice, name: impl Fn(DeviceId) -> String) {
+    /// says what a device is called, `volume_name` a volume.
+    pub(super) fn tell(
+        &mut self,
+        now: Nanos,
+        notice: Notice,
+        name: impl Fn(DeviceId) -> String,
+        volume_name: impl Fn(VolumeId) -> String,
+    ) {
         let named = |room| match room {
             Room::Data => "space",
             Room::Metadata => "space for metadata",
@@ -41,6 +47,18 @@ impl Trouble {
                 device = name(device),
                 blocks,
                 "writes since the last good flush are lost; their blocks fail until they are rewritten"
+            ),
+            Notice::Unreachable { device, volume, offset, len } => tracing::error!(
+                device = name(device),
+                volume = volume_name(volume),
+                %offset,
+                %len,
+                "no other device holds this: it cannot be read until the pool is opened with the device, or it is written again"
+            ),
+            Notice::UnreachableInAll { ranges, bytes } => tracing::error!(
+                ranges,
+                %bytes,
+                "in all, that is what no other device holds; the first ranges are listed above"
             ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \

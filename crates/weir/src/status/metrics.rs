@@ -54,6 +54,7 @@ impl Status {
             ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
             ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
             ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
+            ("unreachable_bytes", "Data that lost devices alone hold", pool.unreachable_bytes as f64),
             ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
         ] {
             all.levels(name, help, [(None, value)]);

@@ -4,6 +4,7 @@
 use crate::harness::Pool;
 use crate::nbd::Client;
 use std::io;
+use std::time::Duration;
 
 const EXTENT: u64 = 128 << 10;
 const BLOCK: usize = 4096;
@@ -42,6 +43,10 @@ fn write_four(client: &mut Client, byte: u8) {
 
 fn read_four(client: &mut Client) -> Vec<io::Result<Vec<u8>>> {
     (0..4).map(|i| client.read(i * EXTENT, BLOCK)).collect()
+}
+
+fn state_of_pool(pool: &Pool) -> serde_json::Value {
+    pool.json(&["pool", "status"])["pool"].clone()
 }
 
 fn state(pool: &Pool) -> serde_json::Value {
@@ -84,6 +89,17 @@ fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
     let bad = state(&pool);
     assert_eq!(bad["state"], "lost", "{bad}");
     assert!(bad["lost_why"].as_str().is_some_and(|why| why.contains("did not answer")), "{bad}");
+    // What it alone held is told, by volume and range.
+    for _ in 0..100 {
+        if state_of_pool(&pool)["unreachable_bytes"] == 2 * BLOCK as u64 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(state_of_pool(&pool)["unreachable_bytes"], 2 * BLOCK as u64);
+    let log = server.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("no other device holds this")).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("disk") && l.contains("bad")), "{log}");
     for i in 10..20 {
         client.write(i * EXTENT, &[3; BLOCK]).expect("new data goes to the other device");
     }

@@ -1,0 +1,77 @@
+//! What lost devices alone hold is told by volume and range.
+
+use super::harness::{EXTENT, Harness, Shape};
+use crate::Notice;
+use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
+use weir_policy::placement::Action;
+
+/// What has been told: the first byte, and how many.
+fn told(h: &mut Harness) -> Vec<(u64, u64)> {
+    let notices = std::iter::from_fn(|| h.engine.next_notice());
+    notices
+        .filter_map(|notice| match notice {
+            Notice::Unreachable { offset, len, .. } => Some((offset.0, len.0)),
+            Notice::UnreachableInAll { ranges, bytes } => Some((ranges, bytes.0)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn unreachable(h: &Harness) -> Bytes {
+    h.engine.status().unreachable
+}
+
+#[test]
+fn ranges_are_told_as_they_lie_together() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT]);
+    h.write(EXTENT as u64, &[2; EXTENT]);
+    h.write(3 * EXTENT as u64 + 8192, &[3; 4096]);
+    h.flush().expect("a flush");
+    let on = (0..2).find(|d| h.engine.held(h.key(0)).is_on(DeviceId(*d))).expect("on one of two");
+    h.lose(DeviceId(on));
+    h.wait(Nanos::millis(10));
+    assert_eq!(told(&mut h), [(0, 2 * EXTENT as u64), (3 * EXTENT as u64 + 8192, 4096)]);
+    assert_eq!(unreachable(&h), Bytes(2 * EXTENT as u64 + 4096));
+}
+
+#[test]
+fn what_another_device_holds_as_well_is_not_missed() {
+    let mut h = Harness::new(3, "sequential");
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    let on = (0..3).find(|d| h.engine.held(h.key(0)).is_on(DeviceId(*d))).expect("somewhere");
+    let other = DeviceId((on + 1) % 3);
+    let to = PlaceId { device: other, kind: PlaceKind::Fine };
+    // Half of it is copied, and a block of that is then only there.
+    let blocks = BlockRange { first: 0, count: 16 };
+    h.act(Action::Copy { key: h.key(0), blocks, to });
+    h.flush().expect("a flush");
+    h.lose(DeviceId(on));
+    h.wait(Nanos::millis(10));
+    assert_eq!(told(&mut h), [(16 * 4096, 16 * 4096)]);
+    h.lose(other);
+    h.wait(Nanos::millis(10));
+    assert_eq!(unreachable(&h), Bytes(EXTENT as u64), "neither is there");
+
+    let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.lose(DeviceId(0));
+    h.wait(Nanos::millis(10));
+    assert_eq!((told(&mut h), unreachable(&h)), (vec![], Bytes(0)));
+}
+
+#[test]
+fn many_ranges_are_summed_up() {
+    let mut h = Harness::new(2, "sequential");
+    for i in 0..40 {
+        h.write(i * EXTENT as u64, &[1; 4096]);
+    }
+    h.flush().expect("a flush");
+    let on = (0..2).find(|d| h.engine.held(h.key(0)).is_on(DeviceId(*d))).expect("on one of two");
+    h.lose(DeviceId(on));
+    h.wait(Nanos::millis(10));
+    let told = told(&mut h);
+    assert_eq!((told.len(), told.last()), (33, Some(&(40, 40 * 4096))));
+}
