@@ -108,6 +108,8 @@ pub struct VolumeInfo {
     pub copies: u8,
     /// Its own placement policy, if it has one.
     pub policy: Option<&'static str>,
+    /// What the moves of that policy came to.
+    pub moves: Option<crate::MovesStatus>,
     /// Space in extents that have blocks with fewer copies; with one copy kept, none.
     pub degraded: Bytes,
     /// Which extents those are is still being looked for.
@@ -187,6 +189,7 @@ impl Engine {
                 hardening: volume.hardening,
                 copies: volume.copies,
                 policy: self.policies.own_name(*id),
+                moves: self.policies.own_name(*id).map(|_| self.moves_status(self.policies.of(*id))),
                 degraded,
                 looking,
                 metadata: self.inference.found(*id),
@@ -222,7 +225,7 @@ impl Engine {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
         let volume = self.map.create_volume(&name, size, hardening, copies);
-        self.policies.settle(self.now, volume, &name);
+        self.policies.settle(self.now, volume, &name, self.harm.moves);
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())

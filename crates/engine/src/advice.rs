@@ -123,8 +123,10 @@ impl Engine {
         let answer = question(&mut *self.policies.all[which.0].policy, &mut moment);
         if !self.advice.actions.is_empty() {
             let mut actions = std::mem::take(&mut self.advice.actions);
+            let stopped = self.has_stopped_moves(which);
             for action in actions.drain(..) {
-                if is_about(which, &self.policies.own, action.key().volume) {
+                let may = !stopped || self.brings_home(&action);
+                if may && is_about(which, &self.policies.own, action.key().volume) {
                     self.request_action(action);
                 }
             }

@@ -21,7 +21,7 @@ impl Engine {
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
     pub(crate) fn choose(&mut self, id: PieceId, record: Option<&Record>) -> Option<Spot> {
         let volume = self.pieces[id.0 as usize].key.volume;
-        let asks = self.policies.watches(volume).writes;
+        let asks = self.policies.watches(volume).writes && !self.has_stopped_moves(self.policies.of(volume));
         let wish = if asks { self.ask_write_to(id, record) } else { WriteTo::InPlace };
         let device = wish.device().filter(|device| self.takes_more(*device));
         let elsewhere = match (wish, device) {

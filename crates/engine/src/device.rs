@@ -11,6 +11,7 @@ use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
 use weir_policy::Ewma;
+use weir_policy::harm::Use;
 
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,18 +163,25 @@ impl Device {
         self.watch.begin(now, self.settings.deadline);
         flight.generation = self.outstanding.begin();
         self.pacing.begin(flight.purpose.whose());
+        flight.depth = self.load.in_flight();
         if flight.kind == IoKind::Read {
-            self.routing.begin(flight.len(), self.load.in_flight());
+            self.routing.begin(flight.len(), flight.depth);
         }
     }
 
-    /// A command ended. `share` is the mover's.
+    /// A command ended; what it took of the device's time. `share` is the mover's.
     #[inline]
-    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, share: Percent) {
+    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, share: Percent) -> Nanos {
         let took = self.load.end(now, flight.taken);
         let ended = Ended { whose: flight.purpose.whose(), started: flight.started, took };
         self.pacing.end(now, ended, share);
         self.outstanding.end(flight.generation);
+        took
+    }
+
+    /// What has been done with its time since the start.
+    pub(crate) fn used(&self, now: Nanos) -> Use {
+        Use { busy: self.load.busy(now), moved: self.pacing.taken() }
     }
 
     /// A flush or durable write begins; the number goes to [`Self::end_promise`].

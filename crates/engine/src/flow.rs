@@ -33,13 +33,14 @@ impl Engine {
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            device.end(self.now, &flight, self.mover.share());
+            let took = device.end(self.now, &flight, self.mover.share());
             let response = self.now.since(flight.started);
             device.measure(flight.kind, flight.len(), response);
             if flight.kind == IoKind::Read {
                 device.routing.answered(flight.len(), self.now);
             }
             self.advice.measure(&flight, response);
+            self.weigh(&flight, response, took);
             self.written.note(&flight);
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
@@ -94,6 +95,7 @@ impl Engine {
                 let probe = *probe;
                 self.probe_ended(probe, flight, result);
             }
+            Purpose::CurveProbe(buffer) => self.curve_probe_ended(buffer),
             Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
             Purpose::Frame => self.frame_ended(flight.device, result),
             Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {

@@ -39,6 +39,7 @@ mod drops;
 mod explain;
 mod feed;
 mod flow;
+mod harm;
 mod infer;
 mod intents;
 mod join;
@@ -76,6 +77,7 @@ pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use cache::CacheStatus;
 pub use device::{DeviceSettings, ErrorCounts};
 pub use explain::{ExplainError, Explained, ExplainedPlace};
+pub use harm::MovesStatus;
 pub use lost::{DeviceEvent, LostWhy};
 pub use measure::{Load, Responses, ResponsesBySize};
 pub use mover::{MOVER_SHARE, MoverStatus};
@@ -116,6 +118,7 @@ pub struct Engine {
     since: since::Since,
     cache: cache::ExtentCache,
     inference: infer::Inference,
+    harm: harm::Harm,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -212,6 +215,7 @@ impl Engine {
             since: since::Since::default(),
             cache: cache::ExtentCache::default(),
             inference: infer::Inference::default(),
+            harm: harm::Harm::new(devices.len()),
             policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
@@ -278,6 +282,7 @@ impl Engine {
         self.hold_round();
         self.drive_inference();
         self.drive_unreachable();
+        self.drive_harm();
         self.close_intents();
         self.drive_resync();
         self.drive_mover();

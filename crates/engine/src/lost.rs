@@ -225,6 +225,16 @@ impl Engine {
         }
     }
 
+    /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
+    pub(crate) fn put_back_run(&mut self, run: Buffer) {
+        if self.abandoned.uses(run) {
+            self.abandoned.keep(run);
+            self.scratch.miss_run();
+        } else {
+            self.scratch.runs.push(run);
+        }
+    }
+
     /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
         if self.abandoned.uses(block) {

@@ -225,6 +225,13 @@ impl Measure {
         self.in_flight
     }
 
+    /// Time in which there was something to do, since the start.
+    pub(crate) fn busy(&self, now: Nanos) -> Nanos {
+        let mut totals = self.totals;
+        Self::pass(&mut totals, self.in_flight, now.since(self.changed));
+        totals.busy
+    }
+
     fn load_since_then(&self, totals: Totals, now: Nanos) -> Load {
         let time = now.since(self.since).as_secs_f64();
         let rate = |of: fn(&Totals) -> u64| (of(&totals) - of(&self.then)) as f64 / time;

@@ -543,12 +543,7 @@ impl Engine {
     fn end_move(&mut self, id: MoveId) {
         let task = self.mover.moves.remove(id.0);
         self.ready.extend(task.waiting);
-        if self.abandoned.uses(task.buffer) {
-            self.abandoned.keep(task.buffer);
-            self.scratch.miss_run();
-        } else {
-            self.scratch.runs.push(task.buffer);
-        }
+        self.put_back_run(task.buffer);
         if task.alone && !task.failed && !self.changes_have_stopped() {
             self.drop_elsewhere(task.key, task.to, task.blocks);
         }

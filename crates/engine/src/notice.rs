@@ -2,7 +2,8 @@
 
 use crate::space::{Percent, Room};
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, VolumeId, VolumeOffset};
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Nanos, VolumeId, VolumeOffset};
+use weir_policy::harm::Estimate;
 
 /// Notices nobody fetched, beyond which the oldest are forgotten.
 const KEPT: usize = 64;
@@ -72,6 +73,24 @@ pub enum Notice {
         ranges: u64,
         /// Their bytes.
         bytes: Bytes,
+    },
+    /// What a policy moves made requests slower: it moves nothing for now.
+    MovesStopped {
+        /// The volume whose own policy it is; the pool's without one.
+        volume: Option<VolumeId>,
+        /// The policy.
+        policy: &'static str,
+        /// What the sampled commands took, and would have taken.
+        estimate: Estimate,
+        /// For how long.
+        pause: Nanos,
+    },
+    /// It may move again.
+    MovesAgain {
+        /// As above.
+        volume: Option<VolumeId>,
+        /// The policy.
+        policy: &'static str,
     },
     /// The map can no longer be made durable: changes are refused until the pool is opened again.
     ReadOnly {

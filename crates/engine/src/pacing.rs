@@ -148,6 +148,11 @@ impl Pacing {
         paid.min(idle)
     }
 
+    /// What the mover's commands have taken of the device's time.
+    pub(crate) fn taken(&self) -> Nanos {
+        self.taken
+    }
+
     pub(crate) fn status(&self, share: Percent) -> MoverShare {
         let (p99, p99_beside) = (self.alone.get(), self.beside.get());
         MoverShare { share: self.share(share), taken: self.taken, p99, p99_beside }

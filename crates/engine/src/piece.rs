@@ -176,6 +176,8 @@ pub(crate) enum Purpose {
     Survey,
     /// Measures an idle device.
     Probe(Probe),
+    /// Adds to the curve of a device that nothing else adds to.
+    CurveProbe(Buffer),
     /// Makes an epoch's data durable.
     DataFlush(Epoch),
     /// A journal frame.
@@ -220,6 +222,8 @@ pub(crate) struct Flight {
     pub(crate) generation: u64,
     /// What each command had taken of the device's time when it began.
     pub(crate) taken: Nanos,
+    /// Commands at the device when it began, itself included.
+    pub(crate) depth: u32,
     /// Among the flushes and durable writes of its device, if it is one.
     pub(crate) promise: u64,
     /// How often it has been tried, this time included.
@@ -248,6 +252,7 @@ impl NewIo {
             started: none,
             generation: 0,
             taken: none,
+            depth: 0,
             promise: 0,
             attempt: 1,
         }

@@ -4,9 +4,11 @@
 //! elsewhere is not done: it may have had the volume before.
 
 use crate::Engine;
+use crate::harm::Judged;
 use crate::rounds::Rounds;
 use std::collections::BTreeMap;
 use weir_model::{Nanos, VolumeId};
+use weir_policy::harm::Moves;
 use weir_policy::placement::{Choice, Placement, Watches};
 
 /// A policy at work.
@@ -15,11 +17,18 @@ pub(crate) struct Instance {
     pub(crate) policy: Box<dyn Placement>,
     pub(crate) watches: Watches,
     pub(crate) rounds: Rounds,
+    pub(crate) judged: Judged,
 }
 
 impl Instance {
-    fn new(now: Nanos, policy: Box<dyn Placement>) -> Self {
-        Self { watches: policy.watches(), rounds: Rounds::new(now, policy.round_every()), policy }
+    fn new(now: Nanos, policy: Box<dyn Placement>, moves: Moves) -> Self {
+        let (watches, rounds) = (policy.watches(), Rounds::new(now, policy.round_every()));
+        Self { policy, watches, rounds, judged: Judged::new(now, moves) }
+    }
+
+    /// Whether it may ever ask for something to be moved, or for a write to go elsewhere.
+    fn may_move(&self) -> bool {
+        self.watches.accesses || self.watches.writes || self.rounds.is_held()
     }
 }
 
@@ -29,6 +38,8 @@ pub(crate) struct Policies {
     /// The pool's, then those of the volumes in `own`.
     pub(crate) all: Vec<Instance>,
     pub(crate) own: Vec<VolumeId>,
+    /// Some of them may ask for something to be moved.
+    pub(crate) moving: bool,
     /// What volumes of these names are to have, those that are not there yet included.
     chosen: BTreeMap<String, Choice>,
 }
@@ -39,7 +50,14 @@ pub(crate) struct Which(pub(crate) usize);
 
 impl Policies {
     pub(crate) fn new(now: Nanos, policy: Box<dyn Placement>) -> Self {
-        Self { all: vec![Instance::new(now, policy)], own: Vec::new(), chosen: BTreeMap::new() }
+        let pools = Instance::new(now, policy, Moves::default());
+        let moving = pools.may_move();
+        Self { all: vec![pools], own: Vec::new(), moving, chosen: BTreeMap::new() }
+    }
+
+    /// Some policy is another one.
+    fn changed(&mut self) {
+        self.moving = self.all.iter().any(Instance::may_move);
     }
 
     /// The policy of a volume. Cost: a look at each volume that has its own.
@@ -74,15 +92,17 @@ impl Policies {
         if at > 0 {
             self.own.remove(at - 1);
             self.all.remove(at);
+            self.changed();
         }
     }
 
     /// A volume is there: it gets its own policy if it is to have one.
-    pub(crate) fn settle(&mut self, now: Nanos, volume: VolumeId, name: &str) {
+    pub(crate) fn settle(&mut self, now: Nanos, volume: VolumeId, name: &str, moves: Moves) {
         self.forget(volume);
         if let Some(choice) = self.chosen.get(name) {
             self.own.push(volume);
-            self.all.push(Instance::new(now, choice.make()));
+            self.all.push(Instance::new(now, choice.make(), moves));
+            self.changed();
         }
     }
 }
@@ -100,7 +120,8 @@ impl Engine {
     /// what is where stays there until the new one asks.
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         self.now = now;
-        self.policies.all[0] = Instance::new(now, policy);
+        self.policies.all[0] = Instance::new(now, policy, self.harm.moves);
+        self.policies.changed();
         self.look_for_metadata();
     }
 
@@ -113,7 +134,7 @@ impl Engine {
             None => drop(self.policies.chosen.remove(name)),
         }
         if let Some(volume) = self.map.catalogue().by_name(name) {
-            self.policies.settle(now, volume, name);
+            self.policies.settle(now, volume, name, self.harm.moves);
             self.look_for_metadata();
         }
     }
@@ -131,7 +152,7 @@ mod tests {
             policies.chosen.insert(name.into(), choice(policy).expect("a policy"));
         }
         for (volume, name) in [(1, "a"), (2, "b"), (3, "c")] {
-            policies.settle(Nanos(0), VolumeId(volume), name);
+            policies.settle(Nanos(0), VolumeId(volume), name, Moves::default());
         }
         let names = |policies: &Policies| [1, 2, 3].map(|v| policies.own_name(VolumeId(v)));
         assert_eq!((policies.name(), names(&policies)), ("stripe", [Some("wardrop"), Some("hystor"), None]));

@@ -16,6 +16,11 @@ impl Rounds {
     pub(crate) fn new(now: Nanos, every: Option<Nanos>) -> Self {
         Self { every, next: every.map(|every| now + every) }
     }
+
+    /// Whether there are any.
+    pub(crate) fn is_held(self) -> bool {
+        self.every.is_some()
+    }
 }
 
 impl Engine {

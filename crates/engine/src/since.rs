@@ -29,6 +29,7 @@ impl Since {
 impl Engine {
     /// The extent has a whole place there from now on.
     pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
+        self.note_begin(key, whole.device);
         self.map.place(key, whole);
         self.note_since(key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
     }

@@ -2,9 +2,10 @@
 
 use crate::device::State;
 use crate::piece::{Flight, Purpose};
+use crate::policies::Which;
 use crate::{
-    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, ResponsesBySize, SpaceStatus,
-    StoppedChanges, VolumeInfo,
+    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, ResponsesBySize,
+    SpaceStatus, StoppedChanges, VolumeInfo,
 };
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
@@ -115,6 +116,8 @@ pub struct PoolStatus {
     pub mover: MoverStatus,
     /// The extent cache.
     pub cache: CacheStatus,
+    /// What the moves of the pool's policy came to.
+    pub moves: MovesStatus,
     /// Requests in flight.
     pub requests: usize,
     /// What lost devices alone hold, as found when the last one was lost.
@@ -176,6 +179,7 @@ impl Engine {
             written: self.written,
             mover: self.mover_status(),
             cache: self.cache.status(),
+            moves: self.moves_status(Which(0)),
             requests: self.active.len(),
             unreachable: self.unreachable.found(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),

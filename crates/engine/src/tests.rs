@@ -10,6 +10,7 @@ mod explain;
 mod failing;
 mod feed;
 mod hardening;
+mod harm;
 mod harness;
 mod infer;
 mod join;

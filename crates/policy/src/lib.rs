@@ -8,6 +8,7 @@
 pub mod block_table;
 mod ewma;
 pub mod ext;
+pub mod harm;
 mod lru;
 pub mod placement;
 mod random;

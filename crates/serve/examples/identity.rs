@@ -116,6 +116,7 @@ impl Volumes for Identity {
             hardening: Hardening::Flush,
             copies: 1,
             policy: None,
+            moves: None,
             degraded: Bytes(0),
             looking: false,
         }]

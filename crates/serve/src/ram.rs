@@ -133,6 +133,7 @@ impl Volumes for Ram {
             hardening,
             copies,
             policy: None,
+            moves: None,
             degraded,
             looking: false,
         }]

@@ -75,6 +75,7 @@ impl Machine {
         engine.set_seed(seed.0);
         engine.set_mover_share(pool.mover_share);
         engine.set_extent_cache(pool.extent_cache);
+        engine.set_moves(world.now(), pool.moves);
         let mut machine = Self {
             world,
             engine,

@@ -38,11 +38,28 @@ pub struct Outcome {
     /// Bytes copied from one place to another.
     #[serde(rename = "moved_bytes", serialize_with = "bytes")]
     pub moved: Bytes,
+    /// What moving and redirecting came to by the engine's own estimate; `None` if it could not judge.
+    pub estimate: Option<EstimateOutcome>,
+    /// How often the engine stopped moves for it.
+    pub stops: u32,
     /// The same, as it went, warm-up included.
     pub windows: Vec<Window>,
     /// Of the seed and everything that happened: two runs share it only if they were the same.
     #[serde(serialize_with = "hexadecimal")]
     pub digest: u64,
+}
+
+/// What the commands of sampled extents took, by their price, and would have taken had nothing moved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EstimateOutcome {
+    /// How many there were.
+    pub commands: u64,
+    /// What one took on average.
+    #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    pub mean: Nanos,
+    /// … and would have taken.
+    #[serde(rename = "without_ns", serialize_with = "nanos")]
+    pub without: Nanos,
 }
 
 /// How long requests took.

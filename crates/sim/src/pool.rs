@@ -4,6 +4,7 @@ use crate::{SimError, Space};
 use weir_engine::Percent;
 use weir_map::{NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
+use weir_policy::harm::Moves;
 use weir_timing::WriteCache;
 use weir_timing::drives::{Drive, Kind, drive};
 
@@ -18,6 +19,8 @@ pub struct PoolSpec {
     pub mover_share: Percent,
     /// Memory for whole extents; none: no extent cache.
     pub extent_cache: Bytes,
+    /// Whether policies' moves are judged, and how.
+    pub moves: Moves,
 }
 
 /// A device of it.

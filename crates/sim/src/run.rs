@@ -4,7 +4,9 @@
 use crate::load::Next;
 use crate::machine::Machine;
 use crate::meter::Meter;
-use crate::outcome::{Collected, DeviceOutcome, DirectionOutcome, Outcome, Window, loads, parts, shares};
+use crate::outcome::{
+    Collected, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, parts, shares,
+};
 use crate::{Arrival, Client, Load, PoolSpec, Space};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -12,6 +14,7 @@ use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
 use weir_model::{BLOCK, Bytes, Nanos, Op, RequestError, RequestId};
+use weir_policy::harm::Estimate;
 use weir_policy::placement::Placement;
 use weir_world::Seed;
 
@@ -176,6 +179,7 @@ struct Mark {
     /// Clients' commands each device has completed.
     served: Vec<u64>,
     moved: Bytes,
+    judged: Estimate,
     done: u64,
     at: Nanos,
 }
@@ -406,8 +410,9 @@ impl<'p> Run<'p> {
         self.machine.meters.iter_mut().for_each(|meter| meter.pass(at));
         let moved = Bytes(self.machine.engine().mover_status().copied * BLOCK);
         let served = self.machine.engine().served().collect();
+        let judged = self.machine.engine().judged();
         let done = self.done.unwrap_or(0);
-        Mark { meters: self.machine.meters.clone(), served, moved, done, at }
+        Mark { meters: self.machine.meters.clone(), served, moved, judged, done, at }
     }
 
     fn end_window(&mut self) {
@@ -465,10 +470,17 @@ impl<'p> Run<'p> {
             writes: self.writes.told(),
             devices: meters.iter().enumerate().map(device).collect(),
             moved: self.at_end.moved - self.at_warm.moved,
+            estimate: estimate(self.at_end.judged.since(self.at_warm.judged)),
+            stops: status.moves.stops,
             windows: self.windows,
             digest: self.machine.digest(),
         }
     }
+}
+
+fn estimate(judged: Estimate) -> Option<EstimateOutcome> {
+    let (mean, without) = judged.mean();
+    (judged.commands > 0).then_some(EstimateOutcome { commands: judged.commands, mean, without })
 }
 
 fn direction(direction: crate::meter::Direction) -> DirectionOutcome {

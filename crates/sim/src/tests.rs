@@ -1,5 +1,7 @@
 //! Experiments on small pools.
 
+mod harm;
+
 use crate::load::Next;
 use crate::{
     Arrival, Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic,
@@ -7,6 +9,7 @@ use crate::{
 };
 use weir_engine::{MOVER_SHARE, Percent};
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_policy::harm::Moves;
 use weir_policy::placement::by_name;
 use weir_trace::{Reader, Trace};
 use weir_world::Seed;
@@ -19,7 +22,13 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
         metadata: None,
     };
     let devices = vec![device("fast", "ssd-nvme", fast), device("slow", "hdd-7200", slow)];
-    PoolSpec { extent: ExtentSize::DEFAULT, devices, mover_share: MOVER_SHARE, extent_cache: Bytes(0) }
+    PoolSpec {
+        extent: ExtentSize::DEFAULT,
+        devices,
+        mover_share: MOVER_SHARE,
+        extent_cache: Bytes(0),
+        moves: Moves::default(),
+    }
 }
 
 fn made_up(words: &str) -> Synthetic {

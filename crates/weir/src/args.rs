@@ -93,6 +93,9 @@ pub struct PlaceArgs {
     /// … at most so many requests [default: 3000000 with --closed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
+    /// Leave everything at its first place, whatever the policies ask for
+    #[arg(long)]
+    pub no_moves: bool,
     /// Stretches of time told apart in --json and --plot
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub windows: u32,

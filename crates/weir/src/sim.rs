@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos};
+use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place};
 use weir_trace::{Reader, Trace, TraceError};
@@ -119,11 +120,13 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
         let help = format!("scale time or one of {}", names.join(", "));
         return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
     }
+    let moves = if args.no_moves { Moves::Never } else { Moves::default() };
     Ok(PoolSpec {
         extent: file.extent,
         devices,
         mover_share: file.mover_share,
         extent_cache: file.extent_cache,
+        moves,
     })
 }
 

@@ -6,7 +6,7 @@
 mod measures;
 mod metrics;
 
-pub use measures::{CachePart, LoadPart, MoverPart, MovesPart, ResponsesPart};
+pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
 
 use crate::output::table;
 use crate::pool::devices::Described;
@@ -88,6 +88,9 @@ pub struct PoolPart {
     /// Data that lost devices alone hold, as found when the last one was lost.
     #[serde(default)]
     pub unreachable_bytes: u64,
+    /// Whether they make requests faster.
+    #[serde(default)]
+    pub judged: JudgedPart,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
 }
@@ -195,6 +198,9 @@ pub struct VolumePart {
     /// Its own placement policy; `null` if it has the pool's.
     #[serde(default)]
     pub policy: Option<String>,
+    /// Whether what that policy moves makes requests faster; `null` if it has none of its own.
+    #[serde(default)]
+    pub judged: Option<JudgedPart>,
     /// Space in extents some blocks of which have fewer copies for now; `null` as long as nobody has looked:
     /// while the pool is idle, and for a moment after it is opened.
     pub degraded_bytes: Option<u64>,
@@ -271,6 +277,7 @@ impl Status {
             moves: engine.mover.into(),
             cache: engine.cache.into(),
             unreachable_bytes: engine.unreachable.get(),
+            judged: engine.moves.into(),
             read_only: engine.read_only,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
@@ -326,6 +333,7 @@ impl Status {
             hardening: volume.hardening.into(),
             copies: volume.copies,
             policy: volume.policy.map(str::to_owned),
+            judged: volume.moves.map(Into::into),
             degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
             metadata_bytes: volume.metadata.map(Bytes::get),
         });
@@ -382,6 +390,11 @@ impl Status {
                 device.name
             )
         }));
+        warnings.extend(self.pool.judged.warning(&self.pool.policy));
+        warnings.extend(self.volumes.iter().filter_map(|volume| {
+            let policy = format!("{} of volume {}", volume.policy.as_ref()?, volume.name);
+            volume.judged?.warning(&policy)
+        }));
         let late = self.overrun();
         if !late.is_empty() {
             warnings.push(format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")));
@@ -436,7 +449,7 @@ impl PoolPart {
                 share(cache.hits, cache.hits + cache.misses)
             );
         }
-        text
+        text + &self.judged.human().map_or(String::new(), |judged| format!("moves: {judged}\n"))
     }
 
     fn warnings(&self) -> Vec<String> {

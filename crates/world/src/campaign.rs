@@ -13,6 +13,7 @@ use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop}
 use weir_engine::{Percent, WhenFull};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_policy::harm::{Moves, Rules};
 
 /// What histories are to be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -236,6 +237,8 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     // Of a few extents, so that they make way for one another.
     let mut cached = Rng::new(Seed(!seed.0));
     let extent_cache = if cached.chance(0.25) { Bytes(between(&mut cached, 1, 8) * bytes) } else { Bytes(0) };
+    // Drawn apart, too.
+    let moves = moves(&mut Rng::new(Seed(seed.0.rotate_left(32))));
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
@@ -251,10 +254,26 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         // Mostly without a limit, so that much is being moved.
         mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
         extent_cache,
+        moves,
         // For all that devices that hang may keep of it, and all that may be asked for besides.
         memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
     }
+}
+
+/// Mostly moves go on whatever comes of them, so that much is being moved; now and then they are stopped all the time
+/// and begin again.
+fn moves(rng: &mut Rng) -> Moves {
+    let rules = Rules {
+        sample: 1,
+        window: Nanos::millis(between(rng, 1, 20)),
+        commands: between(rng, 1, 8) as u32,
+        // Whatever it came to is harm.
+        margin: -1.0,
+        pause: Nanos::millis(between(rng, 1, 50)),
+        longest_pause: Nanos::millis(200),
+    };
+    weighted(rng, &[(4, Moves::Free(Rules::default())), (1, Moves::default()), (1, Moves::Judged(rules))])
 }
 
 /// Often the one that makes use of everything.

@@ -15,6 +15,7 @@ use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
     ReadShape, Reply, Request, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
+use weir_policy::harm::Moves;
 
 mod errors;
 mod failure;
@@ -58,6 +59,8 @@ pub struct Setup {
     pub mover_share: Percent,
     /// Memory for whole extents; none: no extent cache.
     pub extent_cache: Bytes,
+    /// Whether policies' moves are judged, and how.
+    pub moves: Moves,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.

@@ -6,6 +6,7 @@ mod common;
 use weir_engine::{MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_policy::harm::Moves;
 use weir_world::campaign::{self, Kind};
 use weir_world::driver::{Ask, Crash, Replace, Setup, Step, VolumeSpec};
 use weir_world::{DeviceSpec, History, Pace, Seed, Statistics, Stop};
@@ -94,6 +95,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         when_full: WhenFull::Error,
         mover_share: MOVER_SHARE,
         extent_cache: Bytes(0),
+        moves: Moves::default(),
         memory: Bytes::mib(4),
         depth: 1,
     }
@@ -164,6 +166,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         when_full: WhenFull::Error,
         mover_share: MOVER_SHARE,
         extent_cache: Bytes(0),
+        moves: Moves::default(),
         memory: Bytes::mib(4),
         depth: 8,
     };

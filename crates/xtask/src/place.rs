@@ -1,6 +1,7 @@
 //! `cargo place`: every placement policy on every load of a fixed list, in virtual time, and how far
 //! `adaptive` is from the best of the others. See `docs/placement.md`.
 
+mod harm;
 mod loads;
 mod report;
 
@@ -37,6 +38,10 @@ pub(crate) struct Args {
     /// Take the figures of policies that are not run from this file, and put all of them there
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
+    /// Instead, say how far the estimate of what moves are worth is from what comes of leaving everything where it
+    /// is; only loads and policies that are named, or adaptive and hystor
+    #[arg(long, conflicts_with_all = ["keep", "record"])]
+    harm: bool,
     /// Say also what the devices did
     #[arg(long)]
     devices: bool,
@@ -73,8 +78,11 @@ fn judge(args: &Args) -> Result<(), String> {
             false
         }
     };
-    let rows: Vec<&Row> = ROWS.iter().filter(wanted).filter(there).collect();
+    let rows: Vec<&'static Row> = ROWS.iter().filter(wanted).filter(there).collect();
     let policies = policies(args)?;
+    if args.harm {
+        return check_estimates(args, &rows, &policies, &traces);
+    }
     let mut known = match &args.keep {
         Some(path) if path.exists() => report::read(path)?,
         _ => Known::new(),
@@ -113,6 +121,27 @@ fn judge(args: &Args) -> Result<(), String> {
     let table = report::table(&rows, &known);
     println!("{table}");
     if args.record { report::record(&root.join(RECORD), &rows, &table) } else { Ok(()) }
+}
+
+/// Each policy on each load with moves and without.
+fn check_estimates(
+    args: &Args,
+    rows: &[&'static Row],
+    policies: &[&'static str],
+    traces: &Path,
+) -> Result<(), String> {
+    let wanted = |policy: &&str| !args.policy.is_empty() || ["adaptive", "hystor"].contains(policy);
+    let mut all = Vec::new();
+    for row in rows {
+        for policy in policies.iter().filter(|policy| wanted(policy)) {
+            match harm::check(row, policy, traces, args.short) {
+                Ok(checked) => all.push(checked),
+                Err(error) => eprintln!("{} {policy}: failed: {error}", row.name),
+            }
+        }
+    }
+    println!("{}", harm::table(&all));
+    Ok(())
 }
 
 fn policies(args: &Args) -> Result<Vec<&'static str>, String> {

@@ -64,6 +64,17 @@ impl Trouble {
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \
                  once the cause is gone, restart the server"
             ),
+            Notice::MovesStopped { volume, policy, estimate, pause } => tracing::warn!(
+                took = %estimate.mean().0,
+                without = %estimate.mean().1,
+                commands = estimate.commands,
+                "policy {policy}{} moves nothing for {pause}: commands took longer than they would have had nothing \
+                 moved",
+                of_volume(volume)
+            ),
+            Notice::MovesAgain { volume, policy } => {
+                tracing::info!("policy {policy}{} moves again", of_volume(volume));
+            }
             Notice::Failed { device, kind, at, len, error, again } => {
                 if self.may_tell(now) {
                     let then = if again { "trying again" } else { "reported to whoever asked" };
@@ -88,6 +99,11 @@ impl Trouble {
         }
         may
     }
+}
+
+/// Whose policy it is, if not the pool's.
+fn of_volume(volume: Option<VolumeId>) -> String {
+    volume.map_or(String::new(), |volume| format!(" of volume number {}", volume.0))
 }
 
 #[cfg(test)]

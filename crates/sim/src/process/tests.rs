@@ -79,6 +79,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
         devices: vec![device],
         mover_share: weir_engine::MOVER_SHARE,
         extent_cache: Bytes(0),
+        moves: weir_policy::harm::Moves::default(),
     };
     let plan = Plan {
         mode: Mode::Closed(vec![(Nanos(0), 3)]),

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_engine::Percent;
 use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos};
+use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Placement, Settings, known};
 use weir_sim::{DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Room, SimError, place};
 use weir_world::Seed;
@@ -43,6 +44,8 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
         // The papers' tokens, quotas and periods alone bound what is moved.
         mover_share: Percent(100),
         extent_cache: Bytes(0),
+        // The papers' prototypes stop for nothing.
+        moves: Moves::Free(Rules::default()),
     }
 }
 
@@ -152,6 +155,8 @@ impl Results {
             writes: weir_sim::Responses::default(),
             devices: vec![device.clone()],
             moved: Bytes(0),
+            estimate: None,
+            stops: 0,
             windows: vec![window.clone(); 30],
             digest: 0,
         };

@@ -3,7 +3,7 @@
 use super::DevicePart;
 use crate::output::table;
 use serde::{Deserialize, Serialize};
-use weir_engine::{CacheStatus, Load, MoverShare, MoverStatus, ResponsesBySize};
+use weir_engine::{CacheStatus, Load, MoverShare, MoverStatus, MovesStatus, ResponsesBySize};
 use weir_model::{BLOCK, Bytes, Nanos};
 
 /// What a device does of late: over the last second that is over, or longer if nothing ended since.
@@ -88,6 +88,53 @@ impl From<MoverStatus> for MovesPart {
             left_out_bytes: mover.left_out * BLOCK,
             fed_bytes: mover.fed * BLOCK,
         }
+    }
+}
+
+/// Whether what a policy moves makes requests faster, by the engine's estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JudgedPart {
+    /// It made them slower: nothing is moved for so long from now on.
+    pub stopped_ns: Option<u64>,
+    /// How often that has happened since the server started, or the policy was set.
+    pub stops: u32,
+    /// Sampled commands in the last window that was judged; 0 before the first.
+    pub commands: u64,
+    /// What one of them took on average, priced by its size and its device's queue.
+    pub took_ns: u64,
+    /// … and would have taken had nothing moved.
+    pub without_ns: u64,
+}
+
+impl From<MovesStatus> for JudgedPart {
+    fn from(moves: MovesStatus) -> Self {
+        let last = moves.last.unwrap_or_default();
+        let (took, without) = last.mean();
+        Self {
+            stopped_ns: moves.stopped.map(Nanos::get),
+            stops: moves.stops,
+            commands: last.commands,
+            took_ns: took.get(),
+            without_ns: without.get(),
+        }
+    }
+}
+
+impl JudgedPart {
+    /// What must be said of the moves of `policy`.
+    pub fn warning(&self, policy: &str) -> Option<String> {
+        let (took, without) = (Nanos(self.took_ns), Nanos(self.without_ns));
+        let again = Nanos(self.stopped_ns?);
+        Some(format!(
+            "policy {policy} moves nothing for {again}: requests took {took}, and would have taken {without} had \
+             nothing moved; it then tries again"
+        ))
+    }
+
+    /// What moves came to, for people; `None` if nothing is known.
+    pub fn human(&self) -> Option<String> {
+        let (took, without) = (Nanos(self.took_ns), Nanos(self.without_ns));
+        (self.commands > 0).then(|| format!("{took} a command, and without moves {without}, as estimated"))
     }
 }
 

@@ -55,12 +55,21 @@ impl Status {
             ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
             ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
             ("unreachable_bytes", "Data that lost devices alone hold", pool.unreachable_bytes as f64),
+            (
+                "moves_stopped",
+                "1 if the policy moves nothing because that made requests slower",
+                f64::from(pool.judged.stopped_ns.is_some()),
+            ),
             ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
         ] {
             all.levels(name, help, [(None, value)]);
         }
         let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
         all.levels("full_in_seconds", "When the pool is full at the present rate", full_in);
+        let judged = pool.judged;
+        let known =
+            (judged.commands > 0).then_some((None, judged.took_ns as f64 / judged.without_ns.max(1) as f64));
+        all.levels("moves_response_ratio", "What commands take, of what they would without moves", known);
         for (name, help, value) in [
             ("refused", "Parts of writes refused for want of space", pool.refused),
             ("metadata_written_bytes", "Written to the metadata", pool.metadata_written_bytes),

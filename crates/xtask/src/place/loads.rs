@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_model::{Bytes, ExtentSize, Nanos};
+use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room};
 use weir_trace::{Reader, Trace};
@@ -202,6 +203,7 @@ impl Row {
             devices,
             mover_share: weir_engine::MOVER_SHARE,
             extent_cache: Bytes(0),
+            moves: Moves::default(),
         }
     }
 

@@ -1,0 +1,210 @@
+//! What goes on, and what does not, while a policy's moves have stopped; and what never waits for a move.
+
+use super::harness::{EXTENT, Harness, Shape};
+use crate::Notice;
+use std::sync::{Arc, Mutex};
+use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
+use weir_policy::harm::{Moves, Rules};
+use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
+
+const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+const WHOLE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
+const FINE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
+
+/// Asks for an action with every access, and sends every write where it is told to.
+#[derive(Clone, Debug, Default)]
+struct Asks(Arc<Mutex<(Option<Action>, WriteTo)>>);
+
+impl Placement for Asks {
+    fn name(&self) -> &'static str {
+        "asks"
+    }
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    }
+    fn watches(&self) -> Watches {
+        Watches { accesses: true, writes: true, runs: false }
+    }
+    fn accessed(&mut self, moment: &mut Moment<'_>, _: &Access) {
+        moment.actions.extend(self.0.lock().expect("one thread").0);
+    }
+    fn write_to(&mut self, _: &mut Moment<'_>, _: &Access) -> WriteTo {
+        self.0.lock().expect("one thread").1
+    }
+}
+
+struct Asked {
+    h: Harness,
+    asks: Asks,
+}
+
+impl Asked {
+    /// An extent on the first device, and nothing asked for yet.
+    fn new() -> Self {
+        let (mut h, asks) = (Harness::new(3, "sequential"), Asks::default());
+        h.engine.set_policy(h.now(), Box::new(asks.clone()));
+        h.write(0, &[1; EXTENT]);
+        h.flush().expect("a flush");
+        h.log.clear();
+        Self { h, asks }
+    }
+
+    fn sends(&self, to: WriteTo) {
+        self.asks.0.lock().expect("one thread").1 = to;
+    }
+
+    /// A read of the first block, with which this is asked for, and nothing afterwards.
+    fn asks(&mut self, action: Action) {
+        self.asks.0.lock().expect("one thread").0 = Some(action);
+        self.h.read(0, 4096);
+        self.asks.0.lock().expect("one thread").0 = None;
+        self.h.run();
+    }
+
+    fn stop(&mut self) {
+        self.h.engine.set_moves(self.h.now(), Moves::Never);
+    }
+}
+
+#[test]
+fn while_moves_have_stopped_nothing_is_moved_and_no_write_sent_elsewhere() {
+    let mut a = Asked::new();
+    let key = a.h.key(0);
+    a.stop();
+    a.sends(WriteTo::Fine(DeviceId(1)));
+    for to in [WHOLE(1), FINE(1)] {
+        a.asks(Action::Copy { key, blocks: ALL, to });
+        a.asks(Action::Move { key, blocks: ALL, to });
+    }
+    a.asks(Action::Refresh { key });
+    a.h.write(4096, &[2; 4096]);
+    assert_eq!(a.h.places(0), [(WHOLE(0), 32)]);
+    a.h.engine.set_moves(a.h.now(), Moves::default());
+    a.h.write(8192, &[3; 4096]);
+    assert_eq!(a.h.places(0), [(WHOLE(0), 31), (FINE(1), 1)]);
+    a.asks(Action::Copy { key, blocks: ALL, to: WHOLE(2) });
+    assert_eq!(a.h.places(0).len(), 3);
+}
+
+#[test]
+fn what_is_in_slots_alone_goes_home_and_space_is_given_up_all_the_same() {
+    let mut a = Asked::new();
+    let key = a.h.key(0);
+    a.sends(WriteTo::Fine(DeviceId(1)));
+    a.h.write(4096, &[2; 4096]);
+    a.h.flush().expect("a flush");
+    assert_eq!(a.h.places(0), [(WHOLE(0), 31), (FINE(1), 1)]);
+    a.stop();
+    a.sends(WriteTo::InPlace);
+    a.asks(Action::Copy { key, blocks: ALL, to: WHOLE(0) });
+    assert_eq!(a.h.places(0), [(WHOLE(0), 32), (FINE(1), 1)], "scrubbed");
+    a.asks(Action::Drop { key, blocks: ALL, from: FINE(1) });
+    assert_eq!(a.h.places(0), [(WHOLE(0), 32)]);
+    assert_eq!(a.h.read(0, EXTENT).1[4095..4097], [1, 2]);
+}
+
+#[test]
+fn second_copies_are_made_all_the_same() {
+    let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
+    h.engine.set_policy(h.now(), Box::new(Asks::default()));
+    h.engine.set_moves(h.now(), Moves::Never);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    // The first copy of a block fails, as often as it is tried.
+    h.write(0, &[1; 4096]);
+    let write = IoKind::Write { fua: false };
+    h.fail_next(write, IoError::Os(5));
+    h.pass_next(write);
+    (0..2).for_each(|_| h.fail_next(write, IoError::Os(5)));
+    h.write(4096, &[2; 4096]);
+    let degraded = |h: &Harness| h.engine.volumes().map(|volume| volume.degraded.0).sum::<u64>();
+    assert_eq!((degraded(&h), h.places(0)), (EXTENT as u64, vec![(WHOLE(0), 31), (WHOLE(1), 32)]));
+    h.wait(Nanos::secs(10));
+    assert_eq!((degraded(&h), h.places(0)), (0, vec![(WHOLE(0), 32), (WHOLE(1), 32)]));
+}
+
+#[test]
+fn harm_is_told_of_and_so_is_its_end() {
+    let mut a = Asked::new();
+    // Whatever it came to is harm.
+    let rules = Rules {
+        sample: 1,
+        window: Nanos::secs(2),
+        commands: 2,
+        margin: -1.0,
+        pause: Nanos::secs(10),
+        longest_pause: Nanos::secs(10),
+    };
+    a.h.engine.set_moves(a.h.now(), Moves::Judged(rules));
+    let told = |h: &mut Harness| {
+        let notices = std::iter::from_fn(|| h.engine.next_notice());
+        notices
+            .map(|notice| matches!(notice, Notice::MovesStopped { pause, .. } if pause == Nanos::secs(10)))
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..4 {
+        a.h.pass(Nanos::secs(1));
+        a.h.read(0, 4096);
+    }
+    let status = a.h.engine.status().moves;
+    assert!(status.stopped.is_some_and(|left| left <= Nanos::secs(10)) && status.stops == 1, "{status:?}");
+    assert_eq!(told(&mut a.h), [true]);
+    a.h.pass(Nanos::secs(11));
+    a.h.read(0, 4096);
+    assert_eq!((told(&mut a.h), a.h.engine.status().moves.stopped), (vec![false], None));
+}
+
+#[test]
+fn a_device_that_would_be_read_from_is_probed_so_that_its_curve_does_not_age() {
+    let mut a = Asked::new();
+    let rules = Rules { sample: 1, ..Rules::default() };
+    a.h.engine.set_moves(a.h.now(), Moves::Judged(rules));
+    let key = a.h.key(0);
+    // It is on the first device first, and read from the second one.
+    a.h.read(0, 4096);
+    a.asks(Action::Move { key, blocks: ALL, to: WHOLE(1) });
+    assert_eq!(a.h.places(0), [(WHOLE(1), 32)]);
+    a.h.log.clear();
+    for _ in 0..60 {
+        a.h.pass(Nanos::secs(1));
+        a.h.read(0, 4096);
+    }
+    let reads = |device| {
+        let from = |io: &&weir_model::Io| io.kind == IoKind::Read && io.device == DeviceId(device);
+        a.h.log.iter().filter(from).count()
+    };
+    assert!((3..=7).contains(&reads(0)), "one in ten seconds: {}", reads(0));
+    assert_eq!((reads(1), reads(2)), (60, 0));
+}
+
+#[test]
+fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
+    for (to, alone) in [(WHOLE(1), false), (FINE(1), false), (WHOLE(1), true), (FINE(1), true)] {
+        let mut a = Asked::new();
+        let (key, blocks) = (a.h.key(0), BlockRange { first: 0, count: 1 });
+        let action = if alone { Action::Move { key, blocks, to } } else { Action::Copy { key, blocks, to } };
+        // The copy's write gets no answer; the read that brought its bytes does.
+        a.h.holding = Some(IoKind::Write { fua: false });
+        a.asks(action);
+        assert_eq!(
+            (a.h.held.len(), a.h.engine.mover_status().under_way),
+            (1, 1),
+            "the copy is being written"
+        );
+        assert_eq!(a.h.engine.mover_status().fed, 1);
+        a.h.release(None);
+        a.h.run();
+        assert_eq!(a.h.engine.mover_status().copied, 1);
+    }
+}
+
+#[test]
+fn a_redirected_request_writes_the_bytes_it_carries_and_no_others() {
+    for to in [WriteTo::Fine(DeviceId(1)), WriteTo::Whole(DeviceId(1))] {
+        let mut a = Asked::new();
+        a.sends(to);
+        a.h.request(Op::Write, 8192, &[5; 12288], false).expect("a write");
+        let data: Vec<_> = a.h.log.iter().map(|io| (io.device, io.kind, io.buffer.len)).collect();
+        assert_eq!(data, [(DeviceId(1), IoKind::Write { fua: false }, 12288)], "{to:?}");
+    }
+}

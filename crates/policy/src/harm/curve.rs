@@ -1,0 +1,200 @@
+//! How a device answers, by direction, size and commands under way: fitted from what it did.
+
+use crate::placement::SizeClass;
+use weir_model::{Bytes, Nanos};
+
+/// Depths told apart: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
+const DEPTHS: usize = 8;
+/// A point nobody has added to for so long is left out as long as there is a younger one.
+const OLD: Nanos = Nanos::secs(600);
+/// A sample counts at least this much.
+const WEIGHT: f32 = 0.02;
+
+/// One point of a curve: means that forget.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    depth: f32,
+    /// In nanoseconds.
+    response: f32,
+    samples: u32,
+    at: Nanos,
+}
+
+impl Point {
+    fn add(&mut self, depth: u32, response: Nanos, now: Nanos) {
+        self.samples = self.samples.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / self.samples as f32);
+        self.depth += weight * (depth as f32 - self.depth);
+        self.response += weight * (response.0 as f32 - self.response);
+        self.at = now;
+    }
+}
+
+/// Commands of about one size in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Curve {
+    points: [Point; DEPTHS],
+    /// When the last one was added.
+    at: Option<Nanos>,
+    /// What one took of the device's time, in nanoseconds, which it shared with the others there.
+    took: f32,
+}
+
+impl Curve {
+    /// The expected response at this depth: between two points along the line, else in proportion to the depth.
+    fn response(&self, depth: f64) -> Option<f64> {
+        let youngest = self.points.iter().map(|point| point.at).max()?;
+        let known = |p: &&Point| p.samples > 0 && youngest.since(p.at) < OLD;
+        let (mut below, mut above) = (None::<&Point>, None::<&Point>);
+        for point in self.points.iter().filter(known) {
+            if f64::from(point.depth) <= depth {
+                below = Some(point);
+            } else {
+                above = above.or(Some(point));
+            }
+        }
+        let (depth_of, response_of) = (|p: &Point| f64::from(p.depth), |p: &Point| f64::from(p.response));
+        match (below, above) {
+            (Some(a), Some(b)) => {
+                let part = (depth - depth_of(a)) / (depth_of(b) - depth_of(a)).max(1e-9);
+                Some(response_of(a) + part * (response_of(b) - response_of(a)))
+            }
+            (Some(p), None) | (None, Some(p)) => Some(response_of(p) * depth / depth_of(p).max(1.0)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The curves of one device. Some 3 KiB.
+#[derive(Clone, Debug, Default)]
+pub struct Curves {
+    all: Box<[[Curve; SizeClass::COUNT]; 2]>,
+}
+
+impl Curves {
+    /// A command ended that was one of `depth` when it began, and took so much of the device's time. Cost: a
+    /// few additions.
+    #[inline]
+    pub fn note(&mut self, now: Nanos, command: &Command) {
+        let curve = &mut self.all[usize::from(command.write)][command.size.index()];
+        let depth = command.depth.max(1);
+        let at = ((depth - 1).checked_ilog2().map_or(0, |log| log + 1) as usize).min(DEPTHS - 1);
+        let point = &mut curve.points[at];
+        point.add(depth, command.response, now);
+        let weight = WEIGHT.max(1.0 / point.samples as f32);
+        curve.took += weight * (command.took.0 as f32 - curve.took);
+        curve.at = Some(now);
+    }
+
+    /// The expected response in seconds to a command that is one of `depth`. Without a figure for its size that of
+    /// the nearest size; for a write without any that of reads. `None` before the first command.
+    pub fn response(&self, write: bool, size: SizeClass, depth: f64) -> Option<f64> {
+        self.nearest(write, size).and_then(|curve| curve.response(depth.max(1.0))).map(|ns| ns / 1e9)
+    }
+
+    /// What such a command takes of the device's time, in seconds.
+    pub fn took(&self, write: bool, size: SizeClass) -> Option<f64> {
+        self.nearest(write, size).map(|curve| f64::from(curve.took) / 1e9)
+    }
+
+    /// For how long no read of this size has been answered; `None`: not yet.
+    pub fn age(&self, size: SizeClass, now: Nanos) -> Option<Nanos> {
+        self.all[0][size.index()].at.map(|at| now.since(at))
+    }
+
+    fn nearest(&self, write: bool, size: SizeClass) -> Option<&Curve> {
+        let directions = if write { &[1, 0][..] } else { &[0, 1][..] };
+        directions.iter().find_map(|direction| {
+            let known = self.all[*direction].iter().enumerate().filter(|(_, curve)| curve.at.is_some());
+            known.min_by_key(|(i, _)| i.abs_diff(size.index())).map(|(_, curve)| curve)
+        })
+    }
+}
+
+/// A command as far as curves are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// A write, not a read.
+    pub write: bool,
+    /// How long it is.
+    pub size: SizeClass,
+    /// Commands at the device when it began, itself included.
+    pub depth: u32,
+    /// Its response.
+    pub response: Nanos,
+    /// What it took of the device's time.
+    pub took: Nanos,
+}
+
+impl Command {
+    /// A command of this length.
+    #[inline]
+    pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
+        Self { write, size: SizeClass::of(len), depth, response, took }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(kib: u64, depth: u32, us: u64) -> Command {
+        Command::new(false, Bytes::kib(kib), depth, Nanos::micros(us), Nanos::micros(us / u64::from(depth)))
+    }
+
+    fn us(curves: &Curves, kib: u64, depth: f64) -> u64 {
+        let response = curves.response(false, SizeClass::of(Bytes::kib(kib)), depth);
+        (response.unwrap_or(0.0) * 1e6).round() as u64
+    }
+
+    #[test]
+    fn between_points_along_the_line_and_beyond_in_proportion() {
+        let mut curves = Curves::default();
+        assert_eq!(curves.response(true, SizeClass::of(Bytes::kib(4)), 1.0), None);
+        (0..100).for_each(|_| curves.note(Nanos(1), &read(4, 2, 200)));
+        assert_eq!([1.0, 2.0, 4.0].map(|depth| us(&curves, 4, depth)), [100, 200, 400]);
+        (0..100).for_each(|_| curves.note(Nanos(2), &read(4, 8, 1400)));
+        assert_eq!([2.0, 5.0, 8.0, 16.0].map(|depth| us(&curves, 4, depth)), [200, 800, 1400, 2800]);
+        assert_eq!(us(&curves, 64, 2.0), 200, "of the nearest size");
+        let writes = curves.response(true, SizeClass::of(Bytes::kib(4)), 2.0);
+        assert!(writes.is_some_and(|s| (s - 200e-6).abs() < 1e-9), "of reads");
+    }
+
+    #[test]
+    fn old_points_are_left_out_while_there_are_younger_ones() {
+        let mut curves = Curves::default();
+        curves.note(Nanos(0), &read(4, 8, 8000));
+        assert_eq!(us(&curves, 4, 8.0), 8000);
+        assert_eq!(curves.age(SizeClass::of(Bytes::kib(4)), Nanos::secs(700)), Some(Nanos::secs(700)));
+        curves.note(Nanos::secs(700), &read(4, 1, 10));
+        assert_eq!(us(&curves, 4, 8.0), 80);
+        assert_eq!(curves.age(SizeClass::of(Bytes::kib(64)), Nanos(0)), None);
+    }
+
+    proptest! {
+        /// A device whose response grows with its queue along a line, and does not depend on the size: the
+        /// curve is that line where there were commands.
+        #[test]
+        fn a_line_is_found_again(
+            seed: u64,
+            base in 50.0f64..5000.0,
+            more in 0.0f64..2000.0,
+            depth in 1u32..64,
+        ) {
+            let mut random = crate::Random::new(seed);
+            let response = |depth: f64| base + more * (depth - 1.0);
+            let mut curves = Curves::default();
+            for i in 0..4000 {
+                let depth = 1 + random.below(64) as u32;
+                let exact = response(depth.into());
+                let noise = 0.9 + random.below(200) as f64 / 1000.0;
+                curves.note(Nanos(i), &read(4, depth, (exact * noise) as u64));
+            }
+            let found = us(&curves, 4, depth.into()) as f64;
+            let exact = response(depth.into());
+            // At the ends points stand for depths on one side of them only.
+            prop_assert!(found > 0.5 * exact && found < 1.5 * exact, "{found} for {exact}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the commands of a sample took, and what they would have taken at their extents' first places.
+
+use super::{Curves, Done};
+use crate::placement::SizeClass;
+use weir_model::{DeviceId, Nanos};
+
+/// Beyond this part of the time a queue is taken as long as it gets.
+const BUSIEST: f64 = 0.98;
+
+/// What was done with a device in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Use {
+    /// Time in which it had something to do.
+    pub busy: Nanos,
+    /// What the mover took of its time.
+    pub moved: Nanos,
+}
+
+/// What the commands of a sample took, as priced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// How many there were.
+    pub commands: u64,
+    /// What they took together.
+    pub took: Nanos,
+    /// … and would have taken had nothing moved.
+    pub without: Nanos,
+}
+
+impl Estimate {
+    /// What they took, as a multiple of what they would have taken; 1 if nothing is known.
+    pub fn ratio(&self) -> f64 {
+        if self.without.0 == 0 { 1.0 } else { self.took.0 as f64 / self.without.0 as f64 }
+    }
+
+    /// What one took on average, and would have taken.
+    pub fn mean(&self) -> (Nanos, Nanos) {
+        let commands = self.commands.max(1);
+        (Nanos(self.took.0 / commands), Nanos(self.without.0 / commands))
+    }
+
+    /// Two windows together.
+    pub fn add(&mut self, other: Self) {
+        self.commands += other.commands;
+        self.took += other.took;
+        self.without += other.without;
+    }
+
+    /// What came after an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: Self) -> Self {
+        Self {
+            commands: self.commands - earlier.commands,
+            took: self.took - earlier.took,
+            without: self.without - earlier.without,
+        }
+    }
+}
+
+/// Commands by direction and size.
+type Counts = [[u32; SizeClass::COUNT]; 2];
+
+/// The sampled commands of one device.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    /// Those that went there, and those that would have.
+    here: Counts,
+    there: Counts,
+    /// Of those that went there: commands there when they began, and the time they took of it.
+    depth: u64,
+    took: Nanos,
+}
+
+/// Those of a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    devices: Vec<Side>,
+    commands: u32,
+    /// Commands under way on all devices.
+    under_way: u64,
+}
+
+/// Commands of some counts, with how many there are of each.
+fn each(counts: &Counts) -> impl Iterator<Item = (bool, SizeClass, f64)> + '_ {
+    let both = [false, true].into_iter().zip(counts);
+    let all = both.flat_map(|(write, sizes)| SizeClass::all().zip(sizes).map(move |(s, n)| (write, s, *n)));
+    all.filter(|(.., n)| *n > 0).map(|(write, size, n)| (write, size, f64::from(n)))
+}
+
+fn sum(counts: &Counts) -> f64 {
+    each(counts).map(|(.., n)| n).sum()
+}
+
+impl Tally {
+    pub(super) fn commands(&self) -> u32 {
+        self.commands
+    }
+
+    pub(super) fn note(&mut self, first: DeviceId, done: &Done) {
+        let most = first.index().max(done.device.index());
+        if self.devices.len() <= most {
+            self.devices.resize(most + 1, Side::default());
+        }
+        let command = &done.command;
+        let (direction, size) = (usize::from(command.write), command.size.index());
+        let here = &mut self.devices[done.device.index()];
+        here.here[direction][size] += 1;
+        here.depth += u64::from(command.depth);
+        here.took += command.took;
+        self.devices[first.index()].there[direction][size] += 1;
+        self.commands += 1;
+        self.under_way += u64::from(done.under_way);
+    }
+
+    /// Sizes of reads that would have gone to a device.
+    pub(super) fn reads_there(&self, device: DeviceId) -> impl Iterator<Item = SizeClass> + '_ {
+        let sizes = self.devices.get(device.index()).map(|side| &side.there[0]);
+        SizeClass::all().filter(move |size| sizes.is_some_and(|sizes| sizes[size.index()] > 0))
+    }
+
+    /// What they took and would have taken; `None` if some device has no curve yet.
+    pub(super) fn estimate(&self, window: Nanos, uses: &[Use], curves: &[Curves]) -> Option<Estimate> {
+        let window = window.as_secs_f64().max(1e-9);
+        let all = f64::from(self.commands.max(1));
+        let under_way = (self.under_way as f64 / all).max(1.0);
+        let scale = self.scale(uses);
+        let (mut took, mut without, mut busiest) = (0.0, 0.0, 0.0f64);
+        for ((side, of), curves) in self.devices.iter().zip(uses).zip(curves) {
+            let time = |counts: &Counts| -> Option<f64> {
+                each(counts).map(|(write, size, n)| Some(n * curves.took(write, size)?)).sum()
+            };
+            let busy = of.busy.as_secs_f64() / window;
+            let shift = scale * (time(&side.there)? - time(&side.here)?) / window;
+            let would_be = (busy - of.moved.as_secs_f64() / window + shift).max(0.0);
+            busiest = busiest.max(would_be);
+            let depth = (side.depth as f64 / sum(&side.here).max(1.0)).max(1.0);
+            let grows = (1.0 - busy.min(BUSIEST)) / (1.0 - would_be.min(BUSIEST));
+            let deeper = (depth * grows).clamp(1.0, depth.max(under_way));
+            let price = |counts: &Counts, depth: f64| -> Option<f64> {
+                each(counts).map(|(write, size, n)| Some(n * curves.response(write, size, depth)?)).sum()
+            };
+            took += price(&side.here, depth)?;
+            without += price(&side.there, deeper)?;
+        }
+        if busiest > 1.0 {
+            without = without.max(busiest * took);
+        }
+        Some(Estimate {
+            commands: self.commands.into(),
+            took: Nanos::from_secs_f64(took),
+            without: Nanos::from_secs_f64(without),
+        })
+    }
+
+    /// How much more all commands of clients took of the devices' time than those of the sample.
+    fn scale(&self, uses: &[Use]) -> f64 {
+        let sampled: f64 = self.devices.iter().map(|side| side.took.as_secs_f64()).sum();
+        let all: f64 = uses.iter().map(|of| of.busy.since(of.moved).as_secs_f64()).sum();
+        if sampled > 0.0 { all / sampled } else { 0.0 }
+    }
+}

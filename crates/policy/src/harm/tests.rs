@@ -1,0 +1,207 @@
+//! Judged on small pools: two devices, each a single queue, whose answers are worked out by hand.
+
+use super::*;
+use proptest::prelude::*;
+use weir_model::{Bytes, ExtentIndex, VolumeId};
+
+const RULES: Rules = Rules {
+    sample: 1,
+    window: Nanos::secs(10),
+    commands: 100,
+    margin: 0.1,
+    pause: Nanos::secs(60),
+    longest_pause: Nanos::secs(200),
+};
+
+fn key(index: u64) -> ExtentKey {
+    ExtentKey { volume: VolumeId(0), index: ExtentIndex(index) }
+}
+
+/// A window of so many commands a second, with these parts of them on the second device: where they went, and where
+/// their extents were first. A command takes the devices' time as given, in microseconds; queues are those of random
+/// arrivals.
+struct Window {
+    rate: f64,
+    went: f64,
+    first: f64,
+    service: [u64; 2],
+    /// Of the first device's time, what the mover takes.
+    mover: f64,
+}
+
+impl Window {
+    fn judge(&self, judge: &mut Judge, now: Nanos) -> Reviewed {
+        let seconds = RULES.window.as_secs_f64();
+        let clients = [1.0 - self.went, self.went].map(|part| part * self.rate);
+        let busy: Vec<_> = (0..2)
+            .map(|i| clients[i] * self.service[i] as f64 / 1e6 + if i == 0 { self.mover } else { 0.0 })
+            .collect();
+        let mut curves = vec![Curves::default(); 2];
+        let all = (self.rate * seconds) as u64;
+        for i in 0..all {
+            let part = (i as f64 + 0.5) / all as f64;
+            let device = usize::from(part < self.went);
+            let depth = (1.0 / (1.0 - busy[device].min(0.95))).round().max(1.0) as u32;
+            let took = Nanos::micros(self.service[device]);
+            let response = Nanos(took.0 * u64::from(depth));
+            let command = Command::new(false, Bytes::kib(4), depth, response, took);
+            curves[device].note(now, &command);
+            let done = Done { device: DeviceId(device as u8), command, under_way: 2 * depth };
+            let first = DeviceId(u8::from(part < self.first));
+            judge.note(key(i), &done, Some(first));
+        }
+        // What a probe finds where nobody goes.
+        for (device, curves) in curves.iter_mut().enumerate() {
+            let took = Nanos::micros(self.service[device]);
+            curves.note(now, &Command::new(false, Bytes::kib(4), 1, took, took));
+        }
+        let uses = [0, 1].map(|i| Use {
+            busy: Nanos::from_secs_f64(busy[i].min(1.0) * seconds),
+            moved: Nanos::from_secs_f64(if i == 0 { self.mover * seconds } else { 0.0 }),
+        });
+        judge.review(now, now - RULES.window, &uses, &curves)
+    }
+}
+
+const FAST_TO_SLOW: Window = Window { rate: 100.0, went: 1.0, first: 0.0, service: [100, 5000], mover: 0.0 };
+
+#[test]
+fn one_extent_in_so_many_is_sampled() {
+    let moves = Moves::default();
+    let sampled = (0..1 << 20).filter(|i| moves.samples(key(*i))).count();
+    assert!((3600..=4600).contains(&sampled), "{sampled}");
+    let runs = (0..1u64 << 16).filter(|i| moves.samples(key(i * 8))).count();
+    assert!((150..=400).contains(&runs), "extents at a distance: {runs}");
+    assert!(!Moves::Never.samples(key(0)));
+}
+
+#[test]
+fn who_moves_what_is_used_to_the_slow_device_is_stopped_and_tries_again_later() {
+    let mut judge = Judge::new(Moves::Judged(RULES));
+    let mut now = Nanos::secs(10);
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let Reviewed::Over(Some(Verdict::Stopped { estimate, pause })) = FAST_TO_SLOW.judge(&mut judge, now)
+        else {
+            panic!("it does harm");
+        };
+        assert!(estimate.ratio() > 10.0, "{estimate:?}");
+        assert!(judge.has_stopped() && judge.until() == Some(now + pause));
+        assert_eq!(FAST_TO_SLOW.judge(&mut judge, now + Nanos::secs(1)), Reviewed::Over(None));
+        pauses.push(pause.as_secs_f64());
+        now += pause;
+        assert_eq!(FAST_TO_SLOW.judge(&mut judge, now), Reviewed::Over(Some(Verdict::Again)));
+        assert!(!judge.has_stopped());
+        now += RULES.window;
+    }
+    assert_eq!(pauses, [60.0, 120.0, 200.0, 200.0]);
+}
+
+#[test]
+fn what_is_there_when_it_tries_again_is_where_it_begins() {
+    let mut judge = Judge::new(Moves::Judged(RULES));
+    FAST_TO_SLOW.judge(&mut judge, Nanos::secs(10));
+    FAST_TO_SLOW.judge(&mut judge, Nanos::secs(100));
+    // Now everything is on the slow device first, and stays.
+    let stays = Window { first: 1.0, ..FAST_TO_SLOW };
+    assert_eq!(stays.judge(&mut judge, Nanos::secs(110)), Reviewed::Over(None));
+    assert_eq!(judge.last().map(|estimate| estimate.ratio()), Some(1.0));
+}
+
+#[test]
+fn who_moves_to_the_fast_device_or_takes_load_off_a_full_one_goes_on() {
+    for window in [
+        Window { went: 0.1, first: 1.0, rate: 100.0, service: [100, 5000], mover: 0.1 },
+        // The fast one alone could not do it all.
+        Window { went: 0.3, first: 0.0, rate: 1000.0, service: [1100, 2000], mover: 0.0 },
+    ] {
+        let mut judge = Judge::new(Moves::Judged(RULES));
+        assert_eq!(window.judge(&mut judge, Nanos::secs(10)), Reviewed::Over(None));
+        let last = judge.last().expect("a window");
+        assert!(last.ratio() < 0.95, "{last:?}");
+    }
+}
+
+#[test]
+fn a_mover_that_stands_in_the_way_is_harm() {
+    let mut judge = Judge::new(Moves::Judged(RULES));
+    let window = Window { went: 0.0, first: 0.0, rate: 500.0, service: [1000, 5000], mover: 0.4 };
+    assert!(matches!(
+        window.judge(&mut judge, Nanos::secs(10)),
+        Reviewed::Over(Some(Verdict::Stopped { .. }))
+    ));
+}
+
+#[test]
+fn a_window_with_few_commands_goes_on_and_who_is_free_is_never_stopped() {
+    let mut judge = Judge::new(Moves::Judged(RULES));
+    let few = Window { rate: 6.0, ..FAST_TO_SLOW };
+    assert_eq!(few.judge(&mut judge, Nanos::secs(10)), Reviewed::GoesOn);
+    assert!(matches!(few.judge(&mut judge, Nanos::secs(20)), Reviewed::Over(Some(_))));
+    let mut free = Judge::new(Moves::Free(RULES));
+    assert_eq!(FAST_TO_SLOW.judge(&mut free, Nanos::secs(10)), Reviewed::Over(None));
+    assert!(!free.has_stopped() && free.all().ratio() > 10.0);
+    assert!(Judge::new(Moves::Never).has_stopped());
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut judge = Judge::new(Moves::Judged(RULES));
+    let command = Command::new(false, Bytes::kib(4), 1, Nanos(1), Nanos(1));
+    let done = Done { device: DeviceId(0), command, under_way: 1 };
+    (0..3 * FIRSTS as u64).for_each(|i| judge.note(key(i), &done, Some(DeviceId(0))));
+    assert_eq!(judge.firsts.len(), FIRSTS);
+    const { assert!(FIRSTS * Lru::<ExtentKey, DeviceId>::BYTES_EACH < 4 << 20) };
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Where nothing has moved there is neither harm nor gain, whatever the devices and the load.
+    #[test]
+    fn nothing_moved_is_no_harm(
+        rate in 20.0f64..2000.0,
+        part in 0.0f64..1.0,
+        fast in 50u64..900,
+        slow in 50u64..9000,
+    ) {
+        let mut judge = Judge::new(Moves::Judged(RULES));
+        let busiest = ((1.0 - part) * fast as f64).max(part * slow as f64) / 1e6;
+        let rate = rate.min(0.9 / busiest);
+        prop_assume!(rate > 15.0);
+        let window = Window { rate, went: part, first: part, service: [fast, slow], mover: 0.0 };
+        prop_assert_eq!(window.judge(&mut judge, Nanos::secs(10)), Reviewed::Over(None));
+        let ratio = judge.last().map_or(0.0, |last| last.ratio());
+        prop_assert!((ratio - 1.0).abs() < 1e-6, "{}", ratio);
+    }
+
+    /// Beside a twin that works out the queues of both pools: where the difference is clear, the estimate is on the
+    /// right side.
+    #[test]
+    fn clear_differences_are_seen(
+        load in 0.05f64..0.8,
+        went in 0.0f64..1.0,
+        first in 0.0f64..1.0,
+        fast in 100u64..1000,
+        slower in 1.0f64..30.0,
+    ) {
+        let service = [fast, (fast as f64 * slower) as u64];
+        let seconds = service.map(|us| us as f64 / 1e6);
+        let busiest = ((1.0 - went) * seconds[0]).max(went * seconds[1]);
+        let rate = load / busiest;
+        prop_assume!(rate * RULES.window.as_secs_f64() < 60_000.0);
+        let mean = |part: f64| -> f64 {
+            [(1.0 - part, seconds[0]), (part, seconds[1])]
+                .map(|(part, s)| if rate * part * s < 1.0 { part * s / (1.0 - rate * part * s) } else { f64::INFINITY })
+                .iter()
+                .sum()
+        };
+        let exact = mean(went) / mean(first);
+        let mut judge = Judge::new(Moves::Free(RULES));
+        let window = Window { rate, went, first, service, mover: 0.0 };
+        window.judge(&mut judge, Nanos::secs(10));
+        let ratio = judge.last().map_or(1.0, |last| last.ratio());
+        prop_assert!(exact < 2.0 || ratio > 1.0, "{} for {}", ratio, exact);
+        prop_assert!(exact > 0.5 || ratio < 1.0, "{} for {}", ratio, exact);
+    }
+}

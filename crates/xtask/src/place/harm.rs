@@ -1,0 +1,85 @@
+//! `cargo place --harm`: the engine's estimate of what moves are worth, beside what really comes of it if nothing is
+//! moved. See `docs/placement.md`.
+
+use super::loads::Row;
+use std::fmt::Write as _;
+use std::path::Path;
+use weir_model::Nanos;
+use weir_policy::harm::{Moves, Rules};
+use weir_policy::placement::by_name;
+use weir_sim::Outcome;
+
+/// One policy on one load: estimated, and run.
+pub(super) struct Checked {
+    load: &'static str,
+    policy: &'static str,
+    /// What requests took, of what they would have taken: as estimated, and as run.
+    estimated: Option<f64>,
+    run: f64,
+    /// What they took with moves, and without.
+    times: [Nanos; 2],
+    /// How often moves would have been stopped.
+    stops: u32,
+}
+
+/// Runs a policy free, as judged, and not at all.
+///
+/// # Errors
+/// Why a load cannot be run.
+pub(super) fn check(
+    row: &'static Row,
+    policy: &'static str,
+    traces: &Path,
+    short: bool,
+) -> Result<Checked, String> {
+    let rules = Rules::default();
+    let run = |moves| run(row, policy, traces, short, moves);
+    let (free, never) = (run(Moves::Free(rules))?, run(Moves::Never)?);
+    let judged = run(Moves::Judged(rules))?;
+    let time = |outcome: &Outcome| match row.clients {
+        0 => outcome.all.mean,
+        clients => Nanos::from_secs_f64(clients as f64 / outcome.rate.max(1e-9)),
+    };
+    let times = [time(&free), time(&never)];
+    Ok(Checked {
+        load: row.name,
+        policy,
+        estimated: free.estimate.map(|it| it.mean.0 as f64 / it.without.0.max(1) as f64),
+        run: times[0].0 as f64 / times[1].0.max(1) as f64,
+        times,
+        stops: judged.stops,
+    })
+}
+
+fn run(row: &Row, policy: &str, traces: &Path, short: bool, moves: Moves) -> Result<Outcome, String> {
+    let loaded = row.load(traces)?;
+    let mut load = loaded.fresh()?;
+    let plan = row.plan(&*load, short);
+    let mut pool = row.pool();
+    pool.moves = moves;
+    let policy = by_name(policy).ok_or("there is no such policy")?;
+    weir_sim::place(&pool, policy, &mut *load, &plan).map_err(|error| error.to_string())
+}
+
+/// All of them as a table.
+pub(super) fn table(all: &[Checked]) -> String {
+    let mut text = String::from(
+        "| load | policy | with moves | without | really | estimated | same side | stopped |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for it in all {
+        let estimated = it.estimated.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        // Within a twentieth nothing is at stake.
+        let clear = |ratio: f64| if (ratio - 1.0).abs() < 0.05 { 0 } else { (ratio - 1.0).signum() as i32 };
+        let same = it.estimated.map(|ratio| clear(ratio) * clear(it.run) >= 0);
+        let same = same.map_or("-", |same| if same { "yes" } else { "NO" });
+        let [with, without] = it.times;
+        let (load, policy, run, stops) = (it.load, it.policy, it.run, it.stops);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| `{load}` | `{policy}` | {with} | {without} | {run:.2} | {estimated} | {same} | {stops} |"
+        );
+    }
+    text
+}
