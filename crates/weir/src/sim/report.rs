@@ -79,11 +79,33 @@ impl Comparison {
                 outcome.policy, outcome.unanswered, outcome.requests
             );
         }
+        for outcome in &self.outcomes {
+            text += &judged(outcome);
+        }
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
         }
         text
     }
+}
+
+/// What moves came to by the engine's own estimate, and whether it stopped them.
+fn judged(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    if let Some(estimate) = outcome.estimate.filter(|_| outcome.moved > Bytes(0)) {
+        let (took, without) = (estimate.mean, estimate.without);
+        text += &format!(
+            "\n{}: a command took {took}, and without moves {without}, as the engine estimates\n",
+            outcome.policy
+        );
+    }
+    if outcome.stops > 0 {
+        text += &format!(
+            "\n{}: moves were stopped {} times, because they did harm\n",
+            outcome.policy, outcome.stops
+        );
+    }
+    text
 }
 
 fn responses_row(outcome: &Outcome) -> [String; 12] {
