@@ -18,9 +18,9 @@
 //!
 //! Constants: see [`Rules::default`]; ours.
 //!
-//! When it errs: a command is priced alone, so a read that waits for two devices counts as two; a write to a cache counts
-//! as what its answer took, not as the work it leaves to its device; a sample without the hottest extents sees less
-//! of what they gain or lose.
+//! When it errs: a command is priced alone, so a read that waits for two devices counts as two; a write takes half a read of
+//! its device's time at least, whatever its cache makes of it; a sample without the hottest extents sees less
+//! of what they gain or lose; of several policies each is judged as if all load were its own.
 
 mod curve;
 mod estimate;
@@ -99,7 +99,7 @@ impl Moves {
             Self::Never => return false,
         };
         let hash = (key.index.0 ^ u64::from(key.volume.0) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> 40) & (one_in - 1) == 0
+        (hash >> 40) & one_in.wrapping_sub(1) == 0
     }
 }
 

@@ -552,18 +552,33 @@ mod tests {
             doubtful_blocks: 3,
             ..DevicePart::default()
         };
-        let status = Status { devices: vec![device], ..Status::default() };
+        let judged = measures::JudgedPart {
+            stopped_ns: Some(90_000_000_000),
+            stops: 1,
+            commands: 400,
+            took_ns: 5_000_000,
+            without_ns: 1_000_000,
+        };
+        let pool = PoolPart { policy: "hystor".into(), judged, ..PoolPart::default() };
+        let status = Status { pool, devices: vec![device], ..Status::default() };
+        assert!(status.metrics().contains("weir_moves_stopped{pool=\"\"} 1"), "{}", status.metrics());
         let text = status.human();
         for part in [
             "slow",
             "100 in 10.0 us",
             "metadata, paced as hdd-7200, figures invalid",
             "weir volume create",
+            "moves: 5.0 ms a command, and without moves 1.0 ms",
             "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
-        assert!(status.warnings()[0].contains("slow 5.0 %"), "{:?}", status.warnings());
+        let warnings = status.warnings();
+        assert!(
+            warnings[0].contains("policy hystor moves nothing for 90.00 s: requests took 5.0 ms"),
+            "{warnings:?}"
+        );
+        assert!(warnings[1].contains("slow 5.0 %"), "{warnings:?}");
         assert!(text.contains("space: 0 B of 0 B used (0 %)"), "{text}");
         let json = serde_json::to_string(&status).expect("it is JSON");
         assert_eq!(serde_json::from_str::<Status>(&json).ok(), Some(status));

@@ -7,6 +7,8 @@ use weir_model::{Bytes, Nanos};
 const DEPTHS: usize = 8;
 /// A point nobody has added to for so long is left out as long as there is a younger one.
 const OLD: Nanos = Nanos::secs(600);
+/// What a write takes of a device's time at least, in reads of its size.
+const LATER: f64 = 0.5;
 /// A sample counts at least this much.
 const WEIGHT: f32 = 0.02;
 
@@ -92,9 +94,12 @@ impl Curves {
         self.nearest(write, size).and_then(|curve| curve.response(depth.max(1.0))).map(|ns| ns / 1e9)
     }
 
-    /// What such a command takes of the device's time, in seconds.
+    /// What such a command takes of the device's time, in seconds; a write that is answered from a cache takes some of
+    /// it later.
     pub fn took(&self, write: bool, size: SizeClass) -> Option<f64> {
-        self.nearest(write, size).map(|curve| f64::from(curve.took) / 1e9)
+        let took = |write| self.nearest(write, size).map(|curve| f64::from(curve.took) / 1e9);
+        let read = took(false)?;
+        if write { Some(took(true)?.max(LATER * read)) } else { Some(read) }
     }
 
     /// For how long no read of this size has been answered; `None`: not yet.
