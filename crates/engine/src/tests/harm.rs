@@ -23,7 +23,7 @@ impl Placement for Asks {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
     fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: false }
+        Watches { accesses: true, writes: true, ..Watches::default() }
     }
     fn accessed(&mut self, moment: &mut Moment<'_>, _: &Access) {
         moment.actions.extend(self.0.lock().expect("one thread").0);
