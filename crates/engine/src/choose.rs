@@ -52,16 +52,17 @@ impl Engine {
     ) -> Option<(Spot, BlockRange)> {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Fine };
-        // A place known to hold the first block is written in place.
+        // What the place holds is written in place, if that need not wait for another place to hold it no more.
         let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
-        if held.is_some_and(|h| h.contains(range.first))
-            || !self.map.may_have(key, place)
-            || !self.map.has_room_for_places()
-        {
+        let stays = |b: u16| {
+            let one = BlockRange { first: b, count: 1 };
+            held.is_some_and(|h| h.contains(b)) && self.map.may_overwrite(key, place, one)
+        };
+        let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
+        if count == 0 || !self.map.may_have(key, place) || !self.map.has_room_for_places() {
             return None;
         }
-        let free = (range.first..range.end()).take_while(|b| held.is_none_or(|h| !h.contains(*b))).count();
-        let slots = self.adjacent_slots(device, free as u16);
+        let slots = self.adjacent_slots(device, count);
         let first = *slots.first()?;
         let run = BlockRange { first: range.first, count: slots.len() as u16 };
         Some((Spot::Slots { device, first, fresh: true }, run))

@@ -62,6 +62,11 @@ impl Spot {
         }
     }
 
+    /// Whether it holds nothing of the extent yet.
+    pub(crate) const fn is_fresh(self) -> bool {
+        matches!(self, Self::Slots { fresh: true, .. })
+    }
+
     /// As the map names it, for a run of blocks.
     pub(crate) fn location(self, count: u16) -> Location {
         match self {

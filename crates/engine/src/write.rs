@@ -89,7 +89,7 @@ impl Engine {
     /// block is valid there.
     fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
         let Piece { span, range, .. } = self.pieces[id.0 as usize];
-        let place = record.map(|r| r.place(spot.place()));
+        let place = record.map(|r| r.place(spot.place()).filter(|_| !spot.is_fresh()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
         let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),

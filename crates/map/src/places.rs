@@ -219,14 +219,22 @@ impl Map {
     /// Safety rule 3: whether blocks of a place may be written in place. Not if a cut could leave a
     /// map that takes the place for a copy of another one, and the two would differ: in no state
     /// that is durable, may become so, or is in effect may this and another place hold one of these
-    /// blocks without a write intent. Cost: with nothing pending and a direct entry, one load.
+    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: with
+    /// nothing pending and a direct entry, one load.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         if Sabotage::IntentSkipped.is_on() {
             return true;
         }
+        let now = self.overlay.get(key).and_then(|pending| match &pending.current {
+            Value::Record(record) => record.place(id),
+            _ => None,
+        });
         let safe = |value: &Value| match value {
             Value::Empty | Value::Direct(_) => true,
-            Value::Record(record) => record.may_overwrite(id, range),
+            Value::Record(record) => (range.first..range.end()).all(|b| match (record.place(id), now) {
+                (Some(then), Some(now)) if now.valid.contains(b) && then.slot(b) != now.slot(b) => true,
+                _ => record.may_overwrite(id, BlockRange { first: b, count: 1 }),
+            }),
         };
         match self.overlay.get(key) {
             None => match self.find(key) {

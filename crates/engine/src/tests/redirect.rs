@@ -86,6 +86,38 @@ fn a_write_sent_back_waits_until_the_map_falls_back_on_nothing_there() {
 }
 
 #[test]
+fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
+    let mut r = Redirected::new(2);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Fine };
+    r.h.act(Action::Copy { key: r.h.key(0), blocks: BlockRange { first: 0, count: 4 }, to });
+    r.h.flush().expect("a flush");
+    let slot = |r: &Redirected, block: u16| {
+        let record = r.h.engine.record(r.h.key(0)).expect("it has places");
+        record.place(to).and_then(|place| place.slot(block))
+    };
+    let before = slot(&r, 1);
+    *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
+    r.h.log.clear();
+    // A part of a block: the rest of it comes along.
+    r.h.write(4096 + 512, &[2; 512]);
+    let kinds: Vec<_> = r.h.log.iter().map(|io| io.kind).collect();
+    assert_eq!(kinds, [IoKind::Read, IoKind::Write { fua: false }], "no commit");
+    let after = slot(&r, 1);
+    assert!(after.is_some() && after != before);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 31), (to, 4)]);
+    // The new slot is nobody else's: it is written in place.
+    r.h.write(4096, &[3; 512]);
+    assert_eq!(slot(&r, 1), after);
+    let expected = [[3; 512].as_slice(), &[2; 512], &[1; 3072]].concat();
+    assert_eq!(r.h.read(4096, 4096).1, expected);
+    r.h.flush().expect("a flush");
+    r.h.reopen();
+    assert_eq!(r.h.read(4096, 4096).1, expected);
+}
+
+#[test]
 fn of_two_copies_the_one_it_is_sent_to_stays() {
     for device in 0..2 {
         let mut r = Redirected::new(2);
