@@ -36,6 +36,7 @@ impl Advice {
         match flight.purpose {
             Purpose::Read(_)
             | Purpose::ReadElsewhere(..)
+            | Purpose::Fetch(_)
             | Purpose::Merge(_)
             | Purpose::MergeElsewhere(..)
             | Purpose::Write(_) => view.note(write, flight.len(), response),

@@ -144,7 +144,7 @@ impl Engine {
             | Purpose::Merge(id)
             | Purpose::MergeElsewhere(id, _)
             | Purpose::Write(id) => Some(id),
-            Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe(_) => None,
+            Purpose::Fetch(_) | Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe(_) => None,
             _ => return,
         };
         let write = flight.kind != IoKind::Read;
