@@ -81,10 +81,15 @@ impl Held {
         self.places.iter().filter(|p| p.blocks.contains_key(&block)).count()
     }
 
-    /// Blocks of a place that another one holds, and no intent covers.
-    pub fn differs_if_written(&self, id: PlaceId, range: BlockRange) -> bool {
-        let Some(place) = self.places.iter().find(|p| p.id == id) else { return false };
-        let mut blocks = (range.first..range.end()).filter(|b| place.blocks.contains_key(b));
+    /// Whether this state would take a place for a copy of another one, and the two differ, once blocks of the place
+    /// are written where it is now: blocks another place holds, and no intent covers.
+    pub fn differs_if_written(&self, now: &HeldPlace, range: BlockRange) -> bool {
+        let Some(place) = self.places.iter().find(|p| p.id == now.id) else { return false };
+        let is_there = |b: &u16| {
+            let slot = place.blocks.get(b);
+            slot.is_some_and(|slot| now.blocks.get(b).is_none_or(|now| now == slot))
+        };
+        let mut blocks = (range.first..range.end()).filter(is_there);
         blocks.any(|b| self.holders(b) > 1 && !self.intent.contains(&b))
     }
 

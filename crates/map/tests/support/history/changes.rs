@@ -186,12 +186,12 @@ impl History {
         for place in &current.places {
             for first in 0..self.blocks {
                 let range = BlockRange { first, count: 1 };
-                let strict = states.iter().any(|s| s.differs_if_written(place.id, range));
-                let differs = strict || current.differs_if_written(place.id, range);
+                let strict = states.iter().any(|s| s.differs_if_written(place, range));
+                let differs = strict || current.differs_if_written(place, range);
                 if self.map.may_overwrite(key, place.id, range) {
-                    assert!(!current.differs_if_written(place.id, range), "{key} block {first}");
+                    assert!(!current.differs_if_written(place, range), "{key} block {first}");
                     // A version that another replaced before it was committed never becomes durable.
-                    assert!(!self.state_differs(key, place.id, range), "{key} block {first}");
+                    assert!(!self.state_differs(key, place, range), "{key} block {first}");
                 } else {
                     assert!(differs, "{key} block {first} of {:?}", place.id);
                 }
@@ -199,12 +199,12 @@ impl History {
         }
     }
 
-    fn state_differs(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+    fn state_differs(&self, key: ExtentKey, now: &HeldPlace, range: BlockRange) -> bool {
         let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);
         let mut states = on_the_way.filter(|(k, _)| *k == key).map(|(_, held)| held);
         let durable = self.state.extents.get(&key);
-        states.any(|s| s.differs_if_written(id, range))
-            || durable.is_some_and(|s| s.differs_if_written(id, range))
+        states.any(|s| s.differs_if_written(now, range))
+            || durable.is_some_and(|s| s.differs_if_written(now, range))
     }
 
     pub(super) fn clear(&mut self, key: ExtentKey, run: Run, keep: KeepSpace) {
