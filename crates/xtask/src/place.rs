@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Run on so many threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
-    /// Take the figures of policies that are not run from this file, and put all of them there
+    /// Take the figures of policies that are not run from this file, and put those of each run there
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Instead, say how far the estimate of what moves are worth is from what comes of leaving everything where it
@@ -83,41 +83,26 @@ fn judge(args: &Args) -> Result<(), String> {
     if args.harm {
         return check_estimates(args, &rows, &policies, &traces);
     }
-    let mut known = match &args.keep {
+    let known = match &args.keep {
         Some(path) if path.exists() => report::read(path)?,
         _ => Known::new(),
     };
     let cases: Vec<(&Row, &str)> =
         rows.iter().flat_map(|row| policies.iter().map(move |policy| (*row, *policy))).collect();
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Known::new()));
+    let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| {
                 while let Some((row, policy)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let start = Instant::now();
-                    let outcome = one(row, policy, &traces, args.short);
-                    let took = start.elapsed().as_secs_f64();
-                    match outcome {
-                        Ok(outcome) => {
-                            let figures = Figures::of(&outcome);
-                            eprintln!("{} {policy}: {figures} ({took:.0} s)", row.name);
-                            if args.devices {
-                                eprint!("{}", report::devices(&outcome));
-                            }
-                            if let Ok(mut found) = found.lock() {
-                                found.insert((row.name.to_owned(), (*policy).to_owned()), figures);
-                            }
-                        }
-                        Err(error) => eprintln!("{} {policy}: failed: {error}", row.name),
+                    let done = judge_one(row, policy, &traces, args, &known);
+                    if let Err(error) = done {
+                        eprintln!("{} {policy}: failed: {error}", row.name);
                     }
                 }
             });
         }
     });
-    known.extend(found.into_inner().unwrap_or_default());
-    if let Some(path) = &args.keep {
-        report::write(path, &known)?;
-    }
+    let known = known.into_inner().map_err(|_| "a run ended in a panic")?;
     let table = report::table(&rows, &known);
     println!("{table}");
     if args.record { report::record(&root.join(RECORD), &rows, &table) } else { Ok(()) }
@@ -142,6 +127,26 @@ fn check_estimates(
     }
     println!("{}", harm::table(&all));
     Ok(())
+}
+
+/// Runs one policy on one load, says what it came to and keeps it at once.
+fn judge_one(
+    row: &Row,
+    policy: &str,
+    traces: &Path,
+    args: &Args,
+    known: &Mutex<Known>,
+) -> Result<(), String> {
+    let start = Instant::now();
+    let outcome = one(row, policy, traces, args.short)?;
+    let figures = Figures::of(&outcome);
+    eprintln!("{} {policy}: {figures} ({:.0} s)", row.name, start.elapsed().as_secs_f64());
+    if args.devices {
+        eprint!("{}", report::devices(&outcome));
+    }
+    let mut known = known.lock().map_err(|_| "another run ended in a panic")?;
+    known.insert((row.name.to_owned(), policy.to_owned()), figures);
+    args.keep.as_ref().map_or(Ok(()), |path| report::write(path, &known))
 }
 
 fn policies(args: &Args) -> Result<Vec<&'static str>, String> {

@@ -180,7 +180,7 @@ pub(super) fn read(path: &Path) -> Result<Known, String> {
     all.ok_or_else(|| format!("{} has a line that is no figures", path.display()))
 }
 
-/// … and put there.
+/// … and put there; whoever breaks it off finds the old ones or the new ones.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -189,7 +189,9 @@ pub(super) fn write(path: &Path, known: &Known) -> Result<(), String> {
     for ((load, policy), Figures { mean, p99, rate, unanswered, moved }) in known {
         let _always_fits = writeln!(text, "{load}\t{policy}\t{mean}\t{p99}\t{rate}\t{unanswered}\t{moved}");
     }
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    let new = path.with_extension("new");
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
