@@ -69,8 +69,10 @@ impl Engine {
     }
 
     /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
-    /// by it: not over blocks a cut or a failed flush may fall back on, nor those the mover is writing. The
-    /// first write of an extent goes where its space is allocated.
+    /// by it: not over blocks a cut or a failed flush may fall back on, nor those the mover is writing, nor
+    /// those being read: a read sent there while the place held them would tell of the write before it is in
+    /// effect, and a later one, sent elsewhere, not. The first write of an extent goes where its space is
+    /// allocated.
     fn whole_on(
         &mut self,
         id: PieceId,
@@ -88,6 +90,7 @@ impl Engine {
             || !self.map.may_overwrite(key, place, run)
             || self.map.may_come_back(key, place, run)
             || self.mover_writes(key, place, run)
+            || (there.is_some() && self.is_being_read(key, run))
         {
             return None;
         }
@@ -96,6 +99,14 @@ impl Engine {
             _ => self.another_whole_place(key, record, device)?,
         };
         Some((Spot::Whole(whole), run))
+    }
+
+    /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
+    fn is_being_read(&self, key: ExtentKey, run: BlockRange) -> bool {
+        self.pieces.iter().any(|(_, piece)| {
+            let overlaps = piece.range.first < run.end() && run.first < piece.range.end();
+            piece.work == Work::Read && piece.left > 0 && piece.key == key && overlaps
+        })
     }
 
     /// A whole place for the extent on a device where it has none, if there can be one and there is space

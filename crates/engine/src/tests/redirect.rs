@@ -118,6 +118,27 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
 }
 
 #[test]
+fn a_write_is_not_sent_under_a_read() {
+    let mut r = Redirected::new(2);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    r.h.holding = Some(IoKind::Read);
+    r.h.submit(1, Op::Read, 0, 8192, 0);
+    r.h.run();
+    r.write(1, 0, 2);
+    r.h.flush().expect("a flush");
+    // The read is still on its way to the first device, where the block was.
+    r.write(0, 0, 3);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)]);
+    r.h.release(None);
+    r.h.run();
+    assert!(matches!(r.h.answer(), Some((1, Ok(_)))));
+    r.write(0, 0, 4);
+    assert_eq!(r.h.places(0), [(WHOLE(0), 32)]);
+    assert_eq!(r.h.read(0, 8192).1[4095..4097], [4, 1]);
+}
+
+#[test]
 fn of_two_copies_the_one_it_is_sent_to_stays() {
     for device in 0..2 {
         let mut r = Redirected::new(2);
