@@ -13,7 +13,8 @@ const PROBES: u32 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
     devices_left: usize,
-    sums: Vec<Nanos>,
+    /// What each device has answered, in this time.
+    answers: Vec<Vec<Nanos>>,
 }
 
 impl Engine {
@@ -23,7 +24,8 @@ impl Engine {
     }
 
     pub(crate) fn start_probes(&mut self) {
-        self.probing = Probing { devices_left: self.devices.len(), sums: vec![Nanos(0); self.devices.len()] };
+        self.probing =
+            Probing { devices_left: self.devices.len(), answers: vec![Vec::new(); self.devices.len()] };
         for i in 0..self.devices.len() {
             let device = DeviceId(i as u8);
             match self.scratch.blocks(1) {
@@ -46,13 +48,16 @@ impl Engine {
 
     pub(crate) fn probe_ended(&mut self, probe: Probe, flight: &Flight, result: Result<(), IoError>) {
         let i = flight.device.index();
-        self.probing.sums[i] += self.now.since(flight.started);
+        self.probing.answers[i].push(self.now.since(flight.started));
         let number = probe.number + 1;
         if result.is_ok() && number < PROBES {
             return self.probe(flight.device, Probe { number, ..probe });
         }
-        let mean = Nanos(self.probing.sums[i].0 / u64::from(number));
-        self.devices[i].idle = Some(if result.is_ok() { mean } else { Nanos::MAX });
+        // The median: the first may have waited for what the pool's opening wrote.
+        let answers = &mut self.probing.answers[i];
+        answers.sort_unstable();
+        let median = answers[answers.len() / 2];
+        self.devices[i].idle = Some(if result.is_ok() { median } else { Nanos::MAX });
         self.put_back_block(probe.buffer);
         self.probing.devices_left -= 1;
         if self.probing.devices_left == 0 {
