@@ -39,9 +39,10 @@ impl Advice {
             | Purpose::Fetch(_)
             | Purpose::Merge(_)
             | Purpose::MergeElsewhere(..)
-            | Purpose::Write(_) => view.note(write, flight.len(), response),
-            Purpose::MoveRead(_) => view.reads.note_size(flight.len(), response),
-            Purpose::MoveWrite(_) => view.writes.note_size(flight.len(), response),
+            | Purpose::Write(_) => view.note(write, flight.len(), response, flight.depth),
+            Purpose::MoveRead(_) => view.reads.note_size(flight.len(), response, flight.depth),
+            Purpose::MoveWrite(_) => view.writes.note_size(flight.len(), response, flight.depth),
+            Purpose::DataFlush(_) => view.note_flush(response),
             _ => {}
         }
     }
@@ -214,7 +215,9 @@ impl Engine {
 fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) {
     let usable = !device.is_lost();
     view.usable = usable;
-    view.free = if usable { map.space(view.id).free() } else { 0 };
+    let space = map.space(view.id);
+    view.free = if usable { space.free() } else { 0 };
+    view.slots = if usable { space.free_slots(map.extent().blocks()) } else { 0 };
     view.in_flight = device.in_flight();
     view.idle = device.idle.unwrap_or(Nanos::MAX);
 }

@@ -6,16 +6,19 @@
 //!
 //! Rule: an access is *worth* what the fast device would save, the responses to requests of that size and
 //! direction as measured on both, with their queues; spread over the parts of the extent it carries,
-//! and over the run it continues. Worth is summed up by part (a block, of extents of 128 KiB) and halved with every
-//! epoch. The fast device's space has a *price*: what the least worthy part that stays there is worth. It rises
-//! while space is short and falls while there is plenty.
-//! - Allocation first: a write to a part worth the price goes to slots of the fast device, if that
-//!   answers sooner at this moment; new extents go there while half of it is free, else to the others.
+//! and over the run it continues. A write's response has its part of the flush it makes necessary. Worth
+//! is summed up by part (a block, of extents of 128 KiB) and halved with every epoch. The fast
+//! device's space has a *price*: what the least worthy part that stays there is worth. It rises while
+//! space is short and falls while there is plenty.
+//! - Allocation first: a write that saves something goes to slots of the fast device, if that answers
+//!   sooner at this moment, and leaves it later for the price; new extents go there while half of it is
+//!   free, else to the others.
 //! - Migration second: a part read again and again, worth the price and what the copy costs, is copied
 //!   there; moved, if it is also written, so that no write finds its block in two places.
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
-//!   answered sooner elsewhere, by a fifth at least, leaves, a few extents a round: so responses become alike.
+//!   answered sooner elsewhere, by a fifth at least, is written there, or leaves, a few extents a round; what is
+//!   only read gets a copy there. So responses become alike.
 //!
 //! Constants: see below; chosen on the development traces.
 //!
@@ -25,7 +28,7 @@ mod cost;
 mod explain;
 mod heat;
 
-use super::allocation::fastest;
+use super::allocation::{fastest, home};
 use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
 };
@@ -62,6 +65,8 @@ const EVICTIONS: usize = 16;
 /// extents that leave it for that in a round.
 const SOONER: f64 = 0.8;
 const RELIEF: usize = 8;
+/// Of what was asked to leave, what may not be gone a round later; space comes back within some seconds.
+const STILL_LEAVING: f64 = 0.98;
 /// Extents looked at in a round for some to leave, and for what an earlier policy left.
 const LOOKS: usize = 256;
 /// Parts waiting to be copied.
@@ -81,10 +86,12 @@ pub struct Adaptive {
     /// Extents that were asked for on the fast device and would have been answered sooner elsewhere.
     burden: VecDeque<ExtentKey>,
     evicting: bool,
+    /// Parts that were asked to leave, as far as their space may not be back yet.
+    leaving: f64,
     /// The last extent looked at for eviction.
     hand: ExtentKey,
-    /// The search for what is on the fast device already, while it lasts.
-    looking: Option<ExtentKey>,
+    /// Where the search for what is on the fast device goes on.
+    looking: ExtentKey,
     epoch_began: Nanos,
 }
 
@@ -99,8 +106,9 @@ impl Adaptive {
             wanted: VecDeque::new(),
             burden: VecDeque::new(),
             evicting: false,
+            leaving: 0.0,
             hand: ExtentKey::default(),
-            looking: Some(ExtentKey::default()),
+            looking: ExtentKey::default(),
             epoch_began: Nanos(0),
         }
     }
@@ -113,7 +121,6 @@ impl Adaptive {
             self.fast = fastest(devices).filter(|_| devices.len() > 1);
             if known {
                 self.table.forget_residents();
-                self.looking = Some(ExtentKey::default());
                 self.wanted.clear();
             }
             let extents: u64 = devices.iter().map(|d| u64::from(d.extents)).sum();
@@ -122,13 +129,8 @@ impl Adaptive {
         devices.get(self.fast?.index())
     }
 
-    /// What of the fast device's space is taken, 0 to 1.
-    fn fill(&self, fast: &DeviceView) -> f64 {
-        self.table.taken() as f64 / (f64::from(fast.extents) * f64::from(PARTS)).max(1.0)
-    }
-
-    fn has_room(&self, fast: &DeviceView) -> bool {
-        fast.has_room() && self.fill(fast) < BRIM
+    fn has_room(fast: &DeviceView, cut: Cut) -> bool {
+        fast.has_slots() && cut.fill(fast) < BRIM
     }
 
     /// What this access is worth to each part it carries.
@@ -136,8 +138,8 @@ impl Adaptive {
         let write = access.op == Op::Write;
         // An access that continues a run costs a disk only its share of it.
         let share = access.bytes.0 as f64 / access.run.0.max(access.bytes.0).max(1) as f64;
-        let saved = self.costs.saving(moment.devices, fast, write, access.bytes);
-        let each = saved * share / f64::from(parts.count_ones().max(1));
+        let saved = self.costs.saving(moment.devices, fast, write, access.bytes, share);
+        let each = saved / f64::from(parts.count_ones().max(1));
         (each * f64::from(ONE)).clamp(0.0, 4.0 * f64::from(ONE)) as u16
     }
 
@@ -152,7 +154,7 @@ impl Adaptive {
     fn promote(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
         let mut asked = 0;
         while asked < COPIES && moment.actions.len() < moment.room {
-            let full = moment.device(fast).is_none_or(|fast| !self.has_room(fast));
+            let full = moment.device(fast).is_none_or(|fast| !Self::has_room(fast, cut));
             let Some((key, parts)) = self.wanted.pop_front().filter(|_| !full) else { return };
             let Some(heat) = self.table.get(key) else { continue };
             let parts = parts & !heat.resident & !heat.cheap(parts, self.price);
@@ -171,8 +173,12 @@ impl Adaptive {
     /// While space is short, what is worth less than the price leaves; the price follows.
     fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
         let Some(view) = moment.device(fast).copied() else { return };
-        let fill = self.fill(&view);
-        self.evicting = fill > if self.evicting { FILLED } else { FULL } || !view.has_room();
+        let (fill, part) =
+            (cut.fill(&view), 1.0 / (f64::from(view.extents) * f64::from(cut.count())).max(1.0));
+        self.leaving *= STILL_LEAVING;
+        let staying = |leaving: f64| fill - leaving * part;
+        self.evicting =
+            staying(self.leaving) > if self.evicting { FILLED } else { FULL } || !view.has_slots();
         if !self.evicting {
             if fill < FILLED {
                 self.price -= self.price.div_ceil(64);
@@ -181,7 +187,7 @@ impl Adaptive {
         }
         let looks = LOOKS.min(self.table.residents());
         for _ in 0..looks {
-            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || self.fill(&view) <= FILLED {
+            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || staying(self.leaving) <= FILLED {
                 return;
             }
             let Some(key) = self.table.next_resident(self.hand) else { return };
@@ -208,13 +214,14 @@ impl Adaptive {
             (true, false) => 0,
             (false, _) => heat.cheap(heat.resident, self.price),
         };
-        let Some(to) = self.home(moment, &places, fast) else { return };
+        let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) else { return };
         let mut left = going;
         while let Some((blocks, run)) = cut.first_run(left) {
             if moment.actions.len() >= moment.room {
                 break;
             }
             moment.actions.push(Action::Move { key, blocks, to });
+            self.leaving += f64::from(run.count_ones());
             left &= !run;
         }
         let gone = going & !left;
@@ -225,20 +232,20 @@ impl Adaptive {
     fn relieve(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
         while let Some(key) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room) {
             let places = moment.map.places(key);
-            let Some(to) = self.home(moment, &places, fast).filter(|_| places.is_on(fast)) else { continue };
+            let Some(to) =
+                home(&mut self.stripe, moment.devices, &places, fast).filter(|_| places.is_on(fast))
+            else {
+                continue;
+            };
             let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
-            moment.actions.push(Action::Move { key, blocks, to });
-            self.table.set_resident(key, 0, false);
+            // What is only read may be in both places: reads go where they are answered sooner.
+            if self.table.get(key).is_some_and(|heat| heat.written == 0) {
+                moment.actions.push(Action::Copy { key, blocks, to });
+            } else {
+                moment.actions.push(Action::Move { key, blocks, to });
+                self.table.set_resident(key, 0, false);
+            }
         }
-    }
-
-    /// Where an extent's home is or is to be.
-    fn home(&mut self, moment: &Moment<'_>, places: &super::Places, fast: DeviceId) -> Option<PlaceId> {
-        if let Some(place) = places.whole(|device| device != fast) {
-            return Some(place.id);
-        }
-        let device = self.stripe.next_of(moment.devices, |d| d.id != fast && d.has_room())?;
-        Some(PlaceId { device, kind: PlaceKind::Whole })
     }
 
     /// Parts all of whose blocks are true nowhere any more take no space.
@@ -252,15 +259,15 @@ impl Adaptive {
         }
     }
 
-    /// Looks for what is on the fast device already.
+    /// Looks for what is on the fast device and is not known to be: what was there before, and what was asked
+    /// to leave and did not.
     fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId, cut: Cut) {
         for _ in 0..LOOKS {
-            let Some(at) = self.looking else { return };
-            let Some(key) = moment.map.next(at) else {
-                self.looking = None;
+            let Some(key) = moment.map.next(self.looking) else {
+                self.looking = ExtentKey::default();
                 return;
             };
-            self.looking = Some(ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key });
+            self.looking = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
             let places = moment.map.places(key);
             let whole = places.place(PlaceId { device: fast, kind: PlaceKind::Whole }).is_some();
             let slots = places.place(PlaceId { device: fast, kind: PlaceKind::Fine }).is_some();
@@ -280,7 +287,8 @@ impl Placement for Adaptive {
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
         let fast = self.fast(moment.devices).copied();
         let others = |d: &DeviceView| d.free > 0 && Some(d.id) != fast.map(|fast| fast.id);
-        let roomy = fast.filter(|fast| fast.free > 0 && self.fill(fast) < ALLOCATED);
+        let roomy =
+            fast.filter(|fast| fast.free > 0 && Cut::new(moment.extent.blocks()).fill(fast) < ALLOCATED);
         let write = |d: &DeviceView| self.costs.response(d, true, access.bytes);
         let sooner = roomy.filter(|fast| {
             moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
@@ -309,6 +317,7 @@ impl Placement for Adaptive {
         let worth = self.worth(moment, &fast, access, parts);
         let write = access.op == Op::Write;
         if access.held.is_on(fast.id)
+            && access.held.as_slice().iter().all(|place| place.id.device == fast.id || place.blocks == 0)
             && self.burden.len() < RELIEF
             && self.costs.is_sooner_elsewhere(moment.devices, &fast, write, access.bytes, SOONER)
             && self.burden.back() != Some(&access.key)
@@ -342,13 +351,22 @@ impl Placement for Adaptive {
         let parts = cut.parts(access.blocks);
         let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
         let there = access.held.is_on(fast.id);
-        let worthy = heat.most(parts) >= self.price.max(LEAST) && self.has_room(&fast);
+        let own = self.worth(moment, &fast, access, parts);
+        let worthy = heat.most(parts).max(own) >= LEAST && Self::has_room(&fast, cut);
+        let others = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
+        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
+        let Some(slow) = others.min_by(|a, b| now(a).total_cmp(&now(b))) else { return WriteTo::InPlace };
+        if there && now(slow) < SOONER * now(&fast) {
+            // The fast device is overloaded: what would be moved from there is written elsewhere.
+            if !heat.whole {
+                self.table.set_resident(access.key, heat.resident & !cut.within(access.blocks), false);
+            }
+            return WriteTo::Whole(slow.id);
+        }
         if heat.whole || !(there || worthy) {
             return WriteTo::InPlace;
         }
-        let slow = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
-        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
-        if !there && slow.map(now).fold(f64::INFINITY, f64::min) < now(&fast) {
+        if !there && now(slow) < now(&fast) {
             return WriteTo::InPlace;
         }
         self.table.set_resident(access.key, heat.resident | parts, false);
@@ -361,6 +379,7 @@ impl Placement for Adaptive {
 
     fn round(&mut self, moment: &mut Moment<'_>) {
         let Some(fast) = self.fast(moment.devices).copied() else { return };
+        self.costs.round(moment.devices);
         let cut = Cut::new(moment.extent.blocks());
         let since = moment.now.since(self.epoch_began);
         let accesses = EPOCH * u64::from(fast.extents) * u64::from(PARTS);

@@ -2,8 +2,8 @@
 //! migration (mechanisms, section 2). Which device is the flash and which the disk is measured: the
 //! one that answers an idle read first, and last.
 
-use super::{Access, DeviceView, Hierarchy, Key, Moment, Placement, Settings, Stripe};
-use weir_model::{DeviceId, Hint};
+use super::{Access, DeviceView, Hierarchy, Key, Moment, Placement, Places, Settings, Stripe};
+use weir_model::{DeviceId, Hint, PlaceId, PlaceKind};
 
 /// Which of them.
 pub(super) const ALLOCATION: Key = Key::choice(
@@ -44,6 +44,21 @@ impl Allocation {
 /// The device that answers an idle read first.
 pub(super) fn fastest(devices: &[DeviceView]) -> Option<DeviceId> {
     devices.iter().filter(|d| d.usable).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+}
+
+/// Where an extent's home is or is to be, if that is not the fast device: its whole place elsewhere, else
+/// one on whose turn it is of the other devices with room.
+pub(super) fn home(
+    stripe: &mut Stripe,
+    devices: &[DeviceView],
+    places: &Places,
+    fast: DeviceId,
+) -> Option<PlaceId> {
+    if let Some(place) = places.whole(|device| device != fast) {
+        return Some(place.id);
+    }
+    let device = stripe.next_of(devices, |d| d.id != fast && d.has_room())?;
+    Some(PlaceId { device, kind: PlaceKind::Whole })
 }
 
 /// The device with room that answers an idle read last.

@@ -225,8 +225,8 @@ mod tests {
     /// A device that has answered reads and writes in so many microseconds.
     fn measured(id: u8, reads: u64, writes: u64) -> DeviceView {
         let mut view = device(id, 64, reads);
-        view.note(false, Bytes::kib(4), Nanos::micros(reads));
-        view.note(true, Bytes::kib(4), Nanos::micros(writes));
+        view.note(false, Bytes::kib(4), Nanos::micros(reads), 1);
+        view.note(true, Bytes::kib(4), Nanos::micros(writes), 1);
         view
     }
 

@@ -25,7 +25,7 @@
 mod areas;
 mod explain;
 
-use super::allocation::{fastest, is_metadata};
+use super::allocation::{fastest, home, is_metadata};
 use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
 };
@@ -231,21 +231,12 @@ impl Hystor {
         self.unmap(key, moment.extent.blocks());
         let blocks = whole_range(moment);
         if places.place(fine(fast)).is_some_and(|p| p.alone > 0) {
-            if let Some(to) = self.home(moment, &places, fast) {
+            if let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) {
                 moment.actions.push(Action::Move { key, blocks, to });
             }
         } else {
             moment.actions.push(Action::Drop { key, blocks, from: fine(fast) });
         }
-    }
-
-    /// Where an extent's home is or is to be.
-    fn home(&mut self, moment: &mut Moment<'_>, places: &super::Places, fast: DeviceId) -> Option<PlaceId> {
-        if let Some(place) = places.whole(|device| device != fast) {
-            return Some(place.id);
-        }
-        let device = self.stripe.next_of(moment.devices, |d| d.id != fast && d.has_room())?;
-        Some(PlaceId { device, kind: PlaceKind::Whole })
     }
 
     /// Copies dirty blocks home between the watermarks, in the order of their addresses.
@@ -263,7 +254,7 @@ impl Hystor {
             let Some(key) = self.areas.next_dirty() else { return };
             let places = moment.map.places(key);
             self.areas.saw(key, Extent::of(&places, fine(fast)));
-            if let Some(to) = self.home(moment, &places, fast) {
+            if let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) {
                 moment.actions.push(Action::Copy { key, blocks: whole_range(moment), to });
             }
         }

@@ -50,22 +50,28 @@ pub struct Traffic {
     pub response: Ewma,
     /// Mean responses by size, of the mover's commands too.
     pub by_size: [Ewma; SizeClass::COUNT],
+    /// Commands the device had when those began, themselves included: means that forget as the responses do;
+    /// 0 before the first.
+    pub depth: [f64; SizeClass::COUNT],
 }
 
 impl Traffic {
-    /// Notes a command of a client.
+    /// Notes a command of a client, and how many the device had when it began.
     #[inline]
-    pub fn note(&mut self, len: Bytes, response: Nanos) {
+    pub fn note(&mut self, len: Bytes, response: Nanos, depth: u32) {
         self.count += 1;
         self.bytes += len;
         self.response.add(response);
-        self.note_size(len, response);
+        self.note_size(len, response, depth);
     }
 
     /// Notes a command of the mover.
     #[inline]
-    pub fn note_size(&mut self, len: Bytes, response: Nanos) {
-        self.by_size[SizeClass::of(len).index()].add(response);
+    pub fn note_size(&mut self, len: Bytes, response: Nanos, depth: u32) {
+        let (class, depth) = (SizeClass::of(len).index(), f64::from(depth));
+        self.by_size[class].add(response);
+        let mean = &mut self.depth[class];
+        *mean = if *mean == 0.0 { depth } else { *mean + 0.01 * (depth - *mean) };
     }
 
     /// The mean response to commands of about this size.
@@ -82,6 +88,8 @@ pub struct DeviceView {
     pub id: DeviceId,
     /// Extents it can still take; 0 also while it accepts none (failed, being emptied).
     pub free: u32,
+    /// Blocks it can still take in extents that are cut into slots already, which `free` does not count.
+    pub slots: u32,
     /// Extents it has.
     pub extents: u32,
     /// It is there and takes data. Others are not to be copied to.
@@ -96,6 +104,10 @@ pub struct DeviceView {
     pub reads: Traffic,
     /// Writes.
     pub writes: Traffic,
+    /// Mean response to flushes: what has been written waits for it to be durable; `None` before the first.
+    pub flush: Ewma,
+    /// Flushes completed. A device with nothing to flush is not flushed.
+    pub flushes: u64,
 }
 
 /// Of a device's extents, one in so many is not taken for copies: it is left to new data.
@@ -105,11 +117,17 @@ impl DeviceView {
     /// A device nothing is known of.
     pub const fn new(id: DeviceId, extents: u32) -> Self {
         let none = Ewma::NONE;
-        let traffic =
-            Traffic { count: 0, bytes: Bytes(0), response: none, by_size: [none; SizeClass::COUNT] };
+        let traffic = Traffic {
+            count: 0,
+            bytes: Bytes(0),
+            response: none,
+            by_size: [none; SizeClass::COUNT],
+            depth: [0.0; SizeClass::COUNT],
+        };
         Self {
             id,
             free: extents,
+            slots: 0,
             extents,
             usable: true,
             idle: Nanos::MAX,
@@ -117,6 +135,8 @@ impl DeviceView {
             response: none,
             reads: traffic,
             writes: traffic,
+            flush: none,
+            flushes: 0,
         }
     }
 
@@ -144,11 +164,24 @@ impl DeviceView {
         self.usable && self.free > self.extents / RESERVE
     }
 
-    /// Notes a command of a client.
+    /// Whether copies of single blocks may take space on it.
     #[inline]
-    pub fn note(&mut self, write: bool, len: Bytes, response: Nanos) {
+    pub const fn has_slots(&self) -> bool {
+        self.usable && (self.slots > 0 || self.has_room())
+    }
+
+    /// Notes a command of a client, and how many the device had when it began.
+    #[inline]
+    pub fn note(&mut self, write: bool, len: Bytes, response: Nanos, depth: u32) {
         self.response.add(response);
-        if write { self.writes.note(len, response) } else { self.reads.note(len, response) }
+        if write { self.writes.note(len, response, depth) } else { self.reads.note(len, response, depth) }
+    }
+
+    /// Notes a flush.
+    #[inline]
+    pub fn note_flush(&mut self, response: Nanos) {
+        self.flush.add(response);
+        self.flushes += 1;
     }
 
     /// Clients' commands completed in both directions.

@@ -302,7 +302,7 @@ mod tests {
 
     /// So many reads were answered in so many microseconds.
     fn serve(view: &mut DeviceView, count: u64, us: u64) {
-        (0..count).for_each(|_| view.note(false, Bytes::kib(4), Nanos::micros(us)));
+        (0..count).for_each(|_| view.note(false, Bytes::kib(4), Nanos::micros(us), 1));
     }
 
     fn targets(policy: &Wardrop) -> Vec<f64> {

@@ -7,18 +7,27 @@ use weir_model::{Bytes, Nanos};
 /// takes the device's time later.
 const LATER: f64 = 0.5;
 
+/// Of the writes and flushes that are counted, what still counts a round later.
+const STILL: f64 = 0.98;
+
 /// What is known of the devices besides what they show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
     /// Commands each device has under way on average.
     depth: Vec<f64>,
+    /// Writes of late to all devices, and flushes, those side by side counted once.
+    writes: f64,
+    flushes: f64,
+    /// How many there had been by device at the last round.
+    seen: Vec<[u64; 2]>,
 }
 
-/// The mean response to commands of about this size, or of the nearest size there is one of.
-fn by_size(traffic: &Traffic, len: Bytes) -> Option<f64> {
+/// The mean response to commands of about this size, or of the nearest size there is one of, and how many
+/// commands the device had then.
+fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     let class = SizeClass::of(len).index();
     let known = traffic.by_size.iter().enumerate().filter_map(|(i, mean)| Some((i, mean.seconds()?)));
-    known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(_, mean)| mean)
+    known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(i, mean)| (mean, traffic.depth[i]))
 }
 
 impl Costs {
@@ -30,18 +39,51 @@ impl Costs {
         }
     }
 
-    /// The expected response in seconds, as it usually is.
-    pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
+    /// A round: how many writes a flush follows is counted.
+    pub(super) fn round(&mut self, devices: &[DeviceView]) {
+        self.seen.resize(devices.len(), [0; 2]);
+        let (mut writes, mut flushes) = (0, 0);
+        for (seen, device) in self.seen.iter_mut().zip(devices) {
+            let now = [device.writes.count, device.flushes];
+            writes += now[0] - seen[0];
+            flushes = flushes.max(now[1] - seen[1]);
+            *seen = now;
+        }
+        self.writes = STILL * self.writes + writes as f64;
+        self.flushes = STILL * self.flushes + flushes as f64;
+    }
+
+    /// A write's part of the flush it makes necessary on this device, in seconds.
+    fn flush(&self, device: &DeviceView) -> f64 {
+        let each = self.flushes / self.writes.max(self.flushes).max(1.0);
+        each * device.flush.seconds().unwrap_or(0.0)
+    }
+
+    /// The expected response in seconds behind so many commands, flush not counted. One that was measured
+    /// with more or fewer scales with them, so that it does not grow old once a device is asked for nothing.
+    fn behind(&self, device: &DeviceView, write: bool, len: Bytes, commands: f64) -> f64 {
         let idle = if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() };
         let traffic = if write { &device.writes } else { &device.reads };
-        let measured = by_size(traffic, len).unwrap_or(idle);
+        let measured =
+            by_size(traffic, len).map_or(idle, |(mean, depth)| mean * (commands + 1.0) / depth.max(1.0));
         if write { measured.max(LATER * idle) } else { measured }
+    }
+
+    /// … behind as many as there usually are.
+    fn bare(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
+        let usual = self.depth.get(device.id.index()).copied().unwrap_or(0.0);
+        self.behind(device, write, len, usual)
+    }
+
+    /// The expected response in seconds, as it usually is; a write's with its part of a flush.
+    pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
+        self.bare(device, write, len) + if write { self.flush(device) } else { 0.0 }
     }
 
     /// … with what is under way at this moment.
     pub(super) fn now(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
-        let usual = self.depth.get(device.id.index()).copied().unwrap_or(0.0);
-        self.response(device, write, len) * (f64::from(device.in_flight) + 1.0) / (usual + 1.0)
+        let bare = self.behind(device, write, len, f64::from(device.in_flight));
+        bare + if write { self.flush(device) } else { 0.0 }
     }
 
     /// Whether some other device would answer within this part of what the fast one takes.
@@ -57,14 +99,22 @@ impl Costs {
         devices.iter().any(|d| d.id != fast.id && d.has_room() && self.response(d, write, len) < limit)
     }
 
-    /// What the fast device saves over the best of the others, in idle reads of that one. Below zero if it
-    /// costs more.
-    pub(super) fn saving(&self, devices: &[DeviceView], fast: &DeviceView, write: bool, len: Bytes) -> f64 {
+    /// What the fast device saves over the best of the others, in idle reads of that one, with an access
+    /// whose response counts by this part. Below zero if it costs more.
+    pub(super) fn saving(
+        &self,
+        devices: &[DeviceView],
+        fast: &DeviceView,
+        write: bool,
+        len: Bytes,
+        part: f64,
+    ) -> f64 {
+        // Every write counts wholly for the flush.
+        let flush = |d: &DeviceView| if write { self.flush(d) } else { 0.0 };
+        let cost = |d: &DeviceView| part * self.bare(d, write, len) + flush(d);
         let others = devices.iter().filter(|d| d.usable && d.id != fast.id);
-        let slow =
-            others.min_by(|a, b| self.response(a, write, len).total_cmp(&self.response(b, write, len)));
-        let Some(slow) = slow else { return 0.0 };
+        let Some(slow) = others.min_by(|a, b| cost(a).total_cmp(&cost(b))) else { return 0.0 };
         let idle = if slow.idle == Nanos::MAX { 0.01 } else { slow.idle.as_secs_f64() };
-        (self.response(slow, write, len) - self.response(fast, write, len)) / idle.max(1e-9)
+        (cost(slow) - cost(fast)) / idle.max(1e-9)
     }
 }

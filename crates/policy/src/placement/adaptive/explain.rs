@@ -18,12 +18,13 @@ impl Adaptive {
             reasons.fast_is_unknown();
             return reasons;
         };
-        let parts = Cut::new(moment.extent.blocks()).parts(BlockRange { first: about.block, count: 1 });
+        let cut = Cut::new(moment.extent.blocks());
+        let parts = cut.parts(BlockRange { first: about.block, count: 1 });
         let heat = self.table.peek(about.key).unwrap_or_default();
         reasons.figure("worth of the block of late", saved(heat.most(parts)));
         reasons.figure("worth of a block of the extent, on average", saved(heat.mean()));
         reasons.figure(format_args!("price of space on {}", about.name(fast.id)), saved(self.price));
-        reasons.figure(format_args!("space taken on {}", about.name(fast.id)), percent(self.fill(fast)));
+        reasons.figure(format_args!("space taken on {}", about.name(fast.id)), percent(cut.fill(fast)));
         self.tell_responses(&mut reasons, moment.devices, about);
         self.tell_moves(&mut reasons, about, fast.id);
         reasons
@@ -58,7 +59,7 @@ impl Adaptive {
                 saved(COPY)
             ));
             reasons.moves_if(format_args!(
-                "a write to it goes to {name} once it is worth the price, if that answers sooner at that moment"
+                "a write to it goes to {name} if that saves anything, it answers sooner at that moment and has room"
             ));
         }
     }

@@ -1,5 +1,6 @@
 //! How hot the parts of extents are, and which of them are on the fast device.
 
+use super::super::DeviceView;
 use crate::Lru;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -51,10 +52,6 @@ impl Heat {
     pub(super) fn cheap(&self, parts: Mask, price: u16) -> Mask {
         bits(parts).filter(|part| self.worth[*part as usize] <= price).fold(0, |mask, part| mask | 1 << part)
     }
-
-    fn taken(&self) -> u32 {
-        if self.whole { PARTS.into() } else { self.resident.count_ones() }
-    }
 }
 
 /// The parts of a mask, ascending.
@@ -74,6 +71,17 @@ pub(super) struct Cut {
 impl Cut {
     pub(super) fn new(blocks: u16) -> Self {
         Self { each: blocks.div_ceil(PARTS).max(1), all: blocks }
+    }
+
+    /// The parts of an extent.
+    pub(super) fn count(self) -> u16 {
+        self.all.div_ceil(self.each)
+    }
+
+    /// What of a device's space is taken, 0 to 1.
+    pub(super) fn fill(self, device: &DeviceView) -> f64 {
+        let blocks = |extents: u32| f64::from(extents) * f64::from(self.all);
+        1.0 - (blocks(device.free) + f64::from(device.slots)) / blocks(device.extents).max(1.0)
     }
 
     /// The parts these blocks are in.
@@ -115,8 +123,6 @@ pub(super) struct Table {
     heat: Lru<ExtentKey, Heat>,
     /// Extents with parts on the fast device, in home order.
     resident: BTreeSet<ExtentKey>,
-    /// Parts the fast device has room for are counted by these.
-    taken: u64,
     epoch: u16,
     /// What has been accessed in this epoch.
     accesses: u64,
@@ -125,13 +131,14 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(extents: usize) -> Self {
         let (heat, resident) = (Lru::new(extents), BTreeSet::new());
-        Self { heat, resident, taken: 0, epoch: 0, accesses: 0 }
+        Self { heat, resident, epoch: 0, accesses: 0 }
     }
 
     /// Knows this many extents from now on.
     pub(super) fn set_most(&mut self, extents: usize) {
-        let gone = self.heat.set_most(extents);
-        gone.into_iter().for_each(|(key, heat)| self.gone(key, heat));
+        for (gone, _) in self.heat.set_most(extents) {
+            self.resident.remove(&gone);
+        }
     }
 
     /// Nothing is known of what is on the fast device any more.
@@ -141,17 +148,6 @@ impl Table {
                 (heat.resident, heat.whole) = (0, false);
             }
         }
-        self.taken = 0;
-    }
-
-    fn gone(&mut self, key: ExtentKey, heat: Heat) {
-        self.taken -= u64::from(heat.taken());
-        self.resident.remove(&key);
-    }
-
-    /// Parts of the fast device's space that are taken.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
     }
 
     /// A new epoch begins after so many accesses, if `may`: what is known counts half.
@@ -168,8 +164,8 @@ impl Table {
     fn entry(&mut self, key: ExtentKey) -> &mut Heat {
         if self.heat.touch(key).is_none() {
             let fresh = Heat { epoch: self.epoch, ..Heat::default() };
-            if let Some((gone, heat)) = self.heat.insert(key, fresh) {
-                self.gone(gone, heat);
+            if let Some((gone, _)) = self.heat.insert(key, fresh) {
+                self.resident.remove(&gone);
             }
         }
         let epoch = self.epoch;
@@ -213,11 +209,8 @@ impl Table {
             return;
         }
         let heat = self.entry(key);
-        let before = heat.taken();
         (heat.resident, heat.whole) = (parts, whole);
-        let after = heat.taken();
-        self.taken = self.taken + u64::from(after) - u64::from(before);
-        if after > 0 {
+        if parts != 0 || whole {
             self.resident.insert(key);
         } else {
             self.resident.remove(&key);
