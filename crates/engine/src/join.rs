@@ -15,9 +15,21 @@ const LEN_MAX: u32 = 1 << 20;
 /// Waiting commands looked at for the next part: requests for several devices, or of several clients, alternate.
 const LOOKS: usize = 8;
 
-/// Joined commands that have not ended: the parts behind the first, by its id.
+/// Joined commands that have not ended.
 #[derive(Debug, Default)]
-pub(crate) struct Joined(FxHashMap<IoId, SmallVec<[IoId; 4]>>);
+pub(crate) struct Joined {
+    /// The parts behind the first, by its id.
+    parts: FxHashMap<IoId, SmallVec<[IoId; 4]>>,
+    /// Among the commands that wait may be several of one request: without, none is looked for.
+    hopeful: bool,
+}
+
+impl Joined {
+    /// A request over several extents is about to begin.
+    pub(crate) fn expect_parts(&mut self) {
+        self.hopeful = true;
+    }
+}
 
 /// Whether a command may be joined with others.
 fn may_join(flight: &Flight) -> bool {
@@ -31,10 +43,18 @@ impl Engine {
     #[inline]
     pub fn next_io(&mut self) -> Option<Io> {
         let io = self.ios.pop_front()?;
-        if self.ios.is_empty() { Some(io) } else { Some(self.join(io)) }
+        if !self.joined.hopeful {
+            return Some(io);
+        }
+        if self.ios.is_empty() {
+            self.joined.hopeful = false;
+            return Some(io);
+        }
+        Some(self.join(io))
     }
 
     /// Adds to a command those waiting that continue it.
+    #[inline(never)]
     fn join(&mut self, mut io: Io) -> Io {
         if !self.flights.get(io.id.0 as usize).is_some_and(may_join) {
             return io;
@@ -46,7 +66,7 @@ impl Engine {
             parts.push(part.id);
         }
         if !parts.is_empty() {
-            self.joined.0.insert(io.id, parts);
+            self.joined.parts.insert(io.id, parts);
         }
         io
     }
@@ -68,8 +88,8 @@ impl Engine {
     #[inline]
     pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
         self.now = now;
-        if !self.joined.0.is_empty()
-            && let Some(parts) = self.joined.0.remove(&done.id)
+        if !self.joined.parts.is_empty()
+            && let Some(parts) = self.joined.parts.remove(&done.id)
         {
             return self.complete_joined(done, &parts, memory);
         }

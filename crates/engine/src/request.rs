@@ -94,6 +94,9 @@ impl Engine {
         let mut at = request.offset;
         // One more than the pieces, so that the request does not end while it is being cut.
         self.active[id.0].left = 1;
+        if extent.index(at) != extent.index(VolumeOffset(end - 1)) {
+            self.joined.expect_parts();
+        }
         while at.0 < end {
             let start = extent.within(at);
             let len = (extent.bytes().0 - u64::from(start)).min(end - at.0) as u32;
