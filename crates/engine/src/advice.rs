@@ -47,11 +47,10 @@ impl Advice {
         }
     }
 
-    /// A device's mean response to reads of this size, else to all; `None` before the first.
+    /// A device as measured; what else changes is as it was when it was shown last.
     #[inline]
-    pub(crate) fn mean_read(&self, device: DeviceId, len: Bytes) -> Option<Nanos> {
-        let reads = &self.views[device.index()].reads;
-        reads.response_to(len).or(reads.response.get())
+    pub(crate) fn view(&self, device: DeviceId) -> &DeviceView {
+        &self.views[device.index()]
     }
 }
 

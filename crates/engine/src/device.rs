@@ -10,7 +10,6 @@ use crate::watch::Watch;
 use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{Bytes, DeviceId, IoKind, Nanos};
-use weir_policy::Ewma;
 use weir_policy::harm::Use;
 
 /// What is declared about a device; speed never is.
@@ -40,14 +39,6 @@ impl Default for DeviceSettings {
 /// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
 /// most, since to ask for it anew costs more than to note them.
 const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
-
-/// Commands and bytes in one direction, and their mean response.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Direction {
-    pub(crate) count: u64,
-    pub(crate) bytes: Bytes,
-    pub(crate) response: Ewma,
-}
 
 /// Commands that failed, a retried one each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,8 +81,6 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) settings: DeviceSettings,
-    pub(crate) reads: Direction,
-    pub(crate) writes: Direction,
     pub(crate) flushes: u64,
     pub(crate) load: Measure,
     pub(crate) routing: Routing,
@@ -131,8 +120,6 @@ impl Device {
     pub(crate) fn new(settings: DeviceSettings) -> Self {
         Self {
             settings,
-            reads: Direction::default(),
-            writes: Direction::default(),
             flushes: 0,
             load: Measure::new(),
             routing: Routing::default(),
@@ -164,9 +151,6 @@ impl Device {
         flight.generation = self.outstanding.begin();
         self.pacing.begin(flight.purpose.whose());
         flight.depth = self.load.in_flight();
-        if flight.kind == IoKind::Read {
-            self.routing.begin(flight.len(), flight.depth);
-        }
     }
 
     /// A command ended; what it took of the device's time. `share` is the mover's.
@@ -220,17 +204,9 @@ impl Device {
     #[inline]
     pub(crate) fn measure(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
         self.load.note(kind, len, response);
-        let direction = match kind {
-            IoKind::Read => &mut self.reads,
-            IoKind::Write { .. } => &mut self.writes,
-            IoKind::Flush => {
-                self.flushes += 1;
-                return;
-            }
-        };
-        direction.count += 1;
-        direction.bytes += len;
-        direction.response.add(response);
+        if kind == IoKind::Flush {
+            self.flushes += 1;
+        }
     }
 
     /// A write completed; what a map change that refers to it must wait for.

@@ -5,6 +5,7 @@
 //! no memory asked for.
 
 use weir_model::{Bytes, IoKind, Nanos};
+use weir_policy::Ewma;
 use weir_policy::placement::SizeClass;
 
 /// Parts of a power of two that responses are told apart by: a response is known to an eighth.
@@ -150,6 +151,8 @@ pub(crate) struct Measure {
     since: Nanos,
     then: Totals,
     last: Load,
+    /// Mean responses to reads and to writes.
+    means: [Ewma; 2],
     responses: Box<[[Histogram; SizeClass::COUNT]; 2]>,
 }
 
@@ -163,6 +166,7 @@ impl Measure {
             since: Nanos(0),
             then: Totals::default(),
             last: Load::default(),
+            means: [Ewma::NONE; 2],
             responses: Box::default(),
         }
     }
@@ -179,6 +183,10 @@ impl Measure {
     /// Time has passed.
     #[inline]
     fn pass_to(&mut self, now: Nanos) {
+        if now == self.changed {
+            // Commands begin and end in batches, and to divide costs more than all the rest.
+            return;
+        }
         let time = now.since(self.changed);
         Self::pass(&mut self.totals, self.in_flight, time);
         self.each += Nanos(time.0 / u64::from(self.in_flight.max(1)));
@@ -216,6 +224,7 @@ impl Measure {
         };
         self.totals.commands[direction] += 1;
         self.totals.bytes[direction] += len.0;
+        self.means[direction].add(response);
         self.responses[direction][SizeClass::of(len).index()].add(response);
     }
 
@@ -253,6 +262,17 @@ impl Measure {
         let mut totals = self.totals;
         Self::pass(&mut totals, self.in_flight, now.since(self.changed));
         self.load_since_then(totals, now)
+    }
+
+    /// Reads, or writes, completed since the start, and their bytes.
+    pub(crate) fn completed(&self, write: bool) -> (u64, Bytes) {
+        let at = usize::from(write);
+        (self.totals.commands[at], Bytes(self.totals.bytes[at]))
+    }
+
+    /// The mean response to reads, or to writes; `None` before the first.
+    pub(crate) fn mean(&self, write: bool) -> Option<Nanos> {
+        self.means[usize::from(write)].get()
     }
 
     /// How its responses are distributed.

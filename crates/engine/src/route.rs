@@ -19,42 +19,19 @@ const PROBED: u64 = 64;
 /// How long a figure is not old.
 const FRESH: Nanos = Nanos::secs(1);
 
-/// What reads of about one size have found at a device.
+/// When a device answered a read last, by size.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    /// Commands there when one began, itself included: a mean that forgets as that of responses does.
-    depth: Option<f64>,
-    /// When one was answered last.
-    answered: Option<Nanos>,
-}
-
-/// What reads have found at a device, by size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Routing([Found; SizeClass::COUNT]);
+pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
 
 impl Routing {
-    /// A read begins where so many commands are, itself included.
-    #[inline]
-    pub(crate) fn begin(&mut self, len: Bytes, in_flight: u32) {
-        let in_flight = f64::from(in_flight);
-        let depth = self.0[SizeClass::of(len).index()].depth.get_or_insert(in_flight);
-        *depth += 0.01 * (in_flight - *depth);
-    }
-
     /// A read was answered.
     #[inline]
     pub(crate) fn answered(&mut self, len: Bytes, now: Nanos) {
-        self.0[SizeClass::of(len).index()].answered = Some(now);
-    }
-
-    /// What a read now may expect of a device with so many commands whose mean response is `mean`.
-    fn expected(&self, len: Bytes, mean: Nanos, in_flight: u32) -> Nanos {
-        let usual = self.0[SizeClass::of(len).index()].depth.unwrap_or(1.0).max(1.0);
-        Nanos((mean.0 as f64 * (f64::from(in_flight) + 1.0) / usual) as u64)
+        self.0[SizeClass::of(len).index()] = Some(now);
     }
 
     fn is_old(&self, len: Bytes, now: Nanos) -> bool {
-        let answered = self.0[SizeClass::of(len).index()].answered;
+        let answered = self.0[SizeClass::of(len).index()];
         answered.is_none_or(|at| now.since(at) >= FRESH)
     }
 }
@@ -115,7 +92,9 @@ impl Engine {
     /// What a read of this length may expect of a device now.
     fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
         let of = &self.devices[device.index()];
-        let mean = self.advice.mean_read(device, len).or(of.idle).unwrap_or(Nanos::MAX);
-        of.routing.expected(len, mean, of.in_flight())
+        let reads = &self.advice.view(device).reads;
+        let mean = reads.response_to(len).or(reads.response.get()).or(of.idle).unwrap_or(Nanos::MAX);
+        let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
+        Nanos((mean.0 as f64 * scale) as u64)
     }
 }

@@ -17,7 +17,8 @@ impl SizeClass {
     #[inline]
     pub const fn of(len: Bytes) -> Self {
         let pages = len.0.saturating_sub(1) >> 12;
-        let class = if pages == 0 { 0 } else { pages.ilog2() / 2 + 1 };
+        // Half the bits of `pages`, rounded up.
+        let class = ((2 * pages) | 1).ilog2().div_ceil(2);
         Self(if class < Self::COUNT as u32 { class as u8 } else { Self::COUNT as u8 - 1 })
     }
 
@@ -78,6 +79,12 @@ impl Traffic {
     #[inline]
     pub fn response_to(&self, len: Bytes) -> Option<Nanos> {
         self.by_size[SizeClass::of(len).index()].get()
+    }
+
+    /// Commands the device had, on average, when those of about this size began; 0 before the first.
+    #[inline]
+    pub fn depth_of(&self, len: Bytes) -> f64 {
+        self.depth[SizeClass::of(len).index()]
     }
 }
 
