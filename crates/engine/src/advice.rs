@@ -7,8 +7,7 @@ use crate::policies::{Which, is_about};
 use crate::runs::Runs;
 use weir_map::{Found, Map, Record, Whole};
 use weir_model::{
-    BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, IoKind, Nanos, Op, PlaceId, PlaceKind,
-    VolumeId,
+    BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
 use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Placement, Places, WriteTo};
 
@@ -32,7 +31,7 @@ impl Advice {
     #[inline]
     pub(crate) fn measure(&mut self, flight: &Flight, response: Nanos) {
         let view = &mut self.views[flight.device.index()];
-        let write = flight.kind != IoKind::Read;
+        let write = !flight.kind.is_read();
         match flight.purpose {
             Purpose::Read(_)
             | Purpose::ReadElsewhere(..)

@@ -192,7 +192,7 @@ impl Engine {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         holding.min_by_key(|p| {
             let device = p.at.id().device;
-            let response = self.devices[device.index()].load.mean(true);
+            let response = self.advice.view(device).writes.response.get();
             (!self.is_usable(device), Some(device) != preferred, response, device)
         })
     }

@@ -154,7 +154,7 @@ impl Device {
     }
 
     /// A command ended; what it took of the device's time. `share` is the mover's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, share: Percent) -> Nanos {
         let took = self.load.end(now, flight.taken);
         let ended = Ended { whose: flight.purpose.whose(), started: flight.started, took };
@@ -204,7 +204,7 @@ impl Device {
     #[inline]
     pub(crate) fn measure(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
         self.load.note(kind, len, response);
-        if kind == IoKind::Flush {
+        if matches!(kind, IoKind::Flush) {
             self.flushes += 1;
         }
     }

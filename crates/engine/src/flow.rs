@@ -14,6 +14,7 @@ impl Engine {
     }
 
     /// A device command has ended.
+    #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(
         &mut self,
         id: IoId,
@@ -36,7 +37,7 @@ impl Engine {
             let took = device.end(self.now, &flight, self.mover.share());
             let response = self.now.since(flight.started);
             device.measure(flight.kind, flight.len(), response);
-            if flight.kind == IoKind::Read {
+            if flight.kind.is_read() {
                 device.routing.answered(flight.len(), self.now);
             }
             self.advice.measure(&flight, response);
@@ -45,10 +46,10 @@ impl Engine {
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
-            } else if flight.kind == IoKind::Flush {
+            } else if matches!(flight.kind, IoKind::Flush) {
                 self.devices[of.index()].hold(flight);
             } else {
-                self.end_flight(&flight, Ok(()), memory);
+                self.tell_ended(&flight, Ok(()), memory);
             }
         }
         if promise {
@@ -74,13 +75,31 @@ impl Engine {
     }
 
     /// Tells whoever waits for a device command how it ended.
-    #[inline]
+    #[inline(always)]
+    fn tell_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
+        match flight.purpose {
+            Purpose::Read(id) => self.read_ended(id, flight, result, memory),
+            Purpose::Write(id) => self.write_ended(id, flight, result),
+            _ => self.tell_others_ended(flight, result, memory),
+        }
+        if self.devices[flight.device.index()].has_resting() {
+            self.reuse_rested(flight.device);
+        }
+    }
+
+    /// … out of the way of what ends well.
+    #[inline(never)]
     pub(crate) fn end_flight<M: Memory>(
         &mut self,
         flight: &Flight,
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
+        self.tell_ended(flight, result, memory);
+    }
+
+    #[inline(never)]
+    fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
             Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
             Purpose::Fetch(id) => self.fetch_ended(id, flight, result, memory),
@@ -103,9 +122,6 @@ impl Engine {
             }
             Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
             Purpose::Abandoned => {}
-        }
-        if self.devices[flight.device.index()].has_resting() {
-            self.reuse_rested(flight.device);
         }
     }
 
@@ -155,12 +171,18 @@ impl Engine {
         }
     }
 
+    /// Makes a piece, which its request waits for.
+    #[inline]
+    pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
+        self.active[piece.request.0].left += 1;
+        PieceId(self.pieces.insert(piece) as u32)
+    }
+
     /// Makes a piece; a changing one runs once it has its blocks.
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
         let takes_blocks = piece.takes_blocks;
-        self.active[piece.request.0].left += 1;
-        let id = PieceId(self.pieces.insert(piece) as u32);
+        let id = self.insert_piece(piece);
         if !takes_blocks || self.locks.take(key, range, id) {
             self.ready.push_back(id);
         }

@@ -147,7 +147,7 @@ impl Engine {
             Purpose::Fetch(_) | Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe(_) => None,
             _ => return,
         };
-        let write = flight.kind != IoKind::Read;
+        let write = !flight.kind.is_read();
         let command = Command::new(write, flight.len(), flight.depth, response, took);
         self.harm.curves[flight.device.index()].note(self.now, &command);
         if let Some(id) = piece {

@@ -5,7 +5,6 @@
 //! no memory asked for.
 
 use weir_model::{Bytes, IoKind, Nanos};
-use weir_policy::Ewma;
 use weir_policy::placement::SizeClass;
 
 /// Parts of a power of two that responses are told apart by: a response is known to an eighth.
@@ -151,8 +150,6 @@ pub(crate) struct Measure {
     since: Nanos,
     then: Totals,
     last: Load,
-    /// Mean responses to reads and to writes.
-    means: [Ewma; 2],
     responses: Box<[[Histogram; SizeClass::COUNT]; 2]>,
 }
 
@@ -166,7 +163,6 @@ impl Measure {
             since: Nanos(0),
             then: Totals::default(),
             last: Load::default(),
-            means: [Ewma::NONE; 2],
             responses: Box::default(),
         }
     }
@@ -224,7 +220,6 @@ impl Measure {
         };
         self.totals.commands[direction] += 1;
         self.totals.bytes[direction] += len.0;
-        self.means[direction].add(response);
         self.responses[direction][SizeClass::of(len).index()].add(response);
     }
 
@@ -268,11 +263,6 @@ impl Measure {
     pub(crate) fn completed(&self, write: bool) -> (u64, Bytes) {
         let at = usize::from(write);
         (self.totals.commands[at], Bytes(self.totals.bytes[at]))
-    }
-
-    /// The mean response to reads, or to writes; `None` before the first.
-    pub(crate) fn mean(&self, write: bool) -> Option<Nanos> {
-        self.means[usize::from(write)].get()
     }
 
     /// How its responses are distributed.

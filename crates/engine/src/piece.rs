@@ -286,7 +286,11 @@ impl Flight {
 
     /// Whether it says that something is durable.
     pub(crate) const fn is_promise(&self) -> bool {
-        matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
+        match self.kind {
+            IoKind::Read => false,
+            IoKind::Write { fua } => fua,
+            IoKind::Flush => true,
+        }
     }
 
     /// What a client is told.

@@ -22,7 +22,7 @@ impl Engine {
         }
         let id = self.activate(request, false);
         match request.op {
-            Op::Read | Op::Write => self.cut(id, request),
+            Op::Read | Op::Write => self.cut(id, request, memory),
             Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
             Op::Flush => {
                 self.active[id.0].commit = true;
@@ -86,10 +86,11 @@ impl Engine {
     }
 
     /// Cuts a read or write into pieces at extent borders.
-    fn cut(&mut self, id: ActiveId, request: Request) {
+    fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
         let Some(buffer) = request.buffer else { return };
         let extent = self.map.extent();
-        let work = if request.op == Op::Read { Work::Read } else { Work::Write { zeros: false } };
+        let is_read = matches!(request.op, Op::Read);
+        let work = if is_read { Work::Read } else { Work::Write { zeros: false } };
         let end = request.offset.0 + request.len.0;
         let mut at = request.offset;
         // One more than the pieces, so that the request does not end while it is being cut.
@@ -105,7 +106,7 @@ impl Engine {
             let first_block = at.0 / BLOCK - request.offset.0 / BLOCK;
             let part = buffer.part((first_block * BLOCK) as u32, u32::from(range.count) * BLOCK as u32);
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
-            self.add_piece(Piece {
+            let piece = Piece {
                 request: id,
                 key,
                 span,
@@ -115,11 +116,18 @@ impl Engine {
                 left: 0,
                 error: None,
                 found: (false, false),
-                takes_blocks: work != Work::Read,
+                takes_blocks: !is_read,
                 told: false,
                 target: None,
                 old: [None; 2],
-            });
+            };
+            if is_read {
+                // It waits for nobody, and cannot end its request while that is being cut.
+                let piece = self.insert_piece(piece);
+                self.start_read(piece, memory);
+            } else {
+                self.add_piece(piece);
+            }
             at = at + Bytes(len.into());
         }
         self.piece_made(id);

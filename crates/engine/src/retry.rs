@@ -30,7 +30,7 @@ impl Engine {
     /// under way and it is a write.
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
-        let distrusted = flight.kind != IoKind::Read && device.is_distrusted(flight.generation);
+        let distrusted = !flight.kind.is_read() && device.is_distrusted(flight.generation);
         device.is_lost() || distrusted
     }
 

@@ -32,6 +32,14 @@ pub enum IoKind {
     Flush,
 }
 
+impl IoKind {
+    /// It fills a buffer.
+    #[inline]
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::Read)
+    }
+}
+
 impl fmt::Display for IoKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

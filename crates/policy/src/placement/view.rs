@@ -18,8 +18,8 @@ impl SizeClass {
     pub const fn of(len: Bytes) -> Self {
         let pages = len.0.saturating_sub(1) >> 12;
         // Half the bits of `pages`, rounded up.
-        let class = ((2 * pages) | 1).ilog2().div_ceil(2);
-        Self(if class < Self::COUNT as u32 { class as u8 } else { Self::COUNT as u8 - 1 })
+        let class = ((2 * pages) | 1).ilog2().div_ceil(2) as u8;
+        Self(if class < Self::COUNT as u8 { class } else { Self::COUNT as u8 - 1 })
     }
 
     /// All of them, ascending.
