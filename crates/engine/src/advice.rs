@@ -232,7 +232,7 @@ fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
 #[inline]
 fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
     let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-    std::iter::once(PlaceView { id, blocks: range.count, of_extent: all, alone: all }).collect()
+    std::iter::once(PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 }).collect()
 }
 
 /// Where the blocks of a range are, of all of a record's places.
@@ -245,11 +245,18 @@ pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
             .iter()
             .filter(|other| other.at.id() != id)
             .for_each(|other| alone.subtract(&other.valid));
+        let mut dirty = p.valid.clone();
+        record
+            .places
+            .iter()
+            .filter(|other| other.at.id().kind == PlaceKind::Whole)
+            .for_each(|other| dirty.subtract(&other.valid));
         PlaceView {
             id,
             blocks: p.valid.count_in(range) as u16,
             of_extent: p.valid.count() as u16,
             alone: alone.count() as u16,
+            dirty: dirty.count() as u16,
         }
     };
     record.places.iter().map(view).collect()

@@ -1,5 +1,5 @@
-//! Where a write goes: in place where its blocks are, to fine slots or a whole place elsewhere if the policy
-//! says so, else to the extent's whole place, made if there is none.
+//! Where a write goes: in place where its blocks are, to fine slots (on one device, or on two: [`crate::twice`]) or a
+//! whole place elsewhere if the policy says so, else to the extent's whole place, made if there is none.
 //!
 //! Blocks of one piece may lie in several places: the piece is then split, and each part goes its
 //! own way. What was on a device that is lost, and is replaced block by block, goes to a place on another one,
@@ -27,8 +27,13 @@ impl Engine {
         let elsewhere = match (wish, device) {
             (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
+            (WriteTo::FineTwice(both), Some(_)) if self.takes_more(both[1]) => {
+                let range = self.pieces[id.0 as usize].range;
+                self.slots_on_both(id, both, range)
+            }
             _ => None,
         };
+        let elsewhere = elsewhere.or_else(|| self.twice_again(id, record?));
         let (spot, run) = match elsewhere {
             Some(chosen) => chosen,
             None => self.in_place(id, record, device)?,
@@ -39,7 +44,7 @@ impl Engine {
     }
 
     /// Whether writes may be sent to the device that could as well stay where they are.
-    fn takes_more(&self, device: DeviceId) -> bool {
+    pub(crate) fn takes_more(&self, device: DeviceId) -> bool {
         device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for()
     }
 
@@ -319,6 +324,13 @@ impl Engine {
                 self.map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
             }
         }
+    }
+
+    /// What a piece that has failed, or chooses anew, was to be written to.
+    pub(crate) fn give_up_target(&mut self, id: PieceId, spot: Spot) {
+        let range = self.pieces[id.0 as usize].range;
+        let second = self.mirror.take_second(id);
+        [Some(spot), second].into_iter().flatten().for_each(|spot| self.give_up_spot(spot, range));
     }
 
     /// Slots taken for a piece that has failed rest until no command can touch them.

@@ -18,7 +18,7 @@ use weir_model::{
     BLOCK, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
 };
 use weir_policy::harm::{Command, Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
-use weir_policy::placement::{Action, SizeClass};
+use weir_policy::placement::{Action, PlaceView, SizeClass};
 
 /// How often policies are looked at, and a device is probed at most.
 const LOOK: Nanos = Nanos::secs(1);
@@ -113,9 +113,8 @@ impl Engine {
             Action::Refresh { .. } => false,
             Action::Copy { key, blocks, to } | Action::Move { key, blocks, to } => {
                 let held = self.held_of(key, blocks);
-                let alone =
-                    |kind| held.as_slice().iter().any(|p| p.id.kind == kind && p.blocks > 0 && p.alone > 0);
-                to.kind == PlaceKind::Whole && alone(PlaceKind::Fine)
+                let dirty = |p: &PlaceView| p.blocks > 0 && p.dirty > 0;
+                to.kind == PlaceKind::Whole && held.as_slice().iter().any(dirty)
             }
         }
     }
@@ -215,7 +214,7 @@ impl Engine {
             return;
         };
         (judged.began, judged.then) = (self.now, totals);
-        let volume = at.checked_sub(1).and_then(|at| self.policies.own.get(at)).copied();
+        let volume = self.policies.volume_of(Which(at));
         self.tell_verdict(volume, policy, verdict);
     }
 

@@ -17,7 +17,7 @@
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
-//! gets it back ([`resync`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`],
+//! gets it back ([`resync`]). What a policy buffers in slots may be on two devices, too ([`twice`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`],
 //! [`watch`]); what was read from a device given up is read elsewhere ([`again`]).
 //!
 //! Pure: no I/O, no clock, no threads.
@@ -67,6 +67,7 @@ mod scratch;
 mod since;
 mod space;
 mod status;
+mod twice;
 mod unreachable;
 mod watch;
 mod write;
@@ -83,6 +84,7 @@ pub use measure::{Load, Responses, ResponsesBySize};
 pub use mover::{MOVER_SHARE, MoverStatus};
 pub use notice::Notice;
 pub use pacing::MoverShare;
+pub use rounds::Remark;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
 pub use status::{DeviceState, DeviceStatus, PoolStatus, Status, Written};
 pub use weir_map::Hardening;

@@ -1,6 +1,6 @@
-//! Writes of volumes with two copies.
+//! Writes to two places: of volumes with two copies, and to slots on two devices ([`crate::twice`]).
 //!
-//! An extent has a whole place on each of two devices. A write goes to both at once, and is
+//! An extent of a volume with two copies has a whole place on each of two devices. A write goes to both at once, and is
 //! acknowledged when both have it. What both hold is overwritten only under a write intent
 //! ([`crate::intents`]): a cut may leave the copies different.
 //!
@@ -12,30 +12,36 @@
 //! never get.
 
 use crate::Engine;
-use crate::piece::{Flight, Piece, PieceId, Spot, Target};
+use crate::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, Record, Whole};
+use weir_map::{BlockSet, Location, Needs, Record, Sabotage, Whole};
 use weir_model::{
     BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind, RequestError,
 };
 
 /// One of the places a write goes to.
 #[derive(Clone, Copy, Debug)]
-struct Leg {
-    whole: Whole,
+pub(crate) struct Leg {
+    pub(crate) spot: Spot,
     /// Device commands still to end.
     left: u32,
     /// What it holds is not known.
-    failed: bool,
-    needs: Option<Needs>,
+    pub(crate) failed: bool,
+    pub(crate) needs: Option<Needs>,
+}
+
+impl Leg {
+    fn device(&self) -> DeviceId {
+        self.spot.place().device
+    }
 }
 
 /// A write to several places.
 #[derive(Clone, Debug, Default)]
-struct Both {
-    legs: SmallVec<[Leg; 2]>,
-    error: Option<RequestError>,
+pub(crate) struct Both {
+    pub(crate) legs: SmallVec<[Leg; 2]>,
+    pub(crate) error: Option<RequestError>,
     /// Where it succeeds, it is durable.
     fua: bool,
 }
@@ -59,19 +65,31 @@ impl Mirror {
     /// What is on its way to a device proves nothing by arriving there.
     pub(crate) fn fail(&mut self, device: DeviceId) {
         for both in self.writes.values_mut() {
-            for leg in both.legs.iter_mut().filter(|leg| leg.whole.device == device) {
+            for leg in both.legs.iter_mut().filter(|leg| leg.device() == device) {
                 leg.failed = true;
                 both.error.get_or_insert(RequestError::FlushFailed(device));
             }
         }
     }
 
-    /// The piece has failed before anything was written.
+    /// The piece is to be written to these spots.
+    pub(crate) fn prepare(&mut self, id: PieceId, spots: impl IntoIterator<Item = Spot>) {
+        let leg = |spot| Leg { spot, left: 0, failed: false, needs: None };
+        let both = Both { legs: spots.into_iter().map(leg).collect(), ..Both::default() };
+        self.writes.insert(id, both);
+    }
+
+    /// Whether the piece is to be written to several spots.
     #[inline]
-    pub(crate) fn forget(&mut self, id: PieceId) {
-        if !self.writes.is_empty() {
-            self.writes.remove(&id);
-        }
+    pub(crate) fn has(&self, id: PieceId) -> bool {
+        !self.writes.is_empty() && self.writes.contains_key(&id)
+    }
+
+    /// The second spot of a piece that is to be written to two, which it no longer is.
+    #[inline]
+    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Spot> {
+        let both = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
+        both.and_then(|both| both.legs.get(1).map(|leg| leg.spot))
     }
 
     fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
@@ -136,9 +154,7 @@ impl Engine {
         };
         let sectors = places.iter().map(|w| self.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
-        let leg = |whole: &Whole| Leg { whole: *whole, left: 0, failed: false, needs: None };
-        let both = Both { legs: places.iter().map(leg).collect(), ..Both::default() };
-        self.mirror.writes.insert(id, both);
+        self.mirror.prepare(id, places.iter().copied().map(Spot::Whole));
         self.complete_blocks(id, target, Some(&record), sector, settled, memory);
     }
 
@@ -222,17 +238,19 @@ impl Engine {
         let fua = self.active[request.0].request.fua && !target.changes;
         let Some(both) = self.mirror.writes.get_mut(&id) else { return };
         both.fua = fua;
-        let places: SmallVec<[Whole; 2]> =
-            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.whole).collect();
-        if places.is_empty() {
+        let spots: SmallVec<[Spot; 2]> =
+            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
+        if spots.is_empty() {
             return self.both_ended(id, target);
         }
-        self.mirror.begin(id, key, range);
+        if !target.spot.is_fresh() {
+            self.mirror.begin(id, key, range);
+        }
         let mut left = 0;
-        for whole in places {
-            let commands = self.write_spot(id, Target { spot: Spot::Whole(whole), ..target });
+        for spot in spots {
+            let commands = self.write_spot(id, Target { spot, ..target });
             if let Some(both) = self.mirror.writes.get_mut(&id) {
-                let leg = both.legs.iter_mut().find(|leg| leg.whole == whole);
+                let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
                 leg.into_iter().for_each(|leg| leg.left = commands);
             }
             left += commands;
@@ -255,7 +273,7 @@ impl Engine {
         if let Err(error) = result {
             both.error = Some(flight.error(error));
         }
-        let Some(leg) = both.legs.iter_mut().find(|leg| leg.whole.device == flight.device) else { return };
+        let Some(leg) = both.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
         leg.failed |= result.is_err();
         // The last one's epoch is that of them all, or later.
         leg.needs = needs;
@@ -268,9 +286,20 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         piece.left -= 1;
-        if piece.left == 0 {
+        if Sabotage::SecondCopyNotAwaited.is_on() && target.spot.is_fresh() {
+            self.forget_commands(id);
+        }
+        if self.pieces[id.0 as usize].left == 0 {
             self.both_ended(id, target);
         }
+    }
+
+    /// Nobody waits for what the piece still writes.
+    fn forget_commands(&mut self, id: PieceId) {
+        self.pieces[id.0 as usize].left = 0;
+        let writes = |flight: &&mut Flight| matches!(flight.purpose, Purpose::Write(of) if of == id);
+        let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
+        under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
     }
 
     /// Every place has been written, or has failed.
@@ -278,18 +307,22 @@ impl Engine {
         self.put_back_scratch(id);
         let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
         let both = self.mirror.end(id, key);
+        if target.spot.is_fresh() {
+            return self.slots_ended(id, both);
+        }
         self.use_intent(key);
         let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
         let failed = good.len() < both.legs.len();
         if failed || good.len() < 2 {
             self.note_lacking(key);
         }
+        let at = |spot: Spot| spot.location(range.count);
         match good[..] {
             [] => return self.both_failed(id, &both.legs, both.error),
             [a, b] if target.changes => {
-                self.map.written_twice(key, [a.whole, b.whole], range, [a.needs, b.needs]);
+                self.map.written_twice(key, [a.spot, b.spot].map(at), range, [a.needs, b.needs]);
             }
-            [a] if target.changes || failed => self.map.written(key, a.whole, range, a.needs),
+            [a] if target.changes || failed => self.map.written(key, at(a.spot), range, a.needs),
             _ => {}
         }
         self.doubt.settle(key, range);
@@ -319,7 +352,7 @@ impl Engine {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
             let may_hold = |leg: &&Leg| {
-                let id = place(leg.whole);
+                let id = leg.spot.place();
                 holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
             };
             if held && (holders(b).count() > 1 || legs.iter().filter(may_hold).count() > 1) {

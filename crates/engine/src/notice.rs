@@ -92,6 +92,24 @@ pub enum Notice {
         /// The policy.
         policy: &'static str,
     },
+    /// A policy has something to say: it cannot be done as it was asked for.
+    Remark {
+        /// As above.
+        volume: Option<VolumeId>,
+        /// The policy.
+        policy: &'static str,
+        /// What it is.
+        remark: &'static str,
+    },
+    /// That is over.
+    RemarkOver {
+        /// As above.
+        volume: Option<VolumeId>,
+        /// The policy.
+        policy: &'static str,
+        /// What it was.
+        remark: &'static str,
+    },
     /// The map can no longer be made durable: changes are refused until the pool is opened again.
     ReadOnly {
         /// What failed last.

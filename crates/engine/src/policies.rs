@@ -18,12 +18,14 @@ pub(crate) struct Instance {
     pub(crate) watches: Watches,
     pub(crate) rounds: Rounds,
     pub(crate) judged: Judged,
+    /// What it has to say, as it was told last.
+    pub(crate) remark: Option<&'static str>,
 }
 
 impl Instance {
     fn new(now: Nanos, policy: Box<dyn Placement>, moves: Moves) -> Self {
         let (watches, rounds) = (policy.watches(), Rounds::new(now, policy.round_every()));
-        Self { policy, watches, rounds, judged: Judged::new(now, moves) }
+        Self { policy, watches, rounds, judged: Judged::new(now, moves), remark: None }
     }
 
     /// Whether it may ever ask for something to be moved, or for a write to go elsewhere.
@@ -73,6 +75,11 @@ impl Policies {
     #[inline]
     pub(crate) fn watches(&self, volume: VolumeId) -> Watches {
         self.all[self.of(volume).0].watches
+    }
+
+    /// The volume of a policy that is not the pool's.
+    pub(crate) fn volume_of(&self, which: Which) -> Option<VolumeId> {
+        which.0.checked_sub(1).and_then(|at| self.own.get(at)).copied()
     }
 
     /// The name of the pool's policy.

@@ -1,6 +1,7 @@
 //! The policies' rounds: now and then each is asked what is to be moved.
 
 use crate::Engine;
+use crate::notice::Notice;
 use crate::policies::Which;
 use weir_model::Nanos;
 use weir_policy::Random;
@@ -21,6 +22,17 @@ impl Rounds {
     pub(crate) fn is_held(self) -> bool {
         self.every.is_some()
     }
+}
+
+/// What a policy has to say: that something cannot be done as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The name of the volume whose own policy it is; the pool's without one.
+    pub volume: Option<String>,
+    /// The policy.
+    pub policy: &'static str,
+    /// What it is.
+    pub text: &'static str,
 }
 
 impl Engine {
@@ -45,7 +57,31 @@ impl Engine {
             if rounds.next.is_some_and(|due| due <= self.now) {
                 rounds.next = rounds.every.map(|every| self.now + every);
                 self.ask_one(Which(at), |policy, moment| policy.round(moment));
+                self.note_remark(Which(at));
             }
         }
+    }
+
+    /// Tells what the policy has to say, if that is something else than before.
+    fn note_remark(&mut self, which: Which) {
+        let instance = &mut self.policies.all[which.0];
+        let (policy, remark) = (instance.policy.name(), instance.policy.remark());
+        let before = std::mem::replace(&mut instance.remark, remark);
+        if before != remark {
+            let volume = self.policies.volume_of(which);
+            self.notices.push(match (remark, before) {
+                (Some(remark), _) => Notice::Remark { volume, policy, remark },
+                (None, before) => Notice::RemarkOver { volume, policy, remark: before.unwrap_or_default() },
+            });
+        }
+    }
+
+    /// What policies have to say.
+    pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
+        self.policies.all.iter().enumerate().filter_map(|(at, instance)| {
+            let volume = self.policies.volume_of(Which(at)).and_then(|id| self.map.volume(id));
+            let (policy, text) = (instance.policy.name(), instance.remark?);
+            Some(Remark { volume: volume.map(|volume| volume.name.clone()), policy, text })
+        })
     }
 }

@@ -4,8 +4,8 @@ use crate::device::State;
 use crate::piece::{Flight, Purpose};
 use crate::policies::Which;
 use crate::{
-    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, ResponsesBySize,
-    SpaceStatus, StoppedChanges, VolumeInfo,
+    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, Remark,
+    ResponsesBySize, SpaceStatus, StoppedChanges, VolumeInfo,
 };
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
@@ -118,6 +118,8 @@ pub struct PoolStatus {
     pub cache: CacheStatus,
     /// What the moves of the pool's policy came to.
     pub moves: MovesStatus,
+    /// What the policies have to say.
+    pub remarks: Vec<Remark>,
     /// Requests in flight.
     pub requests: usize,
     /// What lost devices alone hold, as found when the last one was lost.
@@ -180,6 +182,7 @@ impl Engine {
             mover: self.mover_status(),
             cache: self.cache.status(),
             moves: self.moves_status(Which(0)),
+            remarks: self.remarks().collect(),
             requests: self.active.len(),
             unreachable: self.unreachable.found(),
             read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),

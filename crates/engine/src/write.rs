@@ -94,6 +94,7 @@ impl Engine {
         let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),
             several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != spot.place())),
+            mirrored: self.mirror.has(id),
             ..Target::at(spot, span.start, span.end())
         };
         let sector = self.devices[spot.place().device.index()].settings.sector;
@@ -149,7 +150,7 @@ impl Engine {
     /// waits for some, and chooses anew.
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
-            self.give_up_spot(target.spot, self.pieces[id.0 as usize].range);
+            self.give_up_target(id, target.spot);
             self.waiting_scratch.push_back(id);
             return;
         };
@@ -224,12 +225,9 @@ impl Engine {
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
-    fn begin_anew(&mut self, id: PieceId) {
-        self.mirror.forget(id);
-        let piece = &mut self.pieces[id.0 as usize];
-        let range = piece.range;
-        if let Some(target) = piece.target.take() {
-            self.give_up_spot(target.spot, range);
+    pub(crate) fn begin_anew(&mut self, id: PieceId) {
+        if let Some(target) = self.pieces[id.0 as usize].target.take() {
+            self.give_up_target(id, target.spot);
         }
         self.ready.push_back(id);
     }
@@ -393,11 +391,10 @@ impl Engine {
 
     /// The piece has failed: a place allocated for it may hold nothing.
     fn change_failed(&mut self, id: PieceId) {
-        self.mirror.forget(id);
         let piece = &mut self.pieces[id.0 as usize];
-        let (key, range) = (piece.key, piece.range);
+        let key = piece.key;
         if let Some(target) = piece.target.take() {
-            self.give_up_spot(target.spot, range);
+            self.give_up_target(id, target.spot);
         }
         self.locks.tidy_later(key);
         self.piece_ended(id);

@@ -7,7 +7,7 @@
 use crate::Sabotage;
 use crate::map::{Found, Map};
 use crate::overlay::{AllNeeds, Brings, Needs};
-use crate::value::{Chunk, Location, PLACES_MAX, Record, Released, Value, Whole};
+use crate::value::{Chunk, Location, PLACES_MAX, Place, Record, Released, Value};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
@@ -37,6 +37,16 @@ impl Map {
     /// Whether the extent may get this place: it has it, or it has not too many, with those that
     /// [`Map::withdraw`] may have to bring back; and it is not just giving one of this name up.
     pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
+        self.may_have_besides(key, id, None)
+    }
+
+    /// Whether the extent may get both of these places.
+    pub fn may_have_both(&self, key: ExtentKey, [one, other]: [PlaceId; 2]) -> bool {
+        self.may_have(key, one) && self.may_have_besides(key, other, Some(one))
+    }
+
+    /// Whether the extent may get this place once it has another one.
+    fn may_have_besides(&self, key: ExtentKey, id: PlaceId, other: Option<PlaceId>) -> bool {
         let gives_up = |chunk: &Chunk| {
             id.kind == PlaceKind::Whole && matches!(chunk, Chunk::Whole(w) if w.device == id.device)
         };
@@ -50,6 +60,7 @@ impl Map {
             Found::Direct(whole) => note(&mut names, Location::Whole(whole).id()),
             Found::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
         }
+        other.into_iter().for_each(|other| note(&mut names, other));
         let count = |names: &Names, kind| names.iter().filter(|name| name.kind == kind).count();
         if names.contains(&id) {
             return true;
@@ -194,26 +205,28 @@ impl Map {
         self.change_all(key, Brings::Nothing, needs, |record, _, _| record.settle(range));
     }
 
-    /// Blocks were written, the same bytes, to these whole places of the extent, which hold them from
-    /// now on; no other place does. `needs`: the flushes that make the data durable. If one of them
-    /// fails, what that device was to hold is taken back, and the other copy stays.
+    /// Blocks were written, the same bytes, to both of these places, which hold them from now on; no other
+    /// place does. A whole place is the extent's already; slots, one per block, are from now on. `needs`:
+    /// the flushes that make the data durable. If one of them fails, what that device was to hold is taken
+    /// back, and the other copy stays.
     pub fn written_twice(
         &mut self,
         key: ExtentKey,
-        at: [Whole; 2],
+        at: [impl Into<Location>; 2],
         range: BlockRange,
         needs: [Option<Needs>; 2],
     ) {
-        self.change_all(key, Brings::Data, needs, |record, blocks, released| {
-            for whole in at {
-                record.fill(&Location::Whole(whole), range, blocks, released);
-            }
-            for place in &mut record.places {
-                if !at.iter().any(|whole| place.at == Location::Whole(*whole)) {
-                    place.clear(range, released);
-                }
-            }
-        });
+        let at = at.map(Into::into);
+        let (record, blocks) = self.current_record(key);
+        let slots = matches!(at, [Location::Fine { .. }, Location::Fine { .. }]);
+        let record = record.or_else(|| slots.then(|| self.empty_record(key)));
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let mut released = Released::new();
+        at.iter().for_each(|at| record.fill(at, range, blocks, &mut released));
+        let others = |place: &&mut Place| at.iter().all(|at| at.id() != place.at.id());
+        record.places.iter_mut().filter(others).for_each(|place| place.clear(range, &mut released));
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push_all(key, Brings::Data, needs, released);
     }
 
     /// Safety rule 3: whether blocks of a place may be written in place. Not if a cut could leave a

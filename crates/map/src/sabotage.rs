@@ -45,11 +45,13 @@ pub enum Sabotage {
     IntentSkipped,
     /// A metadata member that was left behind is taken for current.
     StaleMirrorOpened,
+    /// A write to slots of two devices is acknowledged when the first one has it.
+    SecondCopyNotAwaited,
 }
 
 impl Sabotage {
     /// All there are, by name.
-    pub const ALL: [(&str, Self); 19] = [
+    pub const ALL: [(&str, Self); 20] = [
         ("flush-skipped", Self::FlushSkipped),
         ("other-devices-not-flushed", Self::OtherDevicesNotFlushed),
         ("committed-before-its-flush", Self::CommittedBeforeItsFlush),
@@ -69,6 +71,7 @@ impl Sabotage {
         ("reserve-ignored", Self::ReserveIgnored),
         ("intent-skipped", Self::IntentSkipped),
         ("stale-mirror-opened", Self::StaleMirrorOpened),
+        ("second-copy-not-awaited", Self::SecondCopyNotAwaited),
     ];
 
     /// The one of that name.

@@ -89,6 +89,12 @@ pub trait Placement: fmt::Debug + Send {
         let _ = moment;
     }
 
+    /// What whoever looks after the pool should know, while it holds: that something cannot be done as it was asked for.
+    /// Looked at after each round.
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why an extent is where it is, and what would make it move, for people. Changes nothing. What only
     /// allocates has nothing to say but where there is room.
     fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
@@ -143,8 +149,12 @@ pub const ALL: &[Known] = &[
 /// The one that no pool file can name.
 const CHAOS: Known = Known { name: "chaos", moves: true, keys: &[], make: |_| Box::new(Chaos::default()) };
 
-/// The policy of that name, untuned, one for tests included that no pool file can name.
+/// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and `hystor-twice`, which is
+/// `hystor` with two copies of what is dirty.
 pub fn for_tests(name: &str) -> Option<Choice> {
+    if name == "hystor-twice" {
+        return choice("hystor").map(hystor::twice);
+    }
     let known = if name == CHAOS.name { Some(&CHAOS) } else { known(name) };
     known.map(|known| Choice { known, settings: Settings::default() })
 }

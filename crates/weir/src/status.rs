@@ -13,7 +13,7 @@ use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
 use serde::{Deserialize, Serialize};
 use weir_device::PaceStats;
-use weir_engine::{DeviceState, PoolStatus, Room};
+use weir_engine::{DeviceState, PoolStatus, Remark, Room};
 use weir_map::Map;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
@@ -91,6 +91,9 @@ pub struct PoolPart {
     /// Whether they make requests faster.
     #[serde(default)]
     pub judged: JudgedPart,
+    /// What policies cannot do as they were told to.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
 }
@@ -278,6 +281,7 @@ impl Status {
             cache: engine.cache.into(),
             unreachable_bytes: engine.unreachable.get(),
             judged: engine.moves.into(),
+            remarks: engine.remarks.iter().map(remark).collect(),
             read_only: engine.read_only,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
@@ -471,8 +475,15 @@ impl PoolPart {
                 Bytes(self.unreachable_bytes)
             )
         });
-        [full, space, metadata, unreachable].into_iter().flatten().collect()
+        let remarks = self.remarks.iter().cloned();
+        [full, space, metadata, unreachable].into_iter().flatten().chain(remarks).collect()
     }
+}
+
+/// What a policy has to say, for people.
+fn remark(remark: &Remark) -> String {
+    let volume = remark.volume.as_ref().map_or(String::new(), |volume| format!(" of volume {volume}"));
+    format!("policy {}{volume}: {}", remark.policy, remark.text)
 }
 
 fn room_name(room: Room) -> &'static str {

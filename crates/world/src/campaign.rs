@@ -243,7 +243,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     Setup {
         seed,
         extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
-        policy: policy(rng).to_owned(),
+        policy: in_two_copies(policy(rng), seed).to_owned(),
         devices: (0..devices).map(|number| device(rng, number)).collect(),
         journal_pages,
         meta_pages,
@@ -280,6 +280,13 @@ fn moves(rng: &mut Rng) -> Moves {
 fn policy(rng: &mut Rng) -> &'static str {
     let plain = pick(rng, weir_policy::placement::ALL).name;
     pick(rng, &[plain, plain, "chaos"])
+}
+
+/// Half of the pools of `hystor`, and one in eight of the others, keep two copies of what is dirty. Drawn apart, too.
+fn in_two_copies(policy: &'static str, seed: Seed) -> &'static str {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(16)));
+    let chance = if policy == "hystor" { 0.5 } else { 0.125 };
+    if rng.chance(chance) { "hystor-twice" } else { policy }
 }
 
 struct Maker<'a> {

@@ -7,11 +7,12 @@ use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, 
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
-const WHOLE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
+pub(super) const WHOLE: fn(u8) -> PlaceId =
+    |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
 
 /// Sends every write where it is told to.
 #[derive(Debug, Default)]
-struct Redirect(Arc<Mutex<WriteTo>>);
+pub(super) struct Redirect(pub(super) Arc<Mutex<WriteTo>>);
 
 impl Placement for Redirect {
     fn name(&self) -> &'static str {
@@ -196,9 +197,10 @@ const SIZE: usize = 3 * EXTENT;
 
 fn step() -> impl Strategy<Value = Step> {
     let span = span_within(SIZE);
-    let to = (0u8..3, 0u8..6).prop_map(|(device, what)| match what {
+    let to = (0u8..3, 0u8..7).prop_map(|(device, what)| match what {
         0 => WriteTo::InPlace,
         1 => WriteTo::Fine(DeviceId(device)),
+        2 => WriteTo::FineTwice([DeviceId(device), DeviceId((device + 1) % 3)]),
         _ => WriteTo::Whole(DeviceId(device)),
     });
     let write = (to, span.clone(), any::<u8>(), any::<bool>());

@@ -25,7 +25,8 @@ pub enum Action {
         /// Where.
         to: PlaceId,
     },
-    /// They are not to be in this place, as far as another one holds them.
+    /// They are not to be in this place, as far as another one holds them: if it is one in slots, a whole one. What two
+    /// places in slots hold alone stays in both until it is brought home.
     Drop {
         /// The extent.
         key: ExtentKey,
@@ -81,6 +82,10 @@ pub enum WriteTo {
     InPlace,
     /// To slots of this device, for exactly the blocks it carries.
     Fine(DeviceId),
+    /// To slots of both of these devices, two different ones, for exactly the blocks it carries: acknowledged when both
+    /// have it. An overwrite of what slots of two devices hold, and no whole place, goes to both again whatever
+    /// the policy says, as long as there are slots.
+    FineTwice([DeviceId; 2]),
     /// To the extent's whole place on this device, which it gets if it has none, for exactly the blocks it
     /// carries. Other places keep what they hold of the rest. An extent's first write goes where it is
     /// allocated.
@@ -88,12 +93,12 @@ pub enum WriteTo {
 }
 
 impl WriteTo {
-    /// The device it names.
+    /// The device it names; of two the first.
     #[inline]
     pub const fn device(self) -> Option<DeviceId> {
         match self {
             Self::InPlace => None,
-            Self::Fine(device) | Self::Whole(device) => Some(device),
+            Self::Fine(device) | Self::Whole(device) | Self::FineTwice([device, _]) => Some(device),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
 //! extents and of parts, to whole places and to fine slots, of extents accessed lately; asks for one in
-//! four of the parts that are being read; sends one write in four to fine slots, and one in four to the
-//! whole place on any device. All of it is legal, so every answer must be as with any other policy. That
+//! four of the parts that are being read; sends one write in four to fine slots, one in eight to those of two
+//! devices, and one in four to the whole place on any device. All of it is legal, so every answer must be as with any other policy. That
 //! is what the crash campaign checks with it.
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
@@ -62,6 +62,11 @@ impl Placement for Chaos {
         let device = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
         match moment.random.below(8) {
             0..=1 if has_reserve(device) => WriteTo::Fine(device.id),
+            4 => {
+                let other = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
+                let both = device.id != other.id && has_reserve(device) && has_reserve(other);
+                if both { WriteTo::FineTwice([device.id, other.id]) } else { WriteTo::InPlace }
+            }
             2..=3 if has_reserve(device) => WriteTo::Whole(device.id),
             _ => WriteTo::InPlace,
         }

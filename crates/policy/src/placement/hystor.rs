@@ -10,11 +10,14 @@
 //! volume's own ext2/3/4 superblock does ([`crate::ext`]). Writes to what is resident go
 //! to the fast device; other writes, too, into the *write-back area*, as long as it has room. Above
 //! the `high` watermark the scrubber copies dirty blocks home, in home-address order, down to `low`.
-//! Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
+//! With `buffer_copies = 2` dirty blocks are in slots of a second fast device as well, until they are home: losing either
+//! loses nothing. A clean copy is on one alone. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
 //! never written.
 //!
 //! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The seed gives no
-//! period and no watermarks: 10 s, 75 % and 50 % are ours, and so is the order of scrubbing.
+//! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second copy. A
+//! second device counts as fast if it takes at most twice as long for an idle read as the first, or is nearer to it than
+//! to the slowest (as a ratio).
 //!
 //! A difference: blocks are remapped one by one, but the two lists are kept by extent, a resident
 //! extent being one with resident blocks: 48 bytes each instead of 48 for each block. An extent is of
@@ -23,9 +26,10 @@
 //! When not: once the fast device is saturated it stays so, since load is not looked at.
 
 mod areas;
+mod copies;
 mod explain;
 
-use super::allocation::{fastest, home, is_metadata};
+use super::allocation::{fastest, is_metadata};
 use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
 };
@@ -43,6 +47,8 @@ const WRITE_BACK: Key = Key::percent("write_back", 20.0, "of that, the write-bac
 const HIGH: Key = Key::percent("high", 75.0, "dirty part of the write-back area at which scrubbing begins");
 const LOW: Key = Key::percent("low", 50.0, "dirty part of the write-back area at which it ends");
 const BUFFER: Key = Key::size("buffer_up_to", 4 << 20, "the largest write that is buffered");
+const COPIES: Key =
+    Key::count("buffer_copies", 1, (1, 2), "copies of dirty blocks, each on a fast device of its own");
 const METADATA: Key = Key::choice(
     "metadata",
     &["hint", "infer", "off"],
@@ -53,7 +59,7 @@ const INFER: usize = 1;
 const OFF: usize = 2;
 
 /// What may be tuned.
-pub(super) const KEYS: &[Key] = &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, METADATA];
+pub(super) const KEYS: &[Key] = &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA];
 
 /// The time between two rounds: what there is to do is asked for bit by bit.
 const TICK: Nanos = Nanos::millis(100);
@@ -79,16 +85,28 @@ pub struct Hystor {
     high: f64,
     low: f64,
     buffer_up_to: u64,
+    /// Dirty blocks are to be on two fast devices.
+    twice: bool,
     metadata: usize,
     table: BlockTable,
     stripe: Stripe,
     fast: Option<DeviceId>,
+    /// That of the second copies, if they are wanted and there is one.
+    second: Option<DeviceId>,
+    /// That has been looked for.
+    looked: bool,
     areas: Areas,
     updates: VecDeque<Update>,
     next_period: Nanos,
     scrubbing: bool,
     /// The search for copies left by an earlier policy, while it lasts.
     looking: Option<ExtentKey>,
+}
+
+/// With two copies of what is dirty.
+pub(super) fn twice(mut choice: super::Choice) -> super::Choice {
+    choice.settings.set(&COPIES, 2.0);
+    choice
 }
 
 /// Blocks both areas may take.
@@ -108,10 +126,13 @@ impl Hystor {
             high: settings.get(&HIGH),
             low: settings.get(&LOW).min(settings.get(&HIGH)),
             buffer_up_to: settings.get(&BUFFER) as u64,
+            twice: settings.get(&COPIES) > 1.0,
             metadata: settings.choice(&METADATA),
             table: BlockTable::default(),
             stripe: Stripe::default(),
             fast: None,
+            second: None,
+            looked: false,
             areas: Areas::default(),
             updates: VecDeque::new(),
             next_period: Nanos(0),
@@ -128,11 +149,16 @@ impl Hystor {
         devices.get(self.fast?.index())
     }
 
-    fn quota(&self, fast: &DeviceView, blocks: u16) -> Quota {
+    /// What both areas may take. What is buffered is on the second device, too, if there is one.
+    fn quota(&self, devices: &[DeviceView], fast: &DeviceView, blocks: u16) -> Quota {
         let all = u64::from(fast.extents) * u64::from(blocks);
         let there = u64::from(fast.free) * u64::from(blocks) + self.areas.blocks();
         let both = self.space * all.min(there) as f64;
-        let write_back = (both * self.write_back) as u64;
+        let buffered = |both: f64| (both * self.write_back) as u64;
+        let second = self.second.and_then(|id| devices.get(id.index()));
+        let there =
+            second.map_or(u64::MAX, |d| buffered(self.space * f64::from(d.extents) * f64::from(blocks)));
+        let write_back = buffered(both).min(there);
         Quota { remap: both as u64 - write_back, write_back }
     }
 
@@ -230,18 +256,19 @@ impl Hystor {
         self.areas.forget(key);
         self.unmap(key, moment.extent.blocks());
         let blocks = whole_range(moment);
-        if places.place(fine(fast)).is_some_and(|p| p.alone > 0) {
-            if let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) {
+        if places.place(fine(fast)).is_some_and(|p| p.dirty > 0) {
+            if let Some(to) = self.home(moment.devices, &places, fast) {
                 moment.actions.push(Action::Move { key, blocks, to });
             }
         } else {
             moment.actions.push(Action::Drop { key, blocks, from: fine(fast) });
+            self.drop_second(moment, key);
         }
     }
 
     /// Copies dirty blocks home between the watermarks, in the order of their addresses.
     fn scrub(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
-        self.areas.look_at_asked(|key| Extent::of(&moment.map.places(key), fine(fast)));
+        self.look_at_asked(moment, fast);
         let mark = |share: f64| (share * quota.write_back as f64) as u64;
         if self.areas.dirty() > mark(self.high) {
             self.scrubbing = true;
@@ -254,7 +281,7 @@ impl Hystor {
             let Some(key) = self.areas.next_dirty() else { return };
             let places = moment.map.places(key);
             self.areas.saw(key, Extent::of(&places, fine(fast)));
-            if let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) {
+            if let Some(to) = self.home(moment.devices, &places, fast) {
                 moment.actions.push(Action::Copy { key, blocks: whole_range(moment), to });
             }
         }
@@ -268,6 +295,7 @@ impl Hystor {
             if seen.dirty == 0 {
                 self.areas.forget(key);
                 moment.actions.push(Action::Drop { key, blocks: whole_range(moment), from: fine(fast) });
+                self.drop_second(moment, key);
             } else {
                 self.areas.saw(key, seen);
             }
@@ -318,7 +346,9 @@ impl Placement for Hystor {
     /// Homes are on the other devices in turn; on the fast one when these are full.
     fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
         let fast = self.fast(moment.devices).map(|d| d.id);
-        let home = self.stripe.next_of(moment.devices, |d| Some(d.id) != fast && d.free > 0);
+        let second = self.second(moment.devices);
+        let is_home = |d: &DeviceView| Some(d.id) != fast && Some(d.id) != second && d.free > 0;
+        let home = self.stripe.next_of(moment.devices, is_home);
         home.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
     }
 
@@ -356,7 +386,9 @@ impl Placement for Hystor {
 
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let (key, all) = (access.key, moment.extent.blocks());
-        let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return WriteTo::InPlace };
+        let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
+        let (buffered, elsewhere) = self.ways(moment.devices, fast.id, &access.held);
+        let (Some(buffered), true) = (buffered, fast.has_room()) else { return elsewhere };
         let seen = Extent::of(&access.held, fine(fast.id));
         let there = access.held.place(fine(fast.id)).map_or(0, |p| p.blocks);
         let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
@@ -368,24 +400,24 @@ impl Placement for Hystor {
         if self.metadata != OFF && is_metadata(access) {
             self.remap(moment, key, access.blocks);
             self.areas.remapped(key, written);
-            return WriteTo::Fine(fast.id);
+            return buffered;
         }
         let in_remap_area = self.areas.is_resident(key);
         if in_remap_area && (access.blocks.first..access.blocks.end()).all(resident) {
             self.areas.remapped(key, written);
-            return WriteTo::Fine(fast.id);
+            return buffered;
         }
-        let quota = self.quota(fast, all).write_back;
+        let quota = self.quota(moment.devices, fast, all).write_back;
         let more = u64::from(access.blocks.count - there);
         if access.bytes.0 > self.buffer_up_to || quota == 0 || self.areas.buffered_blocks() + more > quota {
-            return WriteTo::InPlace;
+            return elsewhere;
         }
         if in_remap_area {
             self.areas.remapped(key, written);
         } else {
             self.areas.buffered(key, written);
         }
-        WriteTo::Fine(fast.id)
+        buffered
     }
 
     fn round_every(&self) -> Option<Nanos> {
@@ -394,8 +426,11 @@ impl Placement for Hystor {
 
     fn round(&mut self, moment: &mut Moment<'_>) {
         let before = self.fast;
-        let Some(fast) = self.fast(moment.devices) else { return };
-        let (id, quota) = (fast.id, self.quota(fast, moment.extent.blocks()));
+        let fast = self.fast(moment.devices);
+        self.second(moment.devices);
+        self.looked = true;
+        let Some(fast) = fast else { return };
+        let (id, quota) = (fast.id, self.quota(moment.devices, fast, moment.extent.blocks()));
         if before.is_some_and(|before| before != id) {
             // What was on the other device is not known of any more; it may come back.
             (self.areas, self.looking) = (Areas::default(), Some(ExtentKey::default()));
@@ -413,6 +448,10 @@ impl Placement for Hystor {
         if moment.device(id).is_some_and(DeviceView::has_room) {
             self.feed(moment, id, quota, budget);
         }
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        self.lacks_second().then_some(copies::LACKS)
     }
 
     fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {

@@ -25,11 +25,14 @@ impl Map {
         let view = |(id, valid): (&PlaceId, &u32)| {
             let others =
                 places.iter().filter(|(other, _)| *other != id).fold(0, |all, (_, valid)| all | valid);
+            let wholes = places.iter().filter(|(id, _)| id.kind == PlaceKind::Whole);
+            let wholes = wholes.fold(0, |all, (_, valid)| all | valid);
             PlaceView {
                 id: *id,
                 blocks: (valid & blocks).count_ones() as u16,
                 of_extent: valid.count_ones() as u16,
                 alone: (valid & !others).count_ones() as u16,
+                dirty: (valid & !wholes).count_ones() as u16,
             }
         };
         places.iter().map(view).collect()
@@ -124,7 +127,9 @@ impl Pool {
                         .for_each(|(_, valid)| *valid &= !mask(*blocks));
                 }
                 Action::Drop { blocks, from, .. } => {
-                    let others = places.iter().filter(|(id, _)| *id != from).fold(0, |all, (_, v)| all | v);
+                    let counts = |id: &PlaceId| id.kind == PlaceKind::Whole || from.kind == PlaceKind::Whole;
+                    let others = places.iter().filter(|(id, _)| *id != from && counts(id));
+                    let others = others.fold(0, |all, (_, v)| all | v);
                     if let Some(valid) = places.get_mut(from) {
                         *valid &= !(mask(*blocks) & others);
                     }
@@ -151,12 +156,20 @@ impl Pool {
         let (to, more) = self.ask(|moment| policy.write_to(moment, &access));
         actions.extend(more);
         let fine = match to {
-            WriteTo::Fine(device) => Some(PlaceId { device, kind: PlaceKind::Fine }),
-            WriteTo::Whole(device) => Some(PlaceId { device, kind: PlaceKind::Whole }),
+            WriteTo::Fine(device) => Some(fine(device.0)),
+            WriteTo::FineTwice([device, _]) => Some(fine(device.0)),
+            WriteTo::Whole(device) => Some(whole(device.0)),
             WriteTo::InPlace => None,
         };
         for block in access.blocks.first..access.blocks.end() {
             let one = mask(BlockRange { first: block, count: 1 });
+            let holders =
+                self.map.0.get(&key(index)).into_iter().flatten().filter(|(_, valid)| *valid & one != 0);
+            let holders: Vec<_> = holders.map(|(id, _)| id.kind).collect();
+            if fine.is_none() && holders == [PlaceKind::Fine, PlaceKind::Fine] {
+                // What is in slots of two devices stays there.
+                continue;
+            }
             let holding =
                 self.map.0.get(&key(index)).into_iter().flatten().find(|(_, valid)| *valid & one != 0);
             // Fine slots, else where it is, else the whole place, made if there is none.
@@ -170,6 +183,9 @@ impl Pool {
             places.values_mut().for_each(|valid| *valid &= !one);
             if let Some(place) = place {
                 *places.entry(place).or_default() |= one;
+            }
+            if let WriteTo::FineTwice([_, second]) = to {
+                *places.entry(self::fine(second.0)).or_default() |= one;
             }
             places.retain(|_, valid| *valid != 0);
         }

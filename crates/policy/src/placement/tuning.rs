@@ -13,6 +13,13 @@ pub enum Kind {
         /// The most.
         most: f64,
     },
+    /// A whole number: `2`.
+    Count {
+        /// The least.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
     /// A part of something, in the program from 0 to 1: `"10%"`.
     Share,
     /// A time, in the program in seconds: `"30s"`, `"500ms"`.
@@ -43,6 +50,10 @@ impl Key {
     pub const fn number(name: &'static str, default: f64, range: (f64, f64), what: &'static str) -> Self {
         Self { name, kind: Kind::Number { least: range.0, most: range.1 }, default, what }
     }
+    /// A whole number.
+    pub const fn count(name: &'static str, default: u32, range: (u32, u32), what: &'static str) -> Self {
+        Self { name, kind: Kind::Count { least: range.0, most: range.1 }, default: default as f64, what }
+    }
     /// A part of something; the default in percent.
     pub const fn percent(name: &'static str, default: f64, what: &'static str) -> Self {
         Self { name, kind: Kind::Share, default: default / 100.0, what }
@@ -68,6 +79,9 @@ impl Key {
     pub fn allows(&self, value: f64) -> bool {
         match self.kind {
             Kind::Number { least, most } => (least..=most).contains(&value),
+            Kind::Count { least, most } => {
+                value.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&value)
+            }
             Kind::Share => (0.0..=1.0).contains(&value),
             Kind::Time | Kind::Size => value >= 0.0 && value.is_finite(),
             Kind::Flag => value == 0.0 || value == 1.0,

@@ -209,6 +209,8 @@ pub struct PlaceView {
     pub of_extent: u16,
     /// Of these, how many no other place holds: what would be lost with it.
     pub alone: u16,
+    /// Of these, how many no whole place holds: what has still to be brought home.
+    pub dirty: u16,
 }
 
 /// An extent's places, none to four.
@@ -224,7 +226,10 @@ impl Places {
     /// Nothing.
     pub const NONE: Self = {
         let nowhere = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
-        Self { count: 0, places: [PlaceView { id: nowhere, blocks: 0, of_extent: 0, alone: 0 }; Self::MAX] }
+        Self {
+            count: 0,
+            places: [PlaceView { id: nowhere, blocks: 0, of_extent: 0, alone: 0, dirty: 0 }; Self::MAX],
+        }
     };
 
     /// Adds one; beyond [`Self::MAX`] none is added.
@@ -342,6 +347,7 @@ mod tests {
             blocks,
             of_extent: 32,
             alone: 0,
+            dirty: 0,
         };
         let mut places = Places::NONE;
         assert_eq!(places.device(), None);

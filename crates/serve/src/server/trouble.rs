@@ -75,6 +75,12 @@ impl Trouble {
             Notice::MovesAgain { volume, policy } => {
                 tracing::info!("policy {policy}{} moves again", of_volume(volume));
             }
+            Notice::Remark { volume, policy, remark } => {
+                tracing::warn!("policy {policy}{}: {remark}", of_volume(volume));
+            }
+            Notice::RemarkOver { volume, policy, remark } => {
+                tracing::info!("policy {policy}{}: no longer so: {remark}", of_volume(volume));
+            }
             Notice::Failed { device, kind, at, len, error, again } => {
                 if self.may_tell(now) {
                     let then = if again { "trying again" } else { "reported to whoever asked" };

@@ -46,6 +46,13 @@ fn read(table: &Keys<'_, '_>, key: &Key) -> Result<Option<f64>, Mistake> {
         Kind::Number { least, most } => table.number(key.name, |number| {
             if key.allows(number) { Ok(number) } else { Err(format!("a number from {least} to {most}")) }
         }),
+        Kind::Count { least, most } => table.number(key.name, |number| {
+            if key.allows(number) {
+                Ok(number)
+            } else {
+                Err(format!("a whole number from {least} to {most}"))
+            }
+        }),
         Kind::Share => table.optional(key.name, share),
         Kind::Time => Ok(table.optional(key.name, duration)?.map(|time| time.as_secs_f64())),
         Kind::Size => Ok(table.optional(key.name, size)?.map(|size| size.0 as f64)),
@@ -130,6 +137,11 @@ mod tests {
         says("[policy.wardrop]\nalpha = -1\n", &["alpha is -1", "a number from 0 to 1000"]);
         says("[policy.wardrop]\nfloor = 1\n", &["floor is 1", "in quotes"]);
         says("[policy.wardrop]\nfloor = \"101%\"\n", &["a percentage"]);
+        says("[policy.hystor]\nbuffer_copies = 3\n", &["buffer_copies is 3", "a whole number from 1 to 2"]);
+        says(
+            "[policy.hystor]\nbuffer_copies = 1.5\n",
+            &["buffer_copies is 1.5", "a whole number from 1 to 2"],
+        );
         says("[policy.asymmetry]\nallocation = \"fast\"\n", &["fast-first"]);
         says("[policy]\nwardrop = 1\n", &["wardrop is 1, of type integer", "[policy.NAME]"]);
         says("policy = 1\n", &["policy"]);

@@ -7,7 +7,7 @@ use crate::placement::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ExtentKey, PlaceId};
 
-/// How many of an extent's blocks are on the fast device, and how many there alone.
+/// How many of an extent's blocks are on the fast device, and how many of these are not at home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) blocks: u16,
@@ -17,7 +17,7 @@ pub(super) struct Extent {
 impl Extent {
     /// As the map has it.
     pub(super) fn of(places: &Places, fine: PlaceId) -> Self {
-        places.place(fine).map_or(Self::default(), |p| Self { blocks: p.of_extent, dirty: p.alone })
+        places.place(fine).map_or(Self::default(), |p| Self { blocks: p.of_extent, dirty: p.dirty })
     }
 
     /// With so many more clean ones, of at most `all`.
@@ -163,7 +163,7 @@ impl Areas {
     }
 
     /// Looks again at the extents that are to be scrubbed.
-    pub(super) fn look_at_asked(&mut self, places: impl Fn(ExtentKey) -> Extent) {
+    pub(super) fn look_at_asked(&mut self, mut places: impl FnMut(ExtentKey) -> Extent) {
         for (key, rounds) in std::mem::take(&mut self.asked) {
             let extent = places(key);
             self.saw(key, extent);

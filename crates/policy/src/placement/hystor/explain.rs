@@ -53,10 +53,13 @@ impl Hystor {
 
     /// How full the areas are.
     fn tell_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
-        let quota = self.quota(fast, moment.extent.blocks());
+        let quota = self.quota(moment.devices, fast, moment.extent.blocks());
         let of = |blocks: u64, all: u64| format!("{} of {}", Bytes(blocks * BLOCK), Bytes(all * BLOCK));
         reasons.figure("remap area", of(self.areas.resident_blocks(), quota.remap));
         reasons.figure("write-back area", of(self.areas.buffered_blocks(), quota.write_back));
         reasons.figure("dirty of it", Bytes(self.areas.dirty() * BLOCK));
+        if self.twice {
+            reasons.figure("copies of what is dirty", if self.second.is_some() { 2 } else { 1 });
+        }
     }
 }

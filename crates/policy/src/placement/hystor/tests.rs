@@ -161,6 +161,85 @@ fn what_an_earlier_policy_left_is_found() {
     assert_eq!((policy.areas.buffered_blocks(), policy.areas.dirty()), (8, 5));
 }
 
+/// Two fast devices of 8 extents of 32 blocks and two slow ones; extents 0 to 15 are on the slow ones.
+fn two_fast() -> Pool {
+    let devices = vec![device(0, 8, 100), device(1, 8, 250), device(2, 64, 4000), device(3, 64, 5000)];
+    let mut pool = Pool::new(devices);
+    (0..16).for_each(|i| pool.map.put(i, whole(2 + (i % 2) as u8)));
+    pool
+}
+
+/// As [`HALF`], in two copies.
+const TWICE: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5), (&COPIES, 2.0)];
+const BOTH: WriteTo = WriteTo::FineTwice([DeviceId(0), DeviceId(1)]);
+
+#[test]
+fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
+    let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
+    pool.round(&mut policy);
+    assert_eq!(policy.remark(), None);
+    for extent in [9, 2, 7, 0, 5] {
+        assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(40)), BOTH);
+    }
+    assert_eq!(pool.write(&mut policy, 20, 0, Bytes::kib(4)), BOTH, "its first write");
+    assert_eq!((policy.areas.dirty(), policy.areas.buffered_blocks()), (51, 51), "counted once");
+    let actions = pool.round(&mut policy);
+    assert_eq!(actions[0], Action::Copy { key: key(0), blocks: range(0, 32), to: whole(2) });
+    assert_eq!(actions[1], Action::Copy { key: key(2), blocks: range(0, 32), to: whole(2) });
+    pool.act(&actions);
+    // What is home has one copy, which takes no more than its room; written again, two.
+    let second = |i| Action::Drop { key: key(i), blocks: range(0, 32), from: fine(1) };
+    let actions = pool.round(&mut policy);
+    assert_eq!(actions, [second(0), second(2)]);
+    pool.act(&actions);
+    let held = |pool: &Pool, i| {
+        [fine(0), fine(1)].map(|id| pool.map.places(key(i)).place(id).map_or(0, |p| p.of_extent))
+    };
+    assert_eq!((held(&pool, 0), held(&pool, 7)), ([10, 0], [10, 10]));
+    assert_eq!(pool.write(&mut policy, 0, 1, Bytes::kib(4)), BOTH);
+    assert_eq!(held(&pool, 0), [10, 1]);
+    // The second device is lost: one copy is what there is, and the policy says so.
+    pool.devices[1].usable = false;
+    pool.round(&mut policy);
+    assert_eq!(pool.write(&mut policy, 1, 0, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
+    assert_eq!(policy.remark(), Some(copies::LACKS));
+}
+
+#[test]
+fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
+    let (mut pool, mut policy) = (two_fast(), hystor(&[TWICE, &[(&BUFFER, 8192.0)]].concat()));
+    pool.round(&mut policy);
+    pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
+    let home = WriteTo::Whole(DeviceId(2));
+    assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(12)), home, "too large");
+    pool.devices[1].free = 0;
+    assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(4)), home, "no room for the second copy");
+    let access = pool.access(30, Op::Write, Bytes::kib(4));
+    let (to, _) = pool.ask(|moment| policy.allocate(moment, &access));
+    assert!(to.is_some_and(|to| to >= DeviceId(2)), "homes are on the slow ones");
+}
+
+#[test]
+fn a_second_device_is_fast_if_it_is_nearer_to_the_first_than_to_the_slowest() {
+    let second = |idle: &[u64]| {
+        let devices = idle.iter().enumerate().map(|(i, idle)| device(i as u8, 8, *idle));
+        let (mut pool, mut policy) = (Pool::new(devices.collect()), hystor(TWICE));
+        pool.round(&mut policy);
+        assert_eq!(policy.remark().is_some(), policy.second.is_none());
+        policy.second
+    };
+    assert_eq!(second(&[100]), None);
+    assert_eq!(second(&[100, 120]), None, "nothing is left for homes");
+    assert_eq!(second(&[100, 5000, 5200]), None, "the others are slow");
+    assert_eq!(second(&[5000, 120, 100]), Some(DeviceId(1)));
+    assert_eq!(
+        second(&[2, 80, 5000]),
+        Some(DeviceId(1)),
+        "memory, and a drive that is nearer to it than a disk"
+    );
+    assert_eq!(second(&[100, 110, 105]), Some(DeviceId(2)), "all alike");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Whatever is asked for is done: what the policy believes of its areas is then what there is, and
@@ -208,5 +287,30 @@ proptest! {
             .map(|p| u64::from(p.alone))
             .sum();
         prop_assert!(dirty <= 48 + 32, "{dirty}");
+    }
+
+    /// Where all that is asked for is done, dirty blocks are in two places at any time, and in quiet clean ones in one.
+    #[test]
+    fn no_dirty_block_is_on_one_fast_device(
+        steps in prop::collection::vec((0u8..8, 0u64..20, 0u16..32, 1u64..9), 1..200),
+    ) {
+        let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
+        for (what, extent, first, count) in steps {
+            let bytes = Bytes(count.min(32 - u64::from(first)) * 4096);
+            match what {
+                0..=3 => drop(pool.write(&mut policy, extent, first, bytes)),
+                4 | 5 => pool.read(&mut policy, extent, first, bytes),
+                _ => {
+                    pool.now += Nanos::millis(if what == 7 { 10_000 } else { 100 });
+                    let actions = pool.round(&mut policy);
+                    pool.act(&actions);
+                }
+            }
+            for i in 0..20 {
+                let places = pool.map.places(key(i));
+                let alone = places.as_slice().iter().filter(|p| p.id.kind == PlaceKind::Fine).map(|p| p.alone);
+                prop_assert_eq!(alone.sum::<u16>(), 0, "of extent {}", i);
+            }
+        }
     }
 }

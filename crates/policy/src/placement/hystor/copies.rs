@@ -1,0 +1,96 @@
+//! Second copies of dirty blocks, on a second fast device (`buffer_copies = 2`).
+//!
+//! Where both devices have room a buffered write goes to slots of both. Otherwise it is not buffered: it goes home, not
+//! over a clean copy on the fast device, which would be the only one then. With one fast device there is one copy,
+//! and [`LACKS`] says so.
+
+use super::super::{Action, DeviceView, Moment, Places, WriteTo, allocation};
+use super::{Extent, Hystor, fine, whole_range};
+use weir_model::{DeviceId, ExtentKey, Nanos, PlaceId, PlaceKind};
+
+/// What is said where there is no second fast device.
+pub(super) const LACKS: &str = "buffer_copies = 2 takes two fast devices, and another one for the blocks' homes, and they \
+                                are not there: dirty blocks have one copy";
+
+/// The device for second copies: the one that answers an idle read first of those that are not the fast one, if it is
+/// fast, too (see [`super`]), and leaves another one for homes.
+fn second_fast(devices: &[DeviceView], fast: DeviceId) -> Option<DeviceId> {
+    let others = || devices.iter().filter(|d| d.usable && d.id != fast && d.idle < Nanos::MAX);
+    let (second, slowest) =
+        (others().min_by_key(|d| (d.idle, d.id))?, others().max_by_key(|d| (d.idle, d.id))?);
+    let idle = |d: &DeviceView| d.idle.0 as f64;
+    let first = idle(devices.get(fast.index())?);
+    let near = (2.0 * first).max((first * idle(slowest)).sqrt());
+    (second.id != slowest.id && idle(second) <= near).then_some(second.id)
+}
+
+impl Hystor {
+    /// The device for second copies, if they are wanted and there is one. Stays the same while it can be used.
+    pub(super) fn second(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
+        let fast = self.fast.filter(|_| self.twice)?;
+        let usable = |id: &DeviceId| *id != fast && devices.get(id.index()).is_some_and(|d| d.usable);
+        self.second = self.second.filter(usable).or_else(|| second_fast(devices, fast));
+        self.second
+    }
+
+    /// Whether there is one copy of what is to have two.
+    pub(super) fn lacks_second(&self) -> bool {
+        self.twice && self.looked && self.second.is_none()
+    }
+
+    /// Where a write goes that is buffered, if it can be, and where any other.
+    pub(super) fn ways(
+        &mut self,
+        devices: &[DeviceView],
+        fast: DeviceId,
+        held: &Places,
+    ) -> (Option<WriteTo>, WriteTo) {
+        let Some(second) = self.second(devices) else { return (Some(WriteTo::Fine(fast)), WriteTo::InPlace) };
+        let view = |id: DeviceId| devices.get(id.index());
+        let home = held.whole(|id| id != fast && view(id).is_some_and(|d| d.usable));
+        let elsewhere = home.map_or(WriteTo::InPlace, |home| WriteTo::Whole(home.id.device));
+        let has_room = view(second).is_some_and(DeviceView::has_room);
+        (has_room.then_some(WriteTo::FineTwice([fast, second])), elsewhere)
+    }
+
+    /// Where an extent's home is or is to be: not on one of the fast devices, unless it is there already or there is
+    /// nowhere else.
+    pub(super) fn home(
+        &mut self,
+        devices: &[DeviceView],
+        places: &Places,
+        fast: DeviceId,
+    ) -> Option<PlaceId> {
+        let second = self.second.filter(|_| places.whole(|device| device != fast).is_none());
+        let new = second.and_then(|second| {
+            self.stripe.next_of(devices, |d| d.id != fast && d.id != second && d.has_room())
+        });
+        match new {
+            Some(device) => Some(PlaceId { device, kind: PlaceKind::Whole }),
+            None => allocation::home(&mut self.stripe, devices, places, fast),
+        }
+    }
+
+    /// Looks again at the extents that are to be scrubbed: what is home has no second copy any more.
+    pub(super) fn look_at_asked(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
+        let Moment { map, .. } = moment;
+        let mut home = Vec::new();
+        self.areas.look_at_asked(|key| {
+            let extent = Extent::of(&map.places(key), fine(fast));
+            if extent.dirty == 0 {
+                home.push(key);
+            }
+            extent
+        });
+        home.into_iter().for_each(|key| self.drop_second(moment, key));
+    }
+
+    /// The second copies of an extent go, as far as its blocks are home.
+    pub(super) fn drop_second(&mut self, moment: &mut Moment<'_>, key: ExtentKey) {
+        let Some(second) = self.second else { return };
+        let from = fine(second);
+        if moment.map.places(key).place(from).is_some_and(|p| p.of_extent > p.dirty) {
+            moment.actions.push(Action::Drop { key, blocks: whole_range(moment), from });
+        }
+    }
+}
