@@ -3,8 +3,8 @@
 //! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
 //! extents and of parts, to whole places and to fine slots, of extents accessed lately; asks for one in
 //! four of the parts that are being read; sends one write in four to fine slots, one in eight to those of two
-//! devices, and one in four to the whole place on any device. All of it is legal, so every answer must be as with any other policy. That
-//! is what the crash campaign checks with it.
+//! devices, and one in four to the whole place on any device. All of it is legal, so every answer must be
+//! as with any other policy. That is what the crash campaign checks with it.
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
 
