@@ -4,6 +4,10 @@
 //! data, which leaves the engine's own cost. The working set (8 MiB of a 256 MiB volume) fits the
 //! processor's cache, so that it is not main memory that is measured. The target is 2 million
 //! requests a second.
+//!
+//! `placement`: the same with two devices that answer without touching data, for each policy; what a policy
+//! adds is the difference from `sequential`, which decides nothing but where new data goes. The target is
+//! 150 ns a request. `bench/placement-overhead` makes the table.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -19,15 +23,15 @@ const BATCH: u64 = 1024;
 const VOLUME: u64 = 256 << 20;
 const WORKING_SET: u64 = 8 << 20;
 
-struct Disk(Vec<u8>);
+struct Disks(Vec<Vec<u8>>);
 
-impl Store for Disk {
-    fn read(&mut self, _: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-        bytes.copy_from_slice(&self.0[at.0 as usize..][..bytes.len()]);
+impl Store for Disks {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        bytes.copy_from_slice(&self.0[device.index()][at.0 as usize..][..bytes.len()]);
         Ok(())
     }
-    fn write(&mut self, _: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
-        self.0[at.0 as usize..][..bytes.len()].copy_from_slice(bytes);
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        self.0[device.index()][at.0 as usize..][..bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
     fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
@@ -38,32 +42,50 @@ impl Store for Disk {
 struct Bench {
     engine: Engine,
     memory: HeapMemory,
-    disk: Disk,
+    disks: Disks,
     buffers: Vec<Buffer>,
     now: Nanos,
+    /// How long a round takes.
+    round: Nanos,
     copies: bool,
     random: u64,
 }
 
 impl Bench {
-    fn new(copies: bool) -> Self {
-        let size = Bytes(VOLUME + (64 << 20));
-        let mut disk = Disk(vec![0; size.0 as usize]);
+    /// One device, whose every block is copied or not.
+    fn one(copies: bool) -> Self {
+        let mut bench = Self::new("sequential", &[VOLUME + (64 << 20)], Nanos(100));
+        bench.copies = copies;
+        bench
+    }
+
+    /// Two devices, the first with room for half of the volume, in about the time it takes here.
+    fn two(policy: &str) -> Self {
+        Self::new(policy, &[VOLUME / 2, VOLUME + (64 << 20)], Nanos::micros(2))
+    }
+
+    fn new(policy: &str, sizes: &[u64], round: Nanos) -> Self {
+        let mut disks = Disks(sizes.iter().map(|size| vec![0; *size as usize]).collect());
+        let device = |(at, size): (usize, &u64)| {
+            let class = if at == 0 { DeviceClass::Nvm } else { DeviceClass::Ssd };
+            NewDevice { name: format!("memory{at}"), size: Bytes(*size), class }
+        };
         let pool = NewPool {
             id: PoolId([1; 16]),
             name: "bench".into(),
             extent: ExtentSize::DEFAULT,
-            devices: vec![NewDevice { name: "memory".into(), size, class: DeviceClass::Nvm }],
+            devices: sizes.iter().enumerate().map(device).collect(),
             metadata: vec![DeviceId(0)],
         };
-        let superblocks = weir_map::create(&mut disk, &pool).expect("created");
-        let (map, _) = weir_map::open(&mut disk, &superblocks, &OpenOptions::default()).expect("opened");
+        let superblocks = weir_map::create(&mut disks, &pool).expect("created");
+        let (map, _) = weir_map::open(&mut disks, &superblocks, &OpenOptions::default()).expect("opened");
         let mut memory = HeapMemory::new(Bytes::mib(16));
-        let policy = weir_policy::placement::by_name("sequential").expect("a policy");
-        let engine =
-            Engine::new(Nanos(0), map, policy, &[DeviceSettings::default()], &mut memory).expect("an engine");
+        let policy = weir_policy::placement::by_name(policy).expect("a policy");
+        let settings = vec![DeviceSettings::default(); sizes.len()];
+        let engine = Engine::new(Nanos(0), map, policy, &settings, &mut memory).expect("an engine");
         let buffers = (0..DEPTH).map(|_| memory.take(Bytes(4096)).expect("memory")).collect();
-        let mut bench = Self { engine, memory, disk, buffers, now: Nanos(0), copies: true, random: 1 };
+        let (now, copies) = (Nanos(0), true);
+        let mut bench = Self { engine, memory, disks, buffers, now, round, copies, random: 1 };
         bench.settle();
         bench.engine.admin(
             Nanos(0),
@@ -77,7 +99,7 @@ impl Bench {
         );
         bench.settle();
         bench.fill();
-        bench.copies = copies;
+        bench.copies = false;
         bench
     }
 
@@ -103,15 +125,15 @@ impl Bench {
 
     /// One round of a driver: commands carried out, replies collected. Whether anything happened.
     fn round(&mut self) -> bool {
-        self.now += Nanos(100);
+        self.now += self.round;
         self.engine.tick(self.now, &mut self.memory);
         let mut any = false;
         while let Some(io) = self.engine.next_io() {
             any = true;
             if self.copies {
                 let done = match io.kind {
-                    IoKind::Read => self.disk.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-                    IoKind::Write { .. } => self.disk.write(io.device, io.at, self.memory.bytes(io.buffer)),
+                    IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+                    IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
                     IoKind::Flush => Ok(()),
                 };
                 black_box(done).expect("memory does not fail");
@@ -147,12 +169,24 @@ fn requests(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH));
     for (name, op) in [("read", Op::Read), ("overwrite", Op::Write)] {
         for (device, copies) in [("counted", false), ("copied", true)] {
-            let mut bench = Bench::new(copies);
+            let mut bench = Bench::one(copies);
             group.bench_function(format!("{name}/{device}"), |b| b.iter(|| bench.run(op)));
         }
     }
     group.finish();
 }
 
-criterion_group!(benches, requests);
+fn placement(c: &mut Criterion) {
+    let mut group = c.benchmark_group("engine_4k_depth_32_placement");
+    group.throughput(Throughput::Elements(BATCH));
+    for (name, op) in [("read", Op::Read), ("overwrite", Op::Write)] {
+        for policy in weir_policy::placement::ALL {
+            let mut bench = Bench::two(policy.name);
+            group.bench_function(format!("{name}/{}", policy.name), |b| b.iter(|| bench.run(op)));
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, requests, placement);
 criterion_main!(benches);
