@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::device::Device;
-use crate::piece::{Flight, Piece, PieceId, Purpose};
+use crate::piece::{Flight, PieceId, Purpose};
 use crate::policies::{Which, is_about};
 use crate::runs::Runs;
 use weir_map::{Found, Map, Record, Whole};
@@ -151,10 +151,10 @@ impl Engine {
     }
 
     /// Asks the policy where a piece's write goes.
-    pub(crate) fn ask_write_to(&mut self, id: PieceId, record: Option<&Record>) -> WriteTo {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let access = self.access(id, record.map_or(Places::NONE, |record| places_of(record, range)));
-        self.ask(key.volume, |policy, moment| policy.write_to(moment, &access))
+    pub(crate) fn ask_write_to(&mut self, id: PieceId, held: Places) -> WriteTo {
+        let volume = self.pieces[id.0 as usize].key.volume;
+        let access = self.access(id, held);
+        self.ask(volume, |policy, moment| policy.write_to(moment, &access))
     }
 
     /// A piece as policies see it.

@@ -7,10 +7,11 @@
 //! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
+use crate::advice::places_of;
 use crate::piece::{Piece, PieceId, Spot, Work};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
-use weir_policy::placement::WriteTo;
+use weir_policy::placement::{Places, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
@@ -18,12 +19,29 @@ fn has_room(record: &Record) -> bool {
 }
 
 impl Engine {
-    /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed.
-    pub(crate) fn choose(&mut self, id: PieceId, record: Option<&Record>) -> Option<Spot> {
+    /// Where the policy sends the piece, of what may be done; `held` is where its blocks are.
+    #[inline]
+    pub(crate) fn wish(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) -> WriteTo {
         let volume = self.pieces[id.0 as usize].key.volume;
-        let asks = self.policies.watches(volume).writes && !self.has_stopped_moves(self.policies.of(volume));
-        let wish = if asks { self.ask_write_to(id, record) } else { WriteTo::InPlace };
-        let device = wish.device().filter(|device| self.takes_more(*device));
+        if !self.policies.watches(volume).writes || self.has_stopped_moves(self.policies.of(volume)) {
+            return WriteTo::InPlace;
+        }
+        let wish = self.ask_write_to(id, held(self));
+        if wish.device().is_some_and(|device| self.takes_more(device)) { wish } else { WriteTo::InPlace }
+    }
+
+    /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy is
+    /// asked, unless its `wish` is known.
+    pub(crate) fn choose(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        wish: Option<WriteTo>,
+    ) -> Option<Spot> {
+        let range = self.pieces[id.0 as usize].range;
+        let held = |_: &Self| record.map_or(Places::NONE, |record| places_of(record, range));
+        let wish = wish.unwrap_or_else(|| self.wish(id, held));
+        let device = wish.device();
         let elsewhere = match (wish, device) {
             (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),

@@ -16,7 +16,7 @@ use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span,
 };
-use weir_policy::placement::Places;
+use weir_policy::placement::{Places, WriteTo};
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
@@ -31,15 +31,19 @@ impl Engine {
         if self.cache.is_on() {
             self.cache_write(id, memory);
         }
-        let record = match self.map.find(key) {
-            Found::Direct(whole) if self.is_plain(id, whole) => {
-                self.tell_access(id, |engine| {
-                    engine.held_directly(whole, engine.pieces[id.0 as usize].range)
-                });
+        let mut wish = None;
+        if let Found::Direct(whole) = self.map.find(key)
+            && self.is_plain(id, whole)
+        {
+            let held = |engine: &Self| engine.held_directly(whole, engine.pieces[id.0 as usize].range);
+            self.tell_access(id, held);
+            let wished = self.wish(id, held);
+            if matches!(wished, WriteTo::InPlace) || wished == WriteTo::Whole(whole.device) {
                 return self.overwrite(id, whole, memory);
             }
-            _ => self.record(key),
-        };
+            wish = Some(wished);
+        }
+        let record = self.record(key);
         self.tell_access(id, |engine| {
             let range = engine.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
@@ -55,20 +59,19 @@ impl Engine {
         if record.as_ref().map_or_else(|| self.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(spot) = self.choose(id, record.as_ref()) else { return };
+        let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
         // It may have been given a place just now.
         let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
         self.write_to(id, spot, Some(&record), memory);
     }
 
-    /// Whether a write to a direct extent simply overwrites it: the policy sends it nowhere else, its device
+    /// Whether a write to a direct extent simply overwrites it, unless the policy sends it elsewhere: its device
     /// is not lost, and no other place held the blocks of late.
     #[inline]
     fn is_plain(&self, id: PieceId, whole: Whole) -> bool {
         let piece = &self.pieces[id.0 as usize];
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        !self.policies.watches(piece.key.volume).writes
-            && self.is_usable(whole.device)
+        self.is_usable(whole.device)
             && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
     }
 
