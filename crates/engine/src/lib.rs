@@ -100,6 +100,7 @@ use std::collections::VecDeque;
 use weir_map::Map;
 use weir_model::{Bytes, Io, IoId, Memory, Nanos, Reply, Request};
 use weir_policy::Random;
+use weir_policy::harm::Moves;
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -253,6 +254,7 @@ impl Engine {
         for device in engine.map.absent().iter() {
             engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
         }
+        engine.set_moves(now, Moves::default());
         engine.start_probes();
         engine.resume_removals();
         engine.look_for_lacking();

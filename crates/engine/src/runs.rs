@@ -1,7 +1,7 @@
 //! Sequential runs: which request continues which, since what is read or written in one go costs a
-//! disk little however it is cut up.
+//! disk little however it is cut up. A log whose last block was not full writes it once more, and continues.
 
-use weir_model::{Bytes, VolumeId, VolumeOffset};
+use weir_model::{BLOCK, Bytes, VolumeId, VolumeOffset};
 
 /// Runs remembered, the latest ones.
 const RUNS: usize = 8;
@@ -25,9 +25,14 @@ impl Runs {
     /// Notes a request; how long the run was that it continues.
     pub(crate) fn note(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Bytes {
         let end = offset + len;
-        let continued = self.runs.iter_mut().find(|r| r.len.0 > 0 && r.volume == volume && r.end == offset);
+        // Who appends to a log writes its last block, which was not full, once more.
+        let again = |r: &Run| Bytes(r.end.0.saturating_sub(offset.0));
+        let goes_on = |r: &Run| {
+            offset <= r.end && (offset == r.end || end > r.end) && again(r) <= r.len.min(Bytes(BLOCK))
+        };
+        let continued = self.runs.iter_mut().find(|r| r.len.0 > 0 && r.volume == volume && goes_on(r));
         if let Some(run) = continued {
-            let before = run.len;
+            let before = run.len - again(run);
             *run = Run { volume, end, len: before + len };
             return before;
         }
@@ -52,5 +57,16 @@ mod tests {
         assert_eq!(note(0, 12288, 4096), 12288);
         (100..108).for_each(|i| assert_eq!(note(0, i << 20, 512), 0));
         assert_eq!(note(0, 16384, 4096), 0, "forgotten");
+    }
+
+    #[test]
+    fn a_log_that_writes_its_last_block_again_is_a_run() {
+        let mut runs = Runs::default();
+        let mut note = |at, len| runs.note(VolumeId(0), VolumeOffset(at), Bytes(len)).0;
+        assert_eq!(note(65536, 12288), 0);
+        assert_eq!(note(73728, 8192), 8192, "its last block once more, and another");
+        assert_eq!(note(77824, 8192), 12288);
+        assert_eq!(note(77824, 8192), 0, "all of it once more");
+        assert_eq!(note(61440, 8192), 0, "before its beginning");
     }
 }

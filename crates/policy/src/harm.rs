@@ -34,11 +34,14 @@ use weir_model::{DeviceId, ExtentKey, Nanos};
 
 /// Extents whose first places are remembered: in some 3 MiB.
 const FIRSTS: usize = 1 << 16;
+/// The least extents in the sample, of a pool that has so many: of a handful nothing follows for the rest.
+pub const SAMPLED: u64 = 1024;
 
 /// How a policy is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// One extent in so many is in the sample: a power of two.
+    /// One extent in so many is in the sample: a power of two. Of a pool with less than [`SAMPLED`] times as many
+    /// extents, one in fewer.
     pub sample: u64,
     /// The least time that is judged as one.
     pub window: Nanos,
@@ -88,6 +91,20 @@ impl Moves {
         match self {
             Self::Judged(rules) | Self::Free(rules) => Some(rules),
             Self::Never => None,
+        }
+    }
+
+    /// The same for a pool of so many extents, so that its sample is large enough.
+    #[must_use]
+    pub fn in_pool_of(self, extents: u64) -> Self {
+        let few = |rules: Rules| Rules {
+            sample: rules.sample.min((extents / SAMPLED).max(1).next_power_of_two()),
+            ..rules
+        };
+        match self {
+            Self::Judged(rules) => Self::Judged(few(rules)),
+            Self::Free(rules) => Self::Free(few(rules)),
+            Self::Never => Self::Never,
         }
     }
 

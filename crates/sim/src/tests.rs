@@ -1,5 +1,6 @@
 //! Experiments on small pools.
 
+mod adaptive;
 mod harm;
 
 use crate::load::Next;

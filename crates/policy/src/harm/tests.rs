@@ -72,6 +72,14 @@ fn one_extent_in_so_many_is_sampled() {
     assert!((3600..=4600).contains(&sampled), "{sampled}");
     let runs = (0..1u64 << 16).filter(|i| moves.samples(key(i * 8))).count();
     assert!((150..=400).contains(&runs), "extents at a distance: {runs}");
+    // Of a small pool all are in it, of one twice as large as the least sample every second.
+    let sampled = |extents: u64| {
+        let moves = moves.in_pool_of(extents);
+        (0..extents).filter(|i| moves.samples(key(*i))).count()
+    };
+    assert_eq!(sampled(1000), 1000);
+    assert!((900..1150).contains(&sampled(2048)), "{}", sampled(2048));
+    assert_eq!(Moves::default().in_pool_of(1 << 30), Moves::default());
     assert!(!Moves::Never.samples(key(0)));
 }
 

@@ -7,14 +7,16 @@
 //! Rule: an access is *worth* what the fast device would save, the responses to requests of that size and
 //! direction as measured on both, with their queues; spread over the parts of the extent it carries,
 //! and over the run it continues. A write's response has its part of the flush it makes necessary. Worth
-//! is summed up by part (a block, of extents of 128 KiB) and halved with every epoch. The fast
-//! device's space has a *price*: what the least worthy part that stays there is worth. It rises while
-//! space is short and falls while there is plenty.
+//! is summed up by part (a block, of extents of 128 KiB) and halved with every epoch, which is counted in accesses,
+//! since nothing is learnt while nothing is asked. The fast device's space has a *price*: what the least worthy part
+//! that stays there is worth. It rises while space is short or is refused, and falls while there is plenty.
 //! - Allocation first: a write that saves something goes to slots of the fast device, if that answers
-//!   sooner at this moment, and leaves it later for the price; new extents go there while half of it is
-//!   free, else to the others.
-//! - Migration second: a part read again and again, worth the price and what the copy costs, is copied
-//!   there; moved, if it is also written, so that no write finds its block in two places.
+//!   sooner at this moment, and leaves it later for the price; while space is short, only one worth the price. New
+//!   extents go there until it is nearly full, else to the others.
+//! - Migration second: a part that was read is copied there if it is worth the price and what the copy costs: the more,
+//!   the fewer parts of those read once are read again, and the busier the other devices are. It is moved, if it was
+//!   written of late, so that no write finds its block in two places.
+//! - Room for writes to come is made while the other devices have nothing to do ([`room`]).
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
 //!   answered sooner elsewhere, by a fifth at least, is written there, or leaves, a few extents a round; what is
@@ -27,6 +29,7 @@
 mod cost;
 mod explain;
 mod heat;
+mod room;
 
 use super::allocation::{fastest, home};
 use super::{
@@ -34,30 +37,25 @@ use super::{
 };
 use cost::Costs;
 use heat::{Cut, Mask, ONE, PARTS, Table};
+use room::Room;
 use std::collections::VecDeque;
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
 /// What may be tuned: nothing. It is to need none.
 pub(super) const KEYS: &[Key] = &[];
 
 /// The time between two rounds.
 const ROUND: Nanos = Nanos::millis(100);
-/// Of the fast device's space, what is filled; above the first part begins to leave, until the second.
-const FULL: f64 = 0.84;
-const FILLED: f64 = 0.76;
-/// Beyond this nothing is added.
-const BRIM: f64 = 0.88;
-/// New extents go there up to this.
-const ALLOCATED: f64 = 0.5;
-/// What a copy costs, in accesses saved: a read of the slow device, and the factor by which it must pay.
-const COPY: u16 = 2 * ONE;
+/// What a copy must be worth if all that is read is read again and the other devices are busy, in reads of the slow
+/// device saved; and the least part of these two that counts.
+const COPY: f64 = 0.5;
+const REREAD_LEAST: f64 = 0.25;
+const BUSY_LEAST: f64 = 0.1;
 /// The least an access must be worth for a write to go to the fast device.
 const LEAST: u16 = ONE / 16;
-/// An epoch is as many accesses as this times what has room on the fast device, but no less and no more
-/// than these times.
+/// An epoch is as many accesses as this times what has room on the fast device, but no less than this time.
 const EPOCH: u64 = 4;
 const EPOCH_MIN: Nanos = Nanos::secs(15);
-const EPOCH_MAX: Nanos = Nanos::secs(300);
 /// Copies asked for and evictions in a round.
 const COPIES: usize = 8;
 const EVICTIONS: usize = 16;
@@ -69,6 +67,8 @@ const RELIEF: usize = 8;
 const STILL_LEAVING: f64 = 0.98;
 /// Extents looked at in a round for some to leave, and for what an earlier policy left.
 const LOOKS: usize = 256;
+/// A copy is asked for at once while the mover would take this many more.
+const ROOM: usize = 16;
 /// Parts waiting to be copied.
 const WANTED: usize = 1024;
 /// The least number of extents known.
@@ -85,7 +85,12 @@ pub struct Adaptive {
     wanted: VecDeque<(ExtentKey, Mask)>,
     /// Extents that were asked for on the fast device and would have been answered sooner elsewhere.
     burden: VecDeque<ExtentKey>,
+    room: Room,
     evicting: bool,
+    /// A write that is worth the price has found no room since the last round.
+    refused: bool,
+    /// Copies asked for since the last round.
+    asked: usize,
     /// Parts that were asked to leave, as far as their space may not be back yet.
     leaving: f64,
     /// The last extent looked at for eviction.
@@ -105,7 +110,10 @@ impl Adaptive {
             price: 0,
             wanted: VecDeque::new(),
             burden: VecDeque::new(),
+            room: Room::default(),
             evicting: false,
+            refused: false,
+            asked: 0,
             leaving: 0.0,
             hand: ExtentKey::default(),
             looking: ExtentKey::default(),
@@ -129,10 +137,6 @@ impl Adaptive {
         devices.get(self.fast?.index())
     }
 
-    fn has_room(fast: &DeviceView, cut: Cut) -> bool {
-        fast.has_slots() && cut.fill(fast) < BRIM
-    }
-
     /// What this access is worth to each part it carries.
     fn worth(&self, moment: &Moment<'_>, fast: &DeviceView, access: &Access, parts: Mask) -> u16 {
         let write = access.op == Op::Write;
@@ -150,24 +154,46 @@ impl Adaptive {
         }
     }
 
-    /// Copies or moves what is wanted to the fast device.
-    fn promote(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
-        let mut asked = 0;
-        while asked < COPIES && moment.actions.len() < moment.room {
-            let full = moment.device(fast).is_none_or(|fast| !Self::has_room(fast, cut));
-            let Some((key, parts)) = self.wanted.pop_front().filter(|_| !full) else { return };
-            let Some(heat) = self.table.get(key) else { continue };
-            let parts = parts & !heat.resident & !heat.cheap(parts, self.price);
-            let Some((blocks, run)) = cut.first_run(parts) else { continue };
-            self.want(key, parts & !run);
+    /// What a part must be worth for a copy to pay, whatever the price.
+    fn copy_cost(&self) -> u16 {
+        let reread = self.table.reread().max(REREAD_LEAST);
+        (COPY * self.room.busy().max(BUSY_LEAST) / reread * f64::from(ONE)) as u16
+    }
+
+    /// Of these parts, those a copy pays for are copied or moved to the fast device: side by side as long as may
+    /// be asked for, the others later.
+    fn copy(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut, key: ExtentKey, parts: Mask) {
+        let mut left = parts;
+        while self.asked < COPIES && moment.actions.len() < moment.room {
+            let Some(heat) = self.table.get(key) else { return };
+            let Some((blocks, run)) = cut.first_run(left & !heat.resident) else { return };
             let to = PlaceId { device: fast, kind: PlaceKind::Fine };
             moment.actions.push(match heat.written & run {
                 0 => Action::Copy { key, blocks, to },
                 _ => Action::Move { key, blocks, to },
             });
             self.table.set_resident(key, heat.resident | run, heat.whole);
-            asked += 1;
+            left &= !run;
+            self.asked += 1;
         }
+        self.want(key, left);
+    }
+
+    /// What is wanted gets its copies, as long as reads are answered sooner there.
+    fn promote(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
+        let Some(view) = moment.device(fast).copied() else { return };
+        if self.costs.saving(moment.devices, &view, false, Bytes(BLOCK), 1.0) <= 0.0 {
+            self.wanted.clear();
+        }
+        while self.asked < COPIES && moment.actions.len() < moment.room && Room::is_below_brim(&view, cut) {
+            let Some((key, parts)) = self.wanted.pop_front() else { return };
+            let Some(heat) = self.table.get(key) else { continue };
+            self.copy(moment, fast, cut, key, parts & !heat.cheap(parts, self.price));
+        }
+    }
+
+    fn raise_price(&mut self, by_one_in: u16) {
+        self.price = self.price.saturating_add(self.price / by_one_in + 1).min(u16::MAX / 2);
     }
 
     /// While space is short, what is worth less than the price leaves; the price follows.
@@ -176,24 +202,28 @@ impl Adaptive {
         let (fill, part) =
             (cut.fill(&view), 1.0 / (f64::from(view.extents) * f64::from(cut.count())).max(1.0));
         self.leaving *= STILL_LEAVING;
+        if std::mem::take(&mut self.refused) {
+            self.raise_price(16);
+        }
+        let (full, filled) = (self.room.full(), self.room.filled());
         let staying = |leaving: f64| fill - leaving * part;
         self.evicting =
-            staying(self.leaving) > if self.evicting { FILLED } else { FULL } || !view.has_slots();
+            staying(self.leaving) > if self.evicting { filled } else { full } || !view.has_slots();
         if !self.evicting {
-            if fill < FILLED {
+            if fill < filled {
                 self.price -= self.price.div_ceil(64);
             }
             return;
         }
         let looks = LOOKS.min(self.table.residents());
         for _ in 0..looks {
-            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || staying(self.leaving) <= FILLED {
+            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || staying(self.leaving) <= filled {
                 return;
             }
             let Some(key) = self.table.next_resident(self.hand) else { return };
             if key <= self.hand {
                 // Once around, and space is still short.
-                self.price = self.price.saturating_add(self.price / 4 + 1).min(u16::MAX / 2);
+                self.raise_price(4);
             }
             self.hand = key;
             self.evict_from(moment, key, fast, cut);
@@ -287,8 +317,7 @@ impl Placement for Adaptive {
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
         let fast = self.fast(moment.devices).copied();
         let others = |d: &DeviceView| d.free > 0 && Some(d.id) != fast.map(|fast| fast.id);
-        let roomy =
-            fast.filter(|fast| fast.free > 0 && Cut::new(moment.extent.blocks()).fill(fast) < ALLOCATED);
+        let roomy = fast.filter(|fast| Room::takes_extents(fast, Cut::new(moment.extent.blocks())));
         let write = |d: &DeviceView| self.costs.response(d, true, access.bytes);
         let sooner = roomy.filter(|fast| {
             moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
@@ -339,9 +368,15 @@ impl Placement for Adaptive {
             }
         }
         let missing = parts & !heat.resident;
-        if !write && missing != 0 && !heat.whole && access.held.device().is_some() {
-            let price = self.price.max(COPY - 1);
-            self.want(access.key, missing & !heat.cheap(missing, price));
+        if !write && missing != 0 && !heat.whole && worth > 0 && access.held.device().is_some() {
+            let least = self.price.max(self.copy_cost().saturating_sub(1));
+            let parts = missing & !heat.cheap(missing, least);
+            // Asked for at once, a copy takes what the read brings.
+            if moment.actions.len() + ROOM < moment.room && Room::is_below_brim(&fast, cut) {
+                self.copy(moment, fast.id, cut, access.key, parts);
+            } else {
+                self.want(access.key, parts);
+            }
         }
     }
 
@@ -352,7 +387,13 @@ impl Placement for Adaptive {
         let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
         let there = access.held.is_on(fast.id);
         let own = self.worth(moment, &fast, access, parts);
-        let worthy = heat.most(parts).max(own) >= LEAST && Self::has_room(&fast, cut);
+        let has_room = Room::is_below_brim(&fast, cut);
+        let least = if self.evicting || !has_room { LEAST.max(self.price) } else { LEAST };
+        let worthy = heat.most(parts).max(own) >= least;
+        if worthy && !there && !heat.whole && access.held.device().is_some() {
+            self.room.ask(parts.count_ones());
+            self.refused |= !has_room;
+        }
         let others = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
         let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
         let Some(slow) = others.min_by(|a, b| now(a).total_cmp(&now(b))) else { return WriteTo::InPlace };
@@ -363,7 +404,7 @@ impl Placement for Adaptive {
             }
             return WriteTo::Whole(slow.id);
         }
-        if heat.whole || !(there || worthy) {
+        if heat.whole || !(there || (worthy && has_room)) {
             return WriteTo::InPlace;
         }
         if !there && now(slow) < now(&fast) {
@@ -383,10 +424,12 @@ impl Placement for Adaptive {
         let cut = Cut::new(moment.extent.blocks());
         let since = moment.now.since(self.epoch_began);
         let accesses = EPOCH * u64::from(fast.extents) * u64::from(PARTS);
-        if self.table.pass(accesses, since >= EPOCH_MAX, since >= EPOCH_MIN) {
+        if self.table.pass(accesses, since >= EPOCH_MIN) {
             self.epoch_began = moment.now;
             self.price /= 2;
         }
+        self.room.round(moment.devices, fast.id, cut);
+        self.asked = 0;
         self.adopt(moment, fast.id, cut);
         self.relieve(moment, fast.id);
         self.evict(moment, fast.id, cut);

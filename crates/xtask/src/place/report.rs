@@ -115,6 +115,9 @@ pub(super) fn table(rows: &[&Row], known: &Known) -> String {
 /// What the devices did, and how it went over time.
 pub(super) fn devices(outcome: &Outcome) -> String {
     let mut text = format!("    reads {:?}\n    writes {:?}\n", outcome.reads, outcome.writes);
+    if outcome.stops > 0 {
+        let _always_fits = writeln!(text, "    moves stopped {} times", outcome.stops);
+    }
     for device in &outcome.devices {
         let direction = |d: &weir_sim::outcome::DirectionOutcome| {
             format!("{} of {}, {}", d.count, Bytes(d.bytes.0 / d.count.max(1)), d.mean)

@@ -30,6 +30,11 @@ fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(i, mean)| (mean, traffic.depth[i]))
 }
 
+/// What a read takes of an idle device, in seconds; of one that has not said, as long as a disk.
+fn idle(device: &DeviceView) -> f64 {
+    if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() }
+}
+
 impl Costs {
     /// An access comes: commands under way are averaged over these.
     pub(super) fn note(&mut self, devices: &[DeviceView]) {
@@ -59,10 +64,15 @@ impl Costs {
         each * device.flush.seconds().unwrap_or(0.0)
     }
 
+    /// … of an access: none of a read.
+    fn flush_of(&self, device: &DeviceView, write: bool) -> f64 {
+        if write { self.flush(device) } else { 0.0 }
+    }
+
     /// The expected response in seconds behind so many commands, flush not counted. One that was measured
     /// with more or fewer scales with them, so that it does not grow old once a device is asked for nothing.
     fn behind(&self, device: &DeviceView, write: bool, len: Bytes, commands: f64) -> f64 {
-        let idle = if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() };
+        let idle = idle(device);
         let traffic = if write { &device.writes } else { &device.reads };
         let measured =
             by_size(traffic, len).map_or(idle, |(mean, depth)| mean * (commands + 1.0) / depth.max(1.0));
@@ -77,13 +87,12 @@ impl Costs {
 
     /// The expected response in seconds, as it usually is; a write's with its part of a flush.
     pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
-        self.bare(device, write, len) + if write { self.flush(device) } else { 0.0 }
+        self.bare(device, write, len) + self.flush_of(device, write)
     }
 
     /// … with what is under way at this moment.
     pub(super) fn now(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
-        let bare = self.behind(device, write, len, f64::from(device.in_flight));
-        bare + if write { self.flush(device) } else { 0.0 }
+        self.behind(device, write, len, f64::from(device.in_flight)) + self.flush_of(device, write)
     }
 
     /// Whether some other device would answer within this part of what the fast one takes.
@@ -110,11 +119,9 @@ impl Costs {
         part: f64,
     ) -> f64 {
         // Every write counts wholly for the flush.
-        let flush = |d: &DeviceView| if write { self.flush(d) } else { 0.0 };
-        let cost = |d: &DeviceView| part * self.bare(d, write, len) + flush(d);
+        let cost = |d: &DeviceView| part * self.bare(d, write, len) + self.flush_of(d, write);
         let others = devices.iter().filter(|d| d.usable && d.id != fast.id);
         let Some(slow) = others.min_by(|a, b| cost(a).total_cmp(&cost(b))) else { return 0.0 };
-        let idle = if slow.idle == Nanos::MAX { 0.01 } else { slow.idle.as_secs_f64() };
-        (cost(slow) - cost(fast)) / idle.max(1e-9)
+        (cost(slow) - cost(fast)) / idle(slow).max(1e-9)
     }
 }

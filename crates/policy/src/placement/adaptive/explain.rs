@@ -3,7 +3,7 @@
 use super::super::explain::percent;
 use super::super::{DeviceView, Moment, Question, Reasons};
 use super::heat::{Cut, ONE};
-use super::{Adaptive, COPY, FULL, SOONER};
+use super::{Adaptive, SOONER};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos};
 
 /// In reads of the slow device saved.
@@ -47,7 +47,7 @@ impl Adaptive {
             reasons.moves_if(format_args!(
                 "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
                  price",
-                100.0 * FULL
+                100.0 * self.room.full()
             ));
             reasons.moves_if(format_args!(
                 "it leaves {name} when it is asked for and would be answered in less than {:.0} % of the time elsewhere",
@@ -56,7 +56,7 @@ impl Adaptive {
         } else {
             reasons.moves_if(format_args!(
                 "a read copies it to {name} once it is worth {}, and more than the price",
-                saved(COPY)
+                saved(self.copy_cost())
             ));
             reasons.moves_if(format_args!(
                 "a write to it goes to {name} if that saves anything, it answers sooner at that moment and has room"

@@ -21,8 +21,12 @@ pub(super) struct Heat {
     worth: [u16; PARTS as usize],
     /// Parts on the fast device, as far as is known.
     pub(super) resident: Mask,
-    /// Parts that have been written since the extent is known.
+    /// Parts that have been written in this epoch or the last.
     pub(super) written: Mask,
+    written_now: Mask,
+    /// Parts that have been read in this epoch, and those that have been read again.
+    read: Mask,
+    reread: Mask,
     /// All of it is there in a whole place.
     pub(super) whole: bool,
     epoch: u16,
@@ -34,6 +38,8 @@ impl Heat {
         let epochs = u32::from(epoch.wrapping_sub(self.epoch)).min(15);
         self.epoch = epoch;
         if epochs > 0 {
+            self.written = if epochs == 1 { self.written_now } else { 0 };
+            (self.written_now, self.read, self.reread) = (0, 0, 0);
             self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
         }
     }
@@ -126,12 +132,16 @@ pub(super) struct Table {
     epoch: u16,
     /// What has been accessed in this epoch.
     accesses: u64,
+    /// Parts that were read for the first time in an epoch, and those of them that were read again in it; what
+    /// was before this epoch counts half.
+    read_once: f64,
+    read_again: f64,
 }
 
 impl Table {
     pub(super) fn new(extents: usize) -> Self {
         let (heat, resident) = (Lru::new(extents), BTreeSet::new());
-        Self { heat, resident, epoch: 0, accesses: 0 }
+        Self { heat, resident, epoch: 0, accesses: 0, read_once: 0.0, read_again: 0.0 }
     }
 
     /// Knows this many extents from now on.
@@ -151,13 +161,20 @@ impl Table {
     }
 
     /// A new epoch begins after so many accesses, if `may`: what is known counts half.
-    pub(super) fn pass(&mut self, accesses: u64, must: bool, may: bool) -> bool {
-        let over = must || (may && self.accesses >= accesses);
+    pub(super) fn pass(&mut self, accesses: u64, may: bool) -> bool {
+        let over = may && self.accesses >= accesses;
         if over {
             self.epoch = self.epoch.wrapping_add(1);
             self.accesses = 0;
+            self.read_once /= 2.0;
+            self.read_again /= 2.0;
         }
         over
+    }
+
+    /// Of what is read once in an epoch, what is read again in it.
+    pub(super) fn reread(&self) -> f64 {
+        self.read_again / self.read_once.max(1.0)
     }
 
     /// What is known of an extent, as of now; nothing at first.
@@ -177,13 +194,21 @@ impl Table {
     /// An access to parts of an extent, each of which it is worth so much to.
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> Heat {
         self.accesses += u64::from(parts.count_ones());
-        let heat = self.entry(key);
+        self.entry(key);
+        let Self { heat, read_once, read_again, .. } = self;
+        let heat = heat.get_mut(&key).unwrap_or_else(|| unreachable!("it is there now"));
         for part in bits(parts) {
             let all = &mut heat.worth[part as usize];
             *all = all.saturating_add(worth);
         }
         if write {
             heat.written |= parts;
+            heat.written_now |= parts;
+        } else {
+            *read_once += f64::from((parts & !heat.read).count_ones());
+            *read_again += f64::from((parts & heat.read & !heat.reread).count_ones());
+            heat.reread |= parts & heat.read;
+            heat.read |= parts;
         }
         *heat
     }

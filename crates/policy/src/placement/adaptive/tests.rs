@@ -1,6 +1,7 @@
 //! `adaptive` on small pools.
 
 use super::super::testing::{Pool, device, fine, key, whole};
+use super::room::BRIM;
 use super::*;
 use proptest::prelude::*;
 use weir_model::Bytes;
@@ -47,11 +48,11 @@ fn slots(pool: &Pool) -> u32 {
 }
 
 #[test]
-fn new_data_goes_to_the_fast_device_while_half_of_it_is_free() {
+fn new_data_goes_to_the_fast_device_until_it_is_nearly_full() {
     let (mut pool, mut policy) = (Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000)]), policy());
     let devices: Vec<_> = (0..40).map(|i| pool.allocate(&mut policy, i).map(|d| d.0)).collect();
-    assert_eq!(devices.iter().filter(|d| **d == Some(0)).count(), 16);
-    assert!(devices[..16].iter().all(|d| *d == Some(0)));
+    assert_eq!(devices.iter().filter(|d| **d == Some(0)).count(), 30);
+    assert!(devices[..30].iter().all(|d| *d == Some(0)));
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn it_settles() {
 fn what_an_earlier_policy_left_can_leave() {
     let (mut pool, mut policy) = (pool(), policy());
     (0..30).for_each(|extent| pool.map.put(extent, whole(0)));
-    settle(&mut pool, &mut policy, 200);
+    settle(&mut pool, &mut policy, 2000);
     let left = (0..30).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
     assert!((20..=26).contains(&left), "{left}");
     pool.devices[0].usable = false;

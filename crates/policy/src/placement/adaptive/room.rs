@@ -1,0 +1,116 @@
+//! How much of the fast device's space is kept free for writes to come: what writes were seen to take, as far as room can
+//! be made while the other devices have nothing to do.
+
+use super::super::DeviceView;
+use super::heat::Cut;
+use weir_model::DeviceId;
+
+/// Beyond this nothing is added, of the device's space.
+pub(super) const BRIM: f64 = 0.98;
+/// Below that is kept free in any case, and as much again between the fill at which parts begin to leave and
+/// the one at which no more do.
+const LEAST: f64 = 0.04;
+/// What is kept free besides while the other devices have nothing to do: at least, and at most.
+const IDLE: f64 = 0.1;
+const MOST: f64 = 0.25;
+/// Up to this new extents go there.
+const ALLOCATED: f64 = 0.92;
+/// Rounds in which what writes take is counted; the most of late counts this much less each time.
+const WINDOW: u32 = 100;
+const STILL: f64 = 0.99;
+/// Weight of a round in how busy the others are, and the part of rounds in which they are so from which on that is
+/// wholly so.
+const STEP: f64 = 0.01;
+const BUSY: f64 = 0.5;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    /// Of the space, what writes took in one window at most, of late.
+    taken: f64,
+    /// Parts they have asked for in this one.
+    asked: u32,
+    rounds: u32,
+    /// The part of rounds in which the other devices did something for clients.
+    busy: f64,
+    /// Clients' commands they had completed at the last round.
+    completed: u64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { taken: 0.0, asked: 0, rounds: 0, busy: 1.0, completed: 0 }
+    }
+}
+
+impl Room {
+    /// Whether parts may be added.
+    pub(super) fn is_below_brim(device: &DeviceView, cut: Cut) -> bool {
+        device.has_slots() && cut.fill(device) < BRIM
+    }
+
+    /// Whether new extents may go there.
+    pub(super) fn takes_extents(device: &DeviceView, cut: Cut) -> bool {
+        device.free > 0 && cut.fill(device) < ALLOCATED
+    }
+
+    /// How busy the other devices are: 0 to 1.
+    pub(super) fn busy(&self) -> f64 {
+        (self.busy / BUSY).min(1.0)
+    }
+
+    /// The part of the space that may be taken before parts leave.
+    pub(super) fn full(&self) -> f64 {
+        BRIM - LEAST - (1.0 - self.busy()) * self.taken.clamp(IDLE, MOST)
+    }
+
+    /// … and once they do, that at which no more leave.
+    pub(super) fn filled(&self) -> f64 {
+        self.full() - LEAST
+    }
+
+    /// A write asks for space for so many parts.
+    pub(super) fn ask(&mut self, parts: u32) {
+        self.asked += parts;
+    }
+
+    /// A round.
+    pub(super) fn round(&mut self, devices: &[DeviceView], fast: DeviceId, cut: Cut) {
+        let others = || devices.iter().filter(|d| d.id != fast);
+        let completed = others().map(DeviceView::completed).sum();
+        let is_busy = completed != self.completed || others().any(|d| d.in_flight > 1);
+        self.completed = completed;
+        self.busy += STEP * (f64::from(u8::from(is_busy)) - self.busy);
+        self.rounds += 1;
+        if self.rounds == WINDOW {
+            let extents = devices.get(fast.index()).map_or(0, |fast| fast.extents);
+            let all = f64::from(extents) * f64::from(cut.count());
+            self.taken = (STILL * self.taken).max(f64::from(self.asked) / all.max(1.0));
+            (self.rounds, self.asked) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::device;
+    use super::*;
+    use weir_model::{Bytes, Nanos};
+
+    #[test]
+    fn room_is_made_while_others_are_idle_as_much_as_writes_were_seen_to_take() {
+        let (mut room, cut) = (Room::default(), Cut::new(32));
+        let mut devices = [device(0, 100, 100), device(1, 1000, 8000)];
+        assert!((room.full() - 0.94).abs() < 1e-9, "nothing is known, so the others count as busy");
+        (0..2000).for_each(|_| room.round(&devices, DeviceId(0), cut));
+        assert!((room.full() - 0.84).abs() < 1e-6);
+        room.ask(640);
+        (0..WINDOW).for_each(|_| room.round(&devices, DeviceId(0), cut));
+        assert!((room.full() - 0.74).abs() < 1e-6, "a fifth of the space was asked for at once");
+        for _ in 0..2000 {
+            devices[1].note(false, Bytes::kib(4), Nanos::millis(8), 1);
+            room.round(&devices, DeviceId(0), cut);
+        }
+        assert!((room.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");
+    }
+}

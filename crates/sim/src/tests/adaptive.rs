@@ -1,0 +1,69 @@
+//! `adaptive` settles after a change of load, and then stays as it is.
+
+use super::{pool, run};
+use crate::{Mode, Outcome, Plan, PoolSpec};
+use weir_model::Nanos;
+use weir_world::Seed;
+
+const REQUEST: f64 = 4096.0;
+
+fn plan(seconds: u64, window: u64) -> Plan {
+    Plan {
+        mode: Mode::Open,
+        lasts: Nanos::secs(seconds),
+        requests: u64::MAX,
+        windows: (seconds / window) as u32,
+        seed: Seed(7),
+    }
+}
+
+/// In each window the bytes moved for each byte of users'.
+fn moved(outcome: &Outcome, seconds: f64) -> Vec<f64> {
+    let share = |w: &crate::Window| w.moved.0 as f64 / (w.rate * seconds * REQUEST).max(1.0);
+    outcome.windows.iter().map(share).collect()
+}
+
+fn mean(outcome: &Outcome, from: usize, to: usize) -> f64 {
+    let windows = &outcome.windows[from..to];
+    windows.iter().map(|w| w.mean.as_secs_f64()).sum::<f64>() / windows.len() as f64
+}
+
+fn adaptive(pool: &PoolSpec, load: &str, plan: &Plan) -> Outcome {
+    run(pool, "adaptive", load, plan).expect("it ran")
+}
+
+#[test]
+fn it_settles_within_a_minute_of_a_change_of_load() {
+    // What is hot changes half-way, and so does the share of reads.
+    let load = "zipf theta=1.2 hot=1 reads=70% size=4KiB over=128MiB rate=60 for=300s / zipf theta=1.2 hot=2 reads=95% \
+                size=4KiB over=128MiB rate=60 for=300s";
+    let outcome = adaptive(&pool(0.2, 1.2), load, &plan(600, 20));
+    let moved = moved(&outcome, 20.0);
+    // Windows 15 to 17 are the minute after the change.
+    for (first, last) in [(3, 15), (18, 30)] {
+        let share = moved[first..last].iter().sum::<f64>() / (last - first) as f64;
+        assert!(share < 0.1, "{share} of the traffic from window {first} on: {moved:.2?}");
+        let (soon, late) = (mean(&outcome, first, first + 3), mean(&outcome, last - 3, last));
+        assert!(soon < 2.0 * late, "{soon} s a minute after the change, {late} s in the end");
+    }
+}
+
+#[test]
+fn it_does_not_swing_over_an_hour() {
+    let load = "zipf theta=1.1 reads=80% size=4KiB over=16MiB rate=20";
+    let outcome = adaptive(&pool(0.2, 1.2), load, &plan(3600, 60));
+    let moved = moved(&outcome, 60.0);
+    // The disk is idle nearly always, so copies cost next to nothing, and more are made than of a busy one.
+    let share = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (first, last) = (share(&moved[1..30]), share(&moved[30..]));
+    assert!(
+        last < 0.15 && last < 1.1 * first,
+        "{first} in the first half, {last} in the second: {moved:.3?}"
+    );
+    // Nor do responses: no later window is far from what is usual.
+    let mut means: Vec<f64> = outcome.windows[10..].iter().map(|w| w.mean.as_secs_f64()).collect();
+    means.sort_by(f64::total_cmp);
+    let usual = means[means.len() / 2];
+    assert!(means[means.len() - 1] < 2.0 * usual, "{usual} s usually: {means:.6?}");
+    assert_eq!(outcome.stops, 0, "its moves are not found to do harm");
+}
