@@ -8,11 +8,11 @@
 //! direction as measured on both, with their queues; spread over the parts of the extent it carries,
 //! and over the run it continues. A write's response has its part of the flush it makes necessary. Worth
 //! is summed up by part (a block, of extents of 128 KiB) and halved with every epoch, which is counted in accesses,
-//! since nothing is learnt while nothing is asked. The fast device's space has a *price*: what the least worthy part
-//! that stays there is worth. It rises while space is short or is refused, and falls while there is plenty.
+//! since nothing is learnt while nothing is asked. The fast device's space has a *price*: of all parts, wherever they
+//! are, those worth more have room there.
 //! - Allocation first: a write that saves something goes to slots of the fast device, if that answers
-//!   sooner at this moment, and leaves it later for the price; while space is short, only one worth the price. New
-//!   extents go there until it is nearly full, else to the others.
+//!   sooner at this moment, and leaves it later; one worth less than the price only as far as there is space and the
+//!   other devices have time to take it later. New extents go there until it is nearly full, else to the others.
 //! - Migration second: a part that was read is copied there if it is worth the price and what the copy costs: the more,
 //!   the fewer parts of those read once are read again, and the busier the other devices are. It is moved, if it was
 //!   written of late, so that no write finds its block in two places.
@@ -56,9 +56,10 @@ const LEAST: u16 = ONE / 16;
 /// An epoch is as many accesses as this times what has room on the fast device, but no less than this time.
 const EPOCH: u64 = 4;
 const EPOCH_MIN: Nanos = Nanos::secs(15);
-/// Copies asked for and evictions in a round.
+/// Copies asked for in a round.
 const COPIES: usize = 8;
-const EVICTIONS: usize = 16;
+/// … and evictions; half as many while the other devices are busy.
+const EVICTIONS: f64 = 16.0;
 /// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there;
 /// extents that leave it for that in a round.
 const SOONER: f64 = 0.8;
@@ -81,14 +82,15 @@ pub struct Adaptive {
     table: Table,
     fast: Option<DeviceId>,
     stripe: Stripe,
+    /// What is worth more is to be on the fast device.
     price: u16,
     wanted: VecDeque<(ExtentKey, Mask)>,
     /// Extents that were asked for on the fast device and would have been answered sooner elsewhere.
     burden: VecDeque<ExtentKey>,
     room: Room,
     evicting: bool,
-    /// A write that is worth the price has found no room since the last round.
-    refused: bool,
+    /// What is worth no more leaves: the price, and more while that does not do.
+    leave: u16,
     /// Copies asked for since the last round.
     asked: usize,
     /// Parts that were asked to leave, as far as their space may not be back yet.
@@ -112,7 +114,7 @@ impl Adaptive {
             burden: VecDeque::new(),
             room: Room::default(),
             evicting: false,
-            refused: false,
+            leave: 0,
             asked: 0,
             leaving: 0.0,
             hand: ExtentKey::default(),
@@ -192,38 +194,38 @@ impl Adaptive {
         }
     }
 
-    fn raise_price(&mut self, by_one_in: u16) {
-        self.price = self.price.saturating_add(self.price / by_one_in + 1).min(u16::MAX / 2);
+    /// The price is such that what is worth more has room on the fast device.
+    fn set_price(&mut self, fast: &DeviceView, cut: Cut) {
+        let filled = self.room.filled();
+        let parts = f64::from(fast.extents) * f64::from(cut.count());
+        let (least, more_than) = self.table.worthiest((filled * parts) as u32);
+        self.price = if cut.fill(fast) < filled { least.saturating_sub(1) } else { more_than };
     }
 
-    /// While space is short, what is worth less than the price leaves; the price follows.
+    /// While space is short, what is worth less than the price leaves.
     fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
         let Some(view) = moment.device(fast).copied() else { return };
         let (fill, part) =
             (cut.fill(&view), 1.0 / (f64::from(view.extents) * f64::from(cut.count())).max(1.0));
         self.leaving *= STILL_LEAVING;
-        if std::mem::take(&mut self.refused) {
-            self.raise_price(16);
-        }
         let (full, filled) = (self.room.full(), self.room.filled());
         let staying = |leaving: f64| fill - leaving * part;
         self.evicting =
             staying(self.leaving) > if self.evicting { filled } else { full } || !view.has_slots();
+        self.leave = if self.evicting { self.leave.max(self.price) } else { self.price };
         if !self.evicting {
-            if fill < filled {
-                self.price -= self.price.div_ceil(64);
-            }
             return;
         }
+        let evictions = (EVICTIONS * (1.0 - self.room.busy() / 2.0)) as usize;
         let looks = LOOKS.min(self.table.residents());
         for _ in 0..looks {
-            if moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || staying(self.leaving) <= filled {
+            if moment.actions.len() + 1 >= moment.room.min(evictions) || staying(self.leaving) <= filled {
                 return;
             }
             let Some(key) = self.table.next_resident(self.hand) else { return };
             if key <= self.hand {
-                // Once around, and space is still short.
-                self.raise_price(4);
+                // Once around, and space is still short: extents in whole places leave only as such.
+                self.leave = self.leave.saturating_add(self.leave / 4 + 1);
             }
             self.hand = key;
             self.evict_from(moment, key, fast, cut);
@@ -239,10 +241,10 @@ impl Adaptive {
         if !whole && !slots {
             return self.table.set_resident(key, 0, false);
         }
-        let going = match (whole, heat.mean() <= self.price) {
+        let going = match (whole, heat.mean() <= self.leave) {
             (true, true) => cut.all(),
             (true, false) => 0,
-            (false, _) => heat.cheap(heat.resident, self.price),
+            (false, _) => heat.cheap(heat.resident, self.leave),
         };
         let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) else { return };
         let mut left = going;
@@ -388,11 +390,12 @@ impl Placement for Adaptive {
         let there = access.held.is_on(fast.id);
         let own = self.worth(moment, &fast, access, parts);
         let has_room = Room::is_below_brim(&fast, cut);
-        let least = if self.evicting || !has_room { LEAST.max(self.price) } else { LEAST };
+        // What is only buffered goes home later: as long as the others have time for it.
+        let part = if self.evicting || !has_room { 1.0 } else { self.room.busy() };
+        let least = LEAST.max((part * f64::from(self.price)) as u16);
         let worthy = heat.most(parts).max(own) >= least;
         if worthy && !there && !heat.whole && access.held.device().is_some() {
             self.room.ask(parts.count_ones());
-            self.refused |= !has_room;
         }
         let others = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
         let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
@@ -426,10 +429,10 @@ impl Placement for Adaptive {
         let accesses = EPOCH * u64::from(fast.extents) * u64::from(PARTS);
         if self.table.pass(accesses, since >= EPOCH_MIN) {
             self.epoch_began = moment.now;
-            self.price /= 2;
         }
         self.room.round(moment.devices, fast.id, cut);
         self.asked = 0;
+        self.set_price(&fast, cut);
         self.adopt(moment, fast.id, cut);
         self.relieve(moment, fast.id);
         self.evict(moment, fast.id, cut);

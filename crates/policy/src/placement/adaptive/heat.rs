@@ -2,7 +2,7 @@
 
 use super::super::DeviceView;
 use crate::Lru;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use weir_model::{BlockRange, ExtentKey};
 
@@ -10,6 +10,23 @@ use weir_model::{BlockRange, ExtentKey};
 pub(super) const PARTS: u16 = 32;
 /// What one access is worth that saves as much as a read of the slow device takes.
 pub(super) const ONE: u16 = 256;
+
+/// Worths are counted in buckets, of which so many are from one to twice as much, from this on.
+const OCTAVE: usize = 4;
+const WORTH_MIN: u16 = 8;
+const BUCKETS: usize = 13 * OCTAVE;
+
+/// The bucket of what is worth so much; none of next to nothing. What is worth half as much is [`OCTAVE`] below.
+fn bucket(worth: u16) -> Option<usize> {
+    let octave = (worth / WORTH_MIN).checked_ilog2()? as usize;
+    Some(octave * OCTAVE + usize::from(worth >> (octave + 1)) % OCTAVE)
+}
+
+/// The least worth in a bucket.
+fn least(bucket: usize) -> u16 {
+    let worth = (OCTAVE + bucket % OCTAVE) << (bucket / OCTAVE + 1);
+    worth.min(usize::from(u16::MAX)) as u16
+}
 
 /// An extent's parts, one bit each.
 pub(super) type Mask = u32;
@@ -29,13 +46,13 @@ pub(super) struct Heat {
     reread: Mask,
     /// All of it is there in a whole place.
     pub(super) whole: bool,
-    epoch: u16,
+    epoch: u32,
 }
 
 impl Heat {
     /// Forgets by halves what was before this epoch.
-    fn age(&mut self, epoch: u16) {
-        let epochs = u32::from(epoch.wrapping_sub(self.epoch)).min(15);
+    fn age(&mut self, epoch: u32) {
+        let epochs = (epoch - self.epoch).min(15);
         self.epoch = epoch;
         if epochs > 0 {
             self.written = if epochs == 1 { self.written_now } else { 0 };
@@ -129,9 +146,11 @@ pub(super) struct Table {
     heat: Lru<ExtentKey, Heat>,
     /// Extents with parts on the fast device, in home order.
     resident: BTreeSet<ExtentKey>,
-    epoch: u16,
+    epoch: u32,
     /// What has been accessed in this epoch.
     accesses: u64,
+    /// How many parts are worth how much, by [`bucket`].
+    worths: VecDeque<u32>,
     /// Parts that were read for the first time in an epoch, and those of them that were read again in it; what
     /// was before this epoch counts half.
     read_once: f64,
@@ -141,14 +160,22 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(extents: usize) -> Self {
         let (heat, resident) = (Lru::new(extents), BTreeSet::new());
-        Self { heat, resident, epoch: 0, accesses: 0, read_once: 0.0, read_again: 0.0 }
+        let worths = VecDeque::from([0; BUCKETS]);
+        Self { heat, resident, epoch: 0, accesses: 0, worths, read_once: 0.0, read_again: 0.0 }
     }
 
     /// Knows this many extents from now on.
     pub(super) fn set_most(&mut self, extents: usize) {
-        for (gone, _) in self.heat.set_most(extents) {
-            self.resident.remove(&gone);
+        for (key, heat) in self.heat.set_most(extents) {
+            self.forget(key, heat);
         }
+    }
+
+    /// An extent is known no longer.
+    fn forget(&mut self, key: ExtentKey, mut heat: Heat) {
+        self.resident.remove(&key);
+        heat.age(self.epoch);
+        heat.worth.iter().filter_map(|worth| bucket(*worth)).for_each(|bucket| self.worths[bucket] -= 1);
     }
 
     /// Nothing is known of what is on the fast device any more.
@@ -164,12 +191,27 @@ impl Table {
     pub(super) fn pass(&mut self, accesses: u64, may: bool) -> bool {
         let over = may && self.accesses >= accesses;
         if over {
-            self.epoch = self.epoch.wrapping_add(1);
+            self.epoch += 1;
             self.accesses = 0;
+            self.worths.rotate_left(OCTAVE);
+            self.worths.iter_mut().skip(BUCKETS - OCTAVE).for_each(|count| *count = 0);
             self.read_once /= 2.0;
             self.read_again /= 2.0;
         }
         over
+    }
+
+    /// So many parts are the worthiest: all that are worth more than the second figure, and some of those worth at
+    /// least the first. Both are 0 if fewer are worth anything.
+    pub(super) fn worthiest(&self, parts: u32) -> (u16, u16) {
+        let mut left = parts;
+        for (bucket, count) in self.worths.iter().enumerate().rev() {
+            if *count > left {
+                return (least(bucket), least(bucket + 1) - 1);
+            }
+            left -= count;
+        }
+        (0, 0)
     }
 
     /// Of what is read once in an epoch, what is read again in it.
@@ -181,8 +223,8 @@ impl Table {
     fn entry(&mut self, key: ExtentKey) -> &mut Heat {
         if self.heat.touch(key).is_none() {
             let fresh = Heat { epoch: self.epoch, ..Heat::default() };
-            if let Some((gone, _)) = self.heat.insert(key, fresh) {
-                self.resident.remove(&gone);
+            if let Some((gone, heat)) = self.heat.insert(key, fresh) {
+                self.forget(gone, heat);
             }
         }
         let epoch = self.epoch;
@@ -195,11 +237,13 @@ impl Table {
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> Heat {
         self.accesses += u64::from(parts.count_ones());
         self.entry(key);
-        let Self { heat, read_once, read_again, .. } = self;
+        let Self { heat, worths, read_once, read_again, .. } = self;
         let heat = heat.get_mut(&key).unwrap_or_else(|| unreachable!("it is there now"));
         for part in bits(parts) {
             let all = &mut heat.worth[part as usize];
+            bucket(*all).into_iter().for_each(|bucket| worths[bucket] -= 1);
             *all = all.saturating_add(worth);
+            bucket(*all).into_iter().for_each(|bucket| worths[bucket] += 1);
         }
         if write {
             heat.written |= parts;

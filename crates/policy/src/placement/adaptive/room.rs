@@ -10,8 +10,9 @@ pub(super) const BRIM: f64 = 0.98;
 /// Below that is kept free in any case, and as much again between the fill at which parts begin to leave and
 /// the one at which no more do.
 const LEAST: f64 = 0.04;
-/// What is kept free besides while the other devices have nothing to do: at least, and at most.
-const IDLE: f64 = 0.1;
+/// What is kept free besides while the other devices have nothing to do: as much as writes took in so many windows,
+/// since many writes at a time last longer than one, but no more than this.
+const WINDOWS: f64 = 4.0;
 const MOST: f64 = 0.25;
 /// Up to this new extents go there.
 const ALLOCATED: f64 = 0.92;
@@ -61,7 +62,7 @@ impl Room {
 
     /// The part of the space that may be taken before parts leave.
     pub(super) fn full(&self) -> f64 {
-        BRIM - LEAST - (1.0 - self.busy()) * self.taken.clamp(IDLE, MOST)
+        BRIM - LEAST - (1.0 - self.busy()) * (WINDOWS * self.taken).min(MOST)
     }
 
     /// … and once they do, that at which no more leave.
@@ -103,10 +104,10 @@ mod tests {
         let mut devices = [device(0, 100, 100), device(1, 1000, 8000)];
         assert!((room.full() - 0.94).abs() < 1e-9, "nothing is known, so the others count as busy");
         (0..2000).for_each(|_| room.round(&devices, DeviceId(0), cut));
-        assert!((room.full() - 0.84).abs() < 1e-6);
-        room.ask(640);
+        assert!((room.full() - 0.94).abs() < 1e-6, "writes have taken nothing");
+        room.ask(160);
         (0..WINDOW).for_each(|_| room.round(&devices, DeviceId(0), cut));
-        assert!((room.full() - 0.74).abs() < 1e-6, "a fifth of the space was asked for at once");
+        assert!((room.full() - 0.74).abs() < 1e-6, "a twentieth of the space was asked for at once");
         for _ in 0..2000 {
             devices[1].note(false, Bytes::kib(4), Nanos::millis(8), 1);
             room.round(&devices, DeviceId(0), cut);
