@@ -58,8 +58,9 @@ const EPOCH: u64 = 4;
 const EPOCH_MIN: Nanos = Nanos::secs(15);
 /// Copies asked for in a round.
 const COPIES: usize = 8;
-/// … and evictions; half as many while the other devices are busy.
-const EVICTIONS: f64 = 16.0;
+/// … and evictions, and parts that are to leave by them; half as many while the other devices are busy.
+const EVICTIONS: usize = 16;
+const PARTS_LEAVING: f64 = 256.0;
 /// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there;
 /// extents that leave it for that in a round.
 const SOONER: f64 = 0.8;
@@ -216,10 +217,11 @@ impl Adaptive {
         if !self.evicting {
             return;
         }
-        let evictions = (EVICTIONS * (1.0 - self.room.busy() / 2.0)) as usize;
+        let most = self.leaving + PARTS_LEAVING * (1.0 - self.room.busy() / 2.0);
         let looks = LOOKS.min(self.table.residents());
         for _ in 0..looks {
-            if moment.actions.len() + 1 >= moment.room.min(evictions) || staying(self.leaving) <= filled {
+            let enough = moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || self.leaving >= most;
+            if enough || staying(self.leaving) <= filled {
                 return;
             }
             let Some(key) = self.table.next_resident(self.hand) else { return };
