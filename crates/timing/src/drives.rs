@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = &[
     ("cxl-dram", include_str!("../drives/cxl-dram.toml")),
     ("ddr5", include_str!("../drives/ddr5.toml")),
     ("hdd-15k", include_str!("../drives/hdd-15k.toml")),
+    ("hdd-15k-through", include_str!("../drives/hdd-15k-through.toml")),
     ("hdd-7200", include_str!("../drives/hdd-7200.toml")),
     ("hp-c2247a", include_str!("../drives/hp-c2247a.toml")),
     ("intel-x25-e", include_str!("../drives/intel-x25-e.toml")),
@@ -51,15 +52,15 @@ const FILES: &[(&str, &str)] = &[
 static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
     // A file that cannot be read is left out; the tests see to it that none is.
     let files = FILES.iter().filter_map(|&(name, text)| Some((name, read(text).ok()?)));
-    let (mut drives, mut remote) = (BTreeMap::new(), Vec::new());
+    let (mut drives, mut others) = (BTreeMap::new(), Vec::new());
     for (name, file) in files {
         match file {
             Read::Whole(drive) => drop(drives.insert(name, drive)),
-            Read::Remote(file) => remote.push((name, file)),
+            Read::After(drive, make) => others.push((name, drive, make)),
         }
     }
-    for (name, file) in remote {
-        if let Some(drive) = drives.get(&*file.behind).map(|device| file.before(device)) {
+    for (name, drive, make) in others {
+        if let Some(drive) = drives.get(&*drive).map(make) {
             drives.insert(name, drive);
         }
     }
@@ -120,10 +121,10 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Drive)> {
     DRIVES.iter().map(|(&name, drive)| (name, drive))
 }
 
-/// What a file says: a drive, or where another one is.
+/// What a file says: a drive, or what becomes of another one.
 enum Read {
     Whole(Drive),
-    Remote(RemoteFile),
+    After(String, Box<dyn FnOnce(&Drive) -> Drive>),
 }
 
 fn read(text: &str) -> Result<Read, toml::de::Error> {
@@ -131,7 +132,8 @@ fn read(text: &str) -> Result<Read, toml::de::Error> {
         File::Disk(file) => Read::Whole((*file).into()),
         File::Ssd(file) => Read::Whole(file.into()),
         File::Memory(file) => Read::Whole(file.into()),
-        File::Remote(file) => Read::Remote(file),
+        File::Remote(file) => Read::After(file.behind.clone(), Box::new(move |device| file.before(device))),
+        File::As(file) => Read::After(file.drive.clone(), Box::new(move |drive| file.of(drive))),
     })
 }
 
@@ -142,6 +144,7 @@ enum File {
     Ssd(SsdFile),
     Memory(MemoryFile),
     Remote(RemoteFile),
+    As(AsFile),
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -339,6 +342,20 @@ impl RemoteFile {
             header: Bytes(self.header),
         };
         Drive { about: self.about, cache: device.cache, kind: Kind::Remote(params, Box::new(device.clone())) }
+    }
+}
+
+/// Another drive, with its cache set otherwise.
+#[derive(Deserialize)]
+struct AsFile {
+    about: String,
+    drive: String,
+    cache: CacheFile,
+}
+
+impl AsFile {
+    fn of(self, drive: &Drive) -> Drive {
+        Drive { about: self.about, cache: self.cache.into(), kind: drive.kind.clone() }
     }
 }
 
