@@ -280,6 +280,7 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
             background: 0.1,
             age: Nanos::secs(30),
             journal: Bytes(0),
+            trim: false,
         };
         let mut files = Files::new(shape);
         let mut dbench = Dbench::new(recording, Nanos::micros(30));

@@ -5,7 +5,8 @@
 //! there is space. Blocks that were read or written stay in memory, those used longest ago leave it first. A
 //! write changes memory only; changed blocks are written back in order of addresses, when they are old or
 //! many, or when they are synced. With a journal, as ext3 has it, a sync writes the changed blocks of the file
-//! system's own there instead. Data that was removed before it was written is never written.
+//! system's own there instead, and then, when they are there, the record that commits them. Data that was
+//! removed before it was written is never written.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use weir_policy::Lru;
 /// What a disk is asked for: blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// [`Op::Read`] or [`Op::Write`].
+    /// [`Op::Read`], [`Op::Write`] or [`Op::Trim`].
     pub op: Op,
     /// The first block.
     pub first: u64,
@@ -58,6 +59,8 @@ pub struct Shape {
     pub age: Nanos,
     /// The journal; none if zero.
     pub journal: Bytes,
+    /// Whether the disk is told which blocks are free again.
+    pub trim: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,7 +103,7 @@ impl Files {
         let mut files = Self {
             shape,
             groups,
-            taken: vec![0; (groups * GROUP).div_ceil(64) as usize],
+            taken: vec![0; (groups * GROUP + shape.journal.0 / BLOCK).div_ceil(64) as usize],
             files: Vec::new(),
             free: Vec::new(),
             memory: Lru::new((shape.memory.0 / BLOCK).max(64) as usize),
@@ -121,7 +124,7 @@ impl Files {
 
     /// The volume's size.
     pub fn size(&self) -> Bytes {
-        Bytes(self.groups * GROUP * BLOCK)
+        Bytes(self.journal().end * BLOCK)
     }
 
     /// The time, which never goes backwards.
@@ -195,9 +198,14 @@ impl Files {
 
     /// Removes a file.
     pub fn remove(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
-        let File { exists, inode, entry, group, blocks, .. } = std::mem::take(&mut self.files[file.0]);
+        let File { exists, inode, entry, group, mut blocks, .. } = std::mem::take(&mut self.files[file.0]);
         if !exists {
             return;
+        }
+        if self.shape.trim {
+            blocks.sort_unstable();
+            let trims = runs(blocks.iter().copied(), u64::MAX).into_iter();
+            asked.extend(trims.map(|run| Ask { op: Op::Trim, first: run.start, count: run.end - run.start }));
         }
         for block in &blocks {
             self.taken[(block / 64) as usize] &= !(1 << (block % 64));
@@ -235,7 +243,7 @@ impl Files {
         *read_to = range.end;
         let end = range.end.max(ahead.min(has));
         let wanted: Vec<u64> = blocks.get(range.start as usize..end as usize).unwrap_or_default().to_vec();
-        for run in runs(wanted.into_iter()) {
+        for run in runs(wanted.into_iter(), RUN) {
             self.fetch(run, asked);
         }
     }
@@ -278,7 +286,7 @@ impl Files {
 
     fn write_out(&mut self, mut blocks: Vec<u64>, asked: &mut VecDeque<Ask>) {
         blocks.sort_unstable();
-        for run in runs(blocks.into_iter()) {
+        for run in runs(blocks.into_iter(), RUN) {
             for block in run.clone() {
                 self.dirty.remove(&block);
             }
@@ -289,12 +297,15 @@ impl Files {
     /// Writes what changed of the file system's own to the journal.
     fn log(&mut self, asked: &mut VecDeque<Ask>) {
         let journal = self.journal();
-        let mut left = (std::mem::take(&mut self.unlogged).len() as u64 + 2).min(journal.end - journal.start);
-        while left > 0 {
-            let count = left.min(journal.end - journal.start - self.head);
-            asked.push_back(Ask { op: Op::Write, first: journal.start + self.head, count });
-            self.head = (self.head + count) % (journal.end - journal.start);
-            left -= count;
+        let len = journal.end - journal.start;
+        let descriptor_and_blocks = std::mem::take(&mut self.unlogged).len() as u64 + 1;
+        for mut left in [descriptor_and_blocks.min(len), 1] {
+            while left > 0 {
+                let count = left.min(len - self.head);
+                asked.push_back(Ask { op: Op::Write, first: journal.start + self.head, count });
+                self.head = (self.head + count) % len;
+                left -= count;
+            }
         }
     }
 
@@ -373,7 +384,7 @@ impl Files {
     /// Blocks side by side are read, as far as they are not in memory.
     fn fetch(&mut self, range: Range<u64>, asked: &mut VecDeque<Ask>) {
         let absent = range.clone().filter(|block| self.memory.get(block).is_none());
-        for run in runs(absent.collect::<Vec<_>>().into_iter()) {
+        for run in runs(absent.collect::<Vec<_>>().into_iter(), RUN) {
             asked.push_back(Ask { op: Op::Read, first: run.start, count: run.end - run.start });
         }
         range.for_each(|block| self.remember(block, asked));
@@ -398,9 +409,10 @@ impl Files {
         (share * self.memory.most() as f64) as usize
     }
 
+    /// After the last group.
     fn journal(&self) -> Range<u64> {
-        let first = INODE_BLOCKS + 1;
-        first..first + (self.shape.journal.0 / BLOCK).min(GROUP / 2)
+        let first = self.groups * GROUP;
+        first..first + self.shape.journal.0 / BLOCK
     }
 
     fn take(&mut self, block: u64) {
@@ -412,12 +424,12 @@ impl Files {
     }
 }
 
-/// Ascending numbers as ranges.
-fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+/// Ascending numbers as ranges of at most so many.
+fn runs(numbers: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {
         match runs.last_mut() {
-            Some(run) if run.end == number && run.end - run.start < RUN => run.end += 1,
+            Some(run) if run.end == number && run.end - run.start < most => run.end += 1,
             _ => runs.push(number..number + 1),
         }
     }

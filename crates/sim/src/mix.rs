@@ -20,7 +20,7 @@ pub struct Weights {
     pub touch: u32,
     /// A file is read.
     pub read: u32,
-    /// Something is written after its end.
+    /// Something is written after its end, as far as it is not of the largest size.
     pub append: u32,
     /// … or somewhere in it.
     pub overwrite: u32,
@@ -49,6 +49,8 @@ pub struct Mix {
     pub read: Option<RangeInclusive<u64>>,
     /// Bytes written at once.
     pub write: RangeInclusive<u64>,
+    /// Reading changes the inode, which says when it was.
+    pub dated: bool,
     /// Changes are synced.
     pub sync: bool,
     /// Processor time of a step.
@@ -113,10 +115,16 @@ impl Mixed {
 
     fn write(&mut self, files: &mut Files, file: FileId, append: bool, asked: &mut VecDeque<Ask>) {
         let (len, has) = (self.between(&self.mix.write.clone()), files.len(file).0);
-        // Files do not grow for ever.
-        let append = append && has + len <= 2 * *self.mix.sizes.end();
-        let at = if append { has } else { self.random.below(has.saturating_sub(len) + 1) };
-        files.write(file, at..at + len, asked);
+        if append {
+            let room = self.mix.sizes.end().saturating_sub(has);
+            if room == 0 {
+                return;
+            }
+            files.write(file, has..has + len.min(room), asked);
+        } else {
+            let at = self.random.below(has.saturating_sub(len) + 1);
+            files.write(file, at..at + len, asked);
+        }
         if self.mix.sync {
             files.sync(file, asked);
         }
@@ -128,6 +136,9 @@ impl Mixed {
         let at = self.random.below(has - len + 1);
         files.look(file, asked);
         files.read(file, at..at + len, asked);
+        if self.mix.dated {
+            files.touch(file, asked);
+        }
     }
 }
 

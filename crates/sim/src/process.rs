@@ -8,6 +8,7 @@ use crate::files::{Ask, Files};
 use crate::load::{Client, Next};
 use crate::{Arrival, Load, Space};
 use std::collections::VecDeque;
+use std::ops::Range;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, VolumeOffset};
 
 /// What a process does, step by step, for ever.
@@ -41,6 +42,10 @@ struct Process {
 pub struct Processes {
     files: Files,
     processes: Vec<Process>,
+    /// When each processor is free, if they are shared.
+    processors: Vec<Nanos>,
+    /// When no process does anything.
+    pause: Range<Nanos>,
     done: u64,
 }
 
@@ -48,7 +53,13 @@ impl Processes {
     /// Of these programs, at least one, on these files.
     pub fn new(files: Files, programs: Vec<Box<dyn Program>>) -> Self {
         let process = |program| Process { program, begins: Nanos(0), asked: VecDeque::new() };
-        Self { files, processes: programs.into_iter().map(process).collect(), done: 0 }
+        Self {
+            files,
+            processes: programs.into_iter().map(process).collect(),
+            processors: Vec::new(),
+            pause: Nanos(0)..Nanos(0),
+            done: 0,
+        }
     }
 
     /// Each process begins at its time; those for which there is none at once.
@@ -58,24 +69,44 @@ impl Processes {
         self
     }
 
+    /// The processes share so many processors, first come, first served; otherwise each has one of its own.
+    #[must_use]
+    pub fn sharing(mut self, processors: usize) -> Self {
+        self.processors = vec![Nanos(0); processors];
+        self
+    }
+
+    /// In this time no process does anything; what they wrote before is still written back.
+    #[must_use]
+    pub fn pausing(mut self, pause: Range<Nanos>) -> Self {
+        self.pause = pause;
+        self
+    }
+
     fn run(&mut self, number: usize, now: Nanos) -> Next {
         let process = &mut self.processes[number];
         if now < process.begins {
             return Next::Wait(process.begins);
         }
-        let mut at = now;
-        loop {
-            if let Some(ask) = process.asked.pop_front() {
-                return Next::Ask(arrival(at, ask));
-            }
-            if at >= now + SPELL {
-                return Next::Wait(at);
-            }
+        if let Some(ask) = process.asked.pop_front() {
+            return Next::Ask(arrival(now, ask));
+        }
+        if self.pause.contains(&now) {
+            return Next::Wait(self.pause.end);
+        }
+        // The processor that is free first, or one of its own.
+        let mut own = now;
+        let processor = self.processors.iter_mut().min().unwrap_or(&mut own);
+        let begin = now.max(*processor);
+        let mut at = begin;
+        while process.asked.is_empty() && at < begin + SPELL {
             self.files.at(at);
             let step = process.program.step(&mut self.files, &mut process.asked);
             self.done += step.work;
             at += step.takes.max(Nanos(1));
         }
+        *processor = at;
+        process.asked.pop_front().map_or(Next::Wait(at), |ask| Next::Ask(arrival(at, ask)))
     }
 }
 

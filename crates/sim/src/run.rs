@@ -1,5 +1,5 @@
-//! The course of an experiment: data is laid out, the load begins, its first third warms up, the rest
-//! is measured.
+//! The course of an experiment: data is laid out, the load begins, its first third (or as much as the plan
+//! says) warms up, the rest is measured.
 
 use crate::load::Next;
 use crate::machine::Machine;
@@ -37,6 +37,8 @@ pub struct Plan {
     pub lasts: Nanos,
     /// … unless so many requests come first.
     pub requests: u64,
+    /// How long of it warms up; a third of it unless given.
+    pub warm_up: Option<Nanos>,
     /// Stretches of time that are told apart.
     pub windows: u32,
     /// For whatever is left to chance.
@@ -231,6 +233,13 @@ impl<'p> Run<'p> {
         self.machine.now() >= self.due(part, of) || u128::from(self.arrived) * u128::from(of) >= requests
     }
 
+    fn is_warm(&self) -> bool {
+        match self.plan.warm_up {
+            Some(warm_up) => self.since_start() >= warm_up,
+            None => self.is_past(1, 3),
+        }
+    }
+
     fn go(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
         loop {
             self.look_at_the_clock();
@@ -251,7 +260,7 @@ impl<'p> Run<'p> {
 
     /// Measuring begins and ends; windows end.
     fn look_at_the_clock(&mut self) {
-        if self.warm.is_none() && self.is_past(1, 3) {
+        if self.warm.is_none() && self.is_warm() {
             self.at_warm = self.mark();
             self.warm = Some(self.machine.now());
         }
@@ -278,7 +287,8 @@ impl<'p> Run<'p> {
         let mut no_later_than = |at: Option<Nanos>| until = until.into_iter().chain(at).min();
         if self.end.is_none() {
             let window = self.due(self.windows.len() as u64 + 1, self.plan.windows.into());
-            no_later_than([window, self.due(1, 3), self.due(1, 1)].into_iter().filter(later).min());
+            let warm = self.plan.warm_up.map_or(self.due(1, 3), |warm_up| self.start + warm_up);
+            no_later_than([window, warm, self.due(1, 1)].into_iter().filter(later).min());
             no_later_than(match &self.plan.mode {
                 Mode::Open => self.next.map(|next| self.start + next.at),
                 Mode::Closed(steps) => {

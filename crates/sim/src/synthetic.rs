@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `zipf`, `uniform`, `scan`, `sweep` | which blocks: few often (Zipf's law), all alike, one after the other; reads of all alike and writes in order with gaps, as a memory writes back | required, first |
 //! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
-//! | `hot=` | which blocks are the frequent ones: another number, others | `0` |
+//! | `hot=` | which blocks are the frequent ones: another number, others; `first`: the first one most often, then the next | `0` |
 //! | `run=` | requests, of one direction, that follow one another from a place before another is drawn; not for a scan | `1` |
 //! | `streams=` | scans at the same time, evenly spaced | `1` |
 //! | `gap=` | the most a sweep leaves out between two writes; evenly distributed | `64KiB` |
@@ -215,7 +215,7 @@ impl Phase {
     }
 }
 
-/// Which block has which rank: neighbours in rank are not neighbours on the volume. One to one.
+/// Which block has which rank, one to one: unless in order, neighbours in rank are not neighbours on the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Scatter {
     blocks: u64,
@@ -232,6 +232,11 @@ impl Scatter {
             step += 2;
         }
         Self { blocks, first: Random::new(hot).below(blocks), step }
+    }
+
+    /// In order: the first block has the first rank.
+    pub const fn in_order(blocks: u64) -> Self {
+        Self { blocks, first: 0, step: 1 }
     }
 
     /// The block of a rank, from 0.

@@ -45,7 +45,7 @@ fn made_up(words: &str) -> Synthetic {
 }
 
 fn plan(mode: Mode, seconds: u64) -> Plan {
-    Plan { mode, lasts: Nanos::secs(seconds), requests: 100_000, windows: 6, seed: Seed(7) }
+    Plan { mode, lasts: Nanos::secs(seconds), requests: 100_000, warm_up: None, windows: 6, seed: Seed(7) }
 }
 
 fn run(pool: &PoolSpec, policy: &str, words: &str, plan: &Plan) -> Result<Outcome, SimError> {

@@ -125,7 +125,7 @@ pub struct ReproArgs {
     /// Only the experiments whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// How long each experiment goes on, in virtual time; the first third warms up
+    /// How long each experiment goes on, in virtual time, its warm-up included
     /// [default: as the load needs, 20 s to 3 hours]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,

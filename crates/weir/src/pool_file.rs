@@ -321,6 +321,7 @@ pub fn size(text: &str) -> Result<Bytes, String> {
 pub fn duration(text: &str) -> Result<Nanos, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unit = match text[digits..].trim_start() {
+        "us" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
         "min" => 60_000_000_000,

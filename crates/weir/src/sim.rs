@@ -220,6 +220,7 @@ fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
         mode,
         lasts,
         requests: args.requests.unwrap_or(unlimited),
+        warm_up: None,
         windows: args.windows,
         seed: Seed(args.seed),
     })

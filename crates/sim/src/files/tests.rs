@@ -9,6 +9,7 @@ fn shape(memory: u64) -> Shape {
         background: 0.25,
         age: Nanos::secs(30),
         journal: Bytes(0),
+        trim: false,
     }
 }
 

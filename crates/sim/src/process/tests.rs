@@ -10,6 +10,7 @@ fn load(weights: Weights) -> Processes {
         background: 0.1,
         age: Nanos::secs(30),
         journal: Bytes(0),
+        trim: false,
     };
     let mut files = Files::new(shape);
     let mix = Mix {
@@ -21,6 +22,7 @@ fn load(weights: Weights) -> Processes {
         theta: 0.8,
         read: None,
         write: 4096..=4096,
+        dated: false,
         sync: false,
         takes: Nanos::micros(50),
     };
@@ -85,6 +87,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
         mode: Mode::Closed(vec![(Nanos(0), 3)]),
         lasts: Nanos::secs(3),
         requests: u64::MAX,
+        warm_up: None,
         windows: 3,
         seed: weir_world::Seed(1),
     };

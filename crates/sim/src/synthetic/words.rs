@@ -32,7 +32,7 @@ pub(super) fn phase(
     if !PATTERNS.contains(&pattern) {
         return Err(format!("a load begins with {pattern:?}; begin it with zipf, uniform, scan or sweep"));
     }
-    let (mut theta, mut hot, mut streams, mut gap) = (1.1, 0, 1, Bytes::kib(64));
+    let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
     let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
@@ -49,7 +49,8 @@ pub(super) fn phase(
         let wrong = |allowed: &str| format!("{word:?} in a load: {key} must be {allowed}");
         match key {
             "theta" => theta = number(value, 0.1, 5.0).ok_or_else(|| wrong("from 0.1 to 5"))?,
-            "hot" => hot = value.parse().map_err(|_| wrong("a whole number"))?,
+            "hot" if value == "first" => hot = None,
+            "hot" => hot = Some(value.parse().map_err(|_| wrong("a whole number, or first"))?),
             "gap" => {
                 let most = size(value).map_err(|allowed| wrong(&allowed))?;
                 gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
@@ -78,7 +79,9 @@ pub(super) fn phase(
     }
     phase.pattern = match pattern {
         "zipf" => {
-            Pattern::Zipf { law: law(theta, phase.blocks())?, blocks: Scatter::new(phase.blocks(), hot) }
+            let blocks = phase.blocks();
+            let scatter = hot.map_or(Scatter::in_order(blocks), |hot| Scatter::new(blocks, hot));
+            Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter }
         }
         "scan" => Pattern::Scan(streams),
         "sweep" => Pattern::Sweep(gap),

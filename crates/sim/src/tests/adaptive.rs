@@ -12,6 +12,7 @@ fn plan(seconds: u64, window: u64) -> Plan {
         mode: Mode::Open,
         lasts: Nanos::secs(seconds),
         requests: u64::MAX,
+        warm_up: None,
         windows: (seconds / window) as u32,
         seed: Seed(7),
     }

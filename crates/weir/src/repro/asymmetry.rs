@@ -1,8 +1,8 @@
 //! Measurement-driven migration between a flash drive of 2008 and a disk that write better or worse than each
 //! other (the dissertation's chapter II): each drive alone, both striped, striped with migration, two disks.
 
-use super::lab::{Experiment, Results, pool};
-use super::loads::{WRITERS, mixed, postmark, shape, words};
+use super::lab::{A_THIRD, Experiment, Results, pool};
+use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
 use super::{Figure, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
@@ -54,6 +54,7 @@ fn sfs() -> Mix {
         theta: 0.9,
         read: Some(4096..=8192),
         write: 4096..=8192,
+        dated: true,
         sync: false,
         takes: Nanos::micros(200),
     }
@@ -83,6 +84,7 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
                 load: make,
                 clients,
                 lasts,
+                warms_up: A_THIRD,
             });
         };
         for way in ways {
@@ -104,24 +106,23 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
 }
 
 fn nfs() -> super::lab::MakeLoad {
-    mixed(shape(Bytes::gib(6), Bytes::mib(600)), sfs(), vec![Nanos(0); CLIENTS])
+    Course::of(CLIENTS, shape(Bytes::gib(6), Bytes::mib(600), Dirty::MOST)).mixed(sfs())
 }
 
 fn small_files() -> super::lab::MakeLoad {
-    let mix = postmark(20_000, 1, 10_000, false);
-    mixed(shape(Bytes::gib(2), Bytes::mib(200)), mix, vec![Nanos(0); 2])
+    Course::of(2, shape(Bytes::gib(2), Bytes::mib(200), Dirty::HALF)).mixed(postmark(20_000, 1, 10_000))
 }
 
 fn large_files() -> super::lab::MakeLoad {
-    let mix = postmark(4000, 1, 500_000, false);
-    mixed(shape(Bytes::gib(6), Bytes::mib(600)), mix, vec![Nanos(0); 2])
+    Course::of(2, shape(Bytes::gib(6), Bytes::mib(600), Dirty::HALF)).mixed(postmark(4000, 1, 500_000))
 }
 
-/// Four processes with a file of 512 MiB each, past the memory; so many of them read, the others write.
+/// Four processes with a file of 512 MiB each, past the memory; so many of them read, the others write. Its
+/// records are drawn by Zipf's law, the first one most often: what is used most lies together.
 fn zipf(readers: usize) -> super::lab::MakeLoad {
     let of = |number: usize| {
         let reads = if number < readers { 100 } else { 0 };
-        format!("zipf theta=0.9 hot={number} reads={reads}% size=4KiB over=512MiB")
+        format!("zipf theta=0.9 hot=first reads={reads}% size=4KiB over=512MiB")
     };
     words((0..4).map(of).collect::<Vec<_>>().join(" | "))
 }

@@ -13,8 +13,8 @@ use weir_policy::placement::{Placement, Settings, known};
 use weir_sim::{DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Room, SimError, place};
 use weir_world::Seed;
 
-/// How an experiment's load is made, from a seed.
-pub(super) type MakeLoad = Box<dyn Fn(u64) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
+/// How an experiment's load is made, from a seed and the time it is to last.
+pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
 
 /// An experiment: a load on a pool of modelled drives under a policy.
 pub(super) struct Experiment {
@@ -28,7 +28,12 @@ pub(super) struct Experiment {
     /// Clients of the closed loop.
     pub(super) clients: usize,
     pub(super) lasts: Nanos,
+    /// The share of it that warms up.
+    pub(super) warms_up: f64,
 }
+
+/// The share that warms up where the paper suggests no other.
+pub(super) const A_THIRD: f64 = 1.0 / 3.0;
 
 /// A pool of these drives, each so large.
 pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
@@ -71,11 +76,13 @@ impl Experiment {
         let policy = self.policy().ok_or_else(|| {
             Failure::environment(format!("{}: {} cannot be tuned so", self.name, self.policy), "")
         })?;
-        let mut load = (self.load)(args.seed).map_err(told)?;
+        let lasts = args.duration.unwrap_or(self.lasts);
+        let mut load = (self.load)(args.seed, lasts).map_err(told)?;
         let plan = Plan {
             mode: Mode::Closed(vec![(Nanos(0), self.clients)]),
-            lasts: args.duration.unwrap_or(self.lasts),
+            lasts,
             requests: u64::MAX,
+            warm_up: Some(Nanos::from_secs_f64(lasts.as_secs_f64() * self.warms_up)),
             windows: 30,
             seed: Seed(args.seed),
         };

@@ -2,7 +2,9 @@
 
 use super::lab::MakeLoad;
 use crate::pool_file;
+use std::ops::Range;
 use weir_model::{Bytes, Nanos};
+use weir_sim::Load;
 use weir_sim::dbench::{Dbench, Recording};
 use weir_sim::files::{Files, Shape};
 use weir_sim::load::made_up;
@@ -12,41 +14,95 @@ use weir_sim::process::{Processes, Program};
 /// Those who write back, besides the processes: as many commands as Linux has waiting at once.
 pub(super) const WRITERS: usize = 32;
 
-/// A file system of those days: ext2 unless it has a journal, changes written back after 30 s, or when they
-/// take a tenth of memory; who writes waits when they take four tenths.
-pub(super) fn shape(size: Bytes, memory: Bytes) -> Shape {
-    Shape { size, memory, dirty: 0.4, background: 0.1, age: Nanos::secs(30), journal: Bytes(0) }
+/// Of memory, what may be changed before writing back begins, and before who writes waits.
+#[derive(Clone, Copy)]
+pub(super) struct Dirty {
+    background: f64,
+    most: f64,
+}
+
+impl Dirty {
+    /// Linux before 2.6.22.
+    pub(super) const MOST: Self = Self { background: 0.1, most: 0.4 };
+    /// As it was where much of memory is taken otherwise: half of what is left at most.
+    pub(super) const HALF: Self = Self { background: 0.1, most: 0.2 };
+    /// Linux from 2.6.22 to 2.6.28.
+    pub(super) const LEAST: Self = Self { background: 0.05, most: 0.1 };
+}
+
+/// A file system of those days: ext2 unless it has a journal, changes written back after 30 s or when there
+/// are many.
+pub(super) fn shape(size: Bytes, memory: Bytes, dirty: Dirty) -> Shape {
+    Shape {
+        size,
+        memory,
+        dirty: dirty.most,
+        background: dirty.background,
+        age: Nanos::secs(30),
+        journal: Bytes(0),
+        trim: false,
+    }
 }
 
 /// Words, as `weir sim place` takes them.
 pub(super) fn words(words: String) -> MakeLoad {
-    Box::new(move |seed| made_up(&words, seed, pool_file::size, pool_file::duration))
+    Box::new(move |seed, _| made_up(&words, seed, pool_file::size, pool_file::duration))
 }
 
-/// So many processes of a mix, each with files of its own, on one file system; each begins at its time.
-pub(super) fn mixed(shape: Shape, mix: Mix, begin: Vec<Nanos>) -> MakeLoad {
-    Box::new(move |seed| {
-        let mut files = Files::new(shape);
-        let program =
-            |number| Box::new(Mixed::new(mix.clone(), &mut files, seed + number)) as Box<dyn Program>;
-        let programs = (0..begin.len() as u64).map(program).collect();
-        files.settle();
-        Ok(Box::new(Processes::new(files, programs).beginning(&begin)))
-    })
+/// Processes on one file system.
+#[derive(Clone)]
+pub(super) struct Course {
+    pub(super) shape: Shape,
+    /// When each of them begins and the pause they all make, in shares of the time the load lasts.
+    pub(super) begins: Vec<f64>,
+    pub(super) pause: Range<f64>,
+    /// Processors they share; `None` if each has its own.
+    pub(super) processors: Option<usize>,
 }
 
-/// So many of dbench's clients.
-pub(super) fn dbench(shape: Shape, recording: Recording, takes: Nanos, clients: usize) -> MakeLoad {
-    Box::new(move |_| {
-        let program = || Box::new(Dbench::new(recording.clone(), takes)) as Box<dyn Program>;
-        let programs = (0..clients).map(|_| program()).collect();
-        Ok(Box::new(Processes::new(Files::new(shape), programs)))
-    })
+impl Course {
+    /// So many, who begin at once and do not pause.
+    pub(super) fn of(processes: usize, shape: Shape) -> Self {
+        Self { shape, begins: vec![0.0; processes], pause: 0.0..0.0, processors: None }
+    }
+
+    fn load(&self, lasts: Nanos, files: Files, programs: Vec<Box<dyn Program>>) -> Box<dyn Load> {
+        let at = |share: f64| Nanos::from_secs_f64(lasts.as_secs_f64() * share);
+        let begins: Vec<_> = self.begins.iter().map(|share| at(*share)).collect();
+        let load = Processes::new(files, programs)
+            .beginning(&begins)
+            .pausing(at(self.pause.start)..at(self.pause.end));
+        Box::new(match self.processors {
+            Some(processors) => load.sharing(processors),
+            None => load,
+        })
+    }
+
+    /// Each of them runs a mix on files of its own.
+    pub(super) fn mixed(self, mix: Mix) -> MakeLoad {
+        Box::new(move |seed, lasts| {
+            let mut files = Files::new(self.shape);
+            let program =
+                |number| Box::new(Mixed::new(mix.clone(), &mut files, seed + number)) as Box<dyn Program>;
+            let programs = (0..self.begins.len() as u64).map(program).collect();
+            files.settle();
+            Ok(self.load(lasts, files, programs))
+        })
+    }
+
+    /// Each of them is a client of dbench's; operations take so much processor time.
+    pub(super) fn dbench(self, recording: Recording, takes: Nanos) -> MakeLoad {
+        Box::new(move |_, lasts| {
+            let program = |_: &f64| Box::new(Dbench::new(recording.clone(), takes)) as Box<dyn Program>;
+            let programs = self.begins.iter().map(program).collect();
+            Ok(self.load(lasts, Files::new(self.shape), programs))
+        })
+    }
 }
 
 /// Postmark: transactions read a file or append to it, and make a file or remove one; a step is half a
 /// transaction.
-pub(super) fn postmark(files: u64, directories: u64, largest: u64, sync: bool) -> Mix {
+pub(super) fn postmark(files: u64, directories: u64, largest: u64) -> Mix {
     Mix {
         weights: Weights { read: 1, append: 1, make: 1, remove: 1, ..Weights::default() },
         files,
@@ -55,8 +111,9 @@ pub(super) fn postmark(files: u64, directories: u64, largest: u64, sync: bool) -
         mostly_small: false,
         theta: 0.0,
         read: None,
-        write: 500..=largest.min(10_000),
-        sync,
+        write: 1..=largest,
+        dated: true,
+        sync: false,
         takes: Nanos::micros(100),
     }
 }

@@ -234,7 +234,7 @@ impl Row {
             (Mode::Closed(_), false) => LEAST,
         };
         let requests = if mode == Mode::Open { u64::MAX } else { REQUESTS };
-        Plan { mode, lasts, requests, windows: 30, seed: SEED }
+        Plan { mode, lasts, requests, warm_up: None, windows: 30, seed: SEED }
     }
 }
 
