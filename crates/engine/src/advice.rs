@@ -2,14 +2,17 @@
 
 use crate::Engine;
 use crate::device::Device;
-use crate::piece::{Flight, PieceId, Purpose};
+use crate::pacing::Whose;
+use crate::piece::PieceId;
 use crate::policies::{Which, is_about};
 use crate::runs::Runs;
 use weir_map::{Found, Map, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
-use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Placement, Places, WriteTo};
+use weir_policy::placement::{
+    Access, Action, Command, DeviceView, Moment, PlaceView, Placement, Places, WriteTo,
+};
 
 /// The policies' side of the engine.
 #[derive(Debug)]
@@ -29,21 +32,18 @@ impl Advice {
 
     /// Notes a command that ended well, as policies are to see the device.
     #[inline]
-    pub(crate) fn measure(&mut self, flight: &Flight, response: Nanos) {
-        let view = &mut self.views[flight.device.index()];
-        let write = !flight.kind.is_read();
-        match flight.purpose {
-            Purpose::Read(_)
-            | Purpose::ReadElsewhere(..)
-            | Purpose::Fetch(_)
-            | Purpose::Merge(_)
-            | Purpose::MergeElsewhere(..)
-            | Purpose::Write(_) => view.note(write, flight.len(), response, flight.depth),
-            Purpose::MoveRead(_) => view.reads.note_size(flight.len(), response, flight.depth),
-            Purpose::MoveWrite(_) => view.writes.note_size(flight.len(), response, flight.depth),
-            Purpose::DataFlush(_) => view.note_flush(response),
-            _ => {}
+    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &Command) {
+        let view = &mut self.views[device.index()];
+        match whose {
+            Whose::Client => view.note(command),
+            Whose::Mover => view.note_move(command),
+            Whose::Other => {}
         }
+    }
+
+    /// Notes a flush of data that ended well.
+    pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
+        self.views[device.index()].note_flush(response);
     }
 
     /// A device as measured; what else changes is as it was when it was shown last.
@@ -136,11 +136,18 @@ impl Engine {
     }
 
     /// Tells its volume's policy of a piece's access, once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
+        if self.policies.watches(self.pieces[id.0 as usize].key.volume).accesses {
+            self.tell_watcher(id, held);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_watcher(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
         let piece = &mut self.pieces[id.0 as usize];
         let volume = piece.key.volume;
-        if !self.policies.watches(volume).accesses || std::mem::replace(&mut piece.told, true) {
+        if std::mem::replace(&mut piece.told, true) {
             return;
         }
         let access = self.access(id, held(self));
@@ -276,7 +283,7 @@ impl weir_policy::placement::Whereabouts for Whereabouts<'_> {
     }
 
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
-        let volumes = self.map.catalogue().volumes.range(from.volume..);
+        let volumes = self.map.catalogue().volumes_from(from.volume);
         let mut volumes = volumes.filter(|(volume, _)| is_about(self.which, self.own, **volume));
         volumes.find_map(|(volume, _): (&VolumeId, _)| {
             let first = if *volume == from.volume { from.index } else { ExtentIndex(0) };

@@ -308,20 +308,13 @@ impl Engine {
         let border = u32::from(range.first + count) * BLOCK as u32;
         let bytes = u32::from(count) * BLOCK as u32;
         let part = |from: u32, len: u32| if buffer.len == 0 { Buffer::EMPTY } else { buffer.part(from, len) };
+        let rest_span = Span { start: border, len: span.end() - border };
+        let rest_buffer = part(bytes, buffer.len.saturating_sub(bytes));
         let rest = Piece {
-            request: piece.request,
-            key,
-            span: Span { start: border, len: span.end() - border },
-            work: piece.work,
             range: BlockRange { first: range.first + count, count: range.count - count },
-            buffer: part(bytes, buffer.len.saturating_sub(bytes)),
-            left: 0,
-            error: None,
-            found: (false, false),
             takes_blocks: true,
             told: true,
-            target: None,
-            old: [None; 2],
+            ..Piece::new(piece.request, key, rest_span, piece.work, rest_buffer)
         };
         piece.span.len = border - span.start;
         piece.range.count = count;

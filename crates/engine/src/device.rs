@@ -3,14 +3,15 @@
 use crate::doubt::{UNFLUSHED_MAX, Unflushed};
 use crate::measure::Measure;
 use crate::outstanding::{Behind, Outstanding};
-use crate::pacing::{Ended, Pacing};
+use crate::pacing::{Ended, Pacing, Whose};
 use crate::piece::Flight;
 use crate::route::Routing;
 use crate::watch::Watch;
 use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
-use weir_model::{Bytes, DeviceId, IoKind, Nanos};
+use weir_model::{DeviceId, IoKind, Nanos};
 use weir_policy::harm::Use;
+use weir_policy::placement::Command;
 
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,14 +154,15 @@ impl Device {
         flight.depth = self.load.in_flight();
     }
 
-    /// A command ended; what it took of the device's time. `share` is the mover's.
+    /// A command ended. `share` is the mover's of the device's time.
     #[inline(always)]
-    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, share: Percent) -> Nanos {
+    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, whose: Whose, share: Percent) -> Ended {
+        let started = flight.started;
         let took = self.load.end(now, flight.taken);
-        let ended = Ended { whose: flight.purpose.whose(), started: flight.started, took };
+        let ended = Ended { whose, started, response: now.since(started), took };
         self.pacing.end(now, ended, share);
         self.outstanding.end(flight.generation);
-        took
+        ended
     }
 
     /// What has been done with its time since the start.
@@ -200,13 +202,15 @@ impl Device {
         self.load.in_flight()
     }
 
-    /// Notes a response.
+    /// Measures a command that ended well.
     #[inline]
-    pub(crate) fn measure(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
-        self.load.note(kind, len, response);
-        if matches!(kind, IoKind::Flush) {
-            self.flushes += 1;
+    pub(crate) fn measure(&mut self, kind: IoKind, command: &Command, now: Nanos) {
+        match kind {
+            IoKind::Flush => return self.flushes += 1,
+            IoKind::Read => self.routing.answered(command.size, now),
+            IoKind::Write { .. } => {}
         }
+        self.load.note(command);
     }
 
     /// A write completed; what a map change that refers to it must wait for.
@@ -366,7 +370,7 @@ mod tests {
             device.begin(Nanos(0), &mut flight);
             flight
         };
-        let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Percent(20));
+        let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Whose::Other, Percent(20));
         let (a, b) = (begin(&mut device), begin(&mut device));
         device.rest(whole(1));
         let c = begin(&mut device);

@@ -55,7 +55,6 @@ impl Engine {
     }
 
     /// A read has ended: the moves that were to have its bytes go on.
-    #[inline]
     pub(crate) fn read_feeds<M: Memory>(
         &mut self,
         piece: PieceId,
@@ -63,7 +62,7 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        if !self.mover_is_fed() || !matches!(flight.purpose, Purpose::Read(_)) {
+        if !matches!(flight.purpose, Purpose::Read(_)) {
             return;
         }
         let first = self.pieces[piece.0 as usize].range.first;

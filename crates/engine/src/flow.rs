@@ -1,11 +1,13 @@
 //! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
 
+use crate::pacing::{Ended, Whose};
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
 use crate::retry::{EIO, is_full};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Sabotage};
 use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory};
+use weir_policy::placement::Command;
 
 impl Engine {
     /// Starts a device command.
@@ -15,60 +17,95 @@ impl Engine {
 
     /// A device command has ended.
     #[inline(always)]
-    pub(crate) fn finish_flight<M: Memory>(
-        &mut self,
-        id: IoId,
-        flight: Flight,
-        result: Result<(), IoError>,
-        memory: &mut M,
-    ) {
-        let (of, promise) = (flight.device, flight.is_promise());
-        let device = &mut self.devices[of.index()];
-        if promise {
-            device.end_promise(flight.promise);
+    pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
+        let at = id.0 as usize;
+        let Some(flight) = self.flights.get(at) else { return };
+        let (of, promise) = (flight.device, flight.promise);
+        let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
+        match flight.purpose {
+            // What most are. The flight is large: a read leaves it in the table.
+            Purpose::Read(piece) if is_plain && !self.mover_is_fed() => {
+                self.measure_flight(at, Whose::Client, IoKind::Read);
+                self.flights.remove(at);
+                self.part_read(piece, memory);
+                self.reuse_any_rested(of);
+            }
+            Purpose::Write(piece) if is_plain => {
+                self.measure_flight(at, Whose::Client, IoKind::Write { fua: false });
+                let flight = self.flights.remove(at);
+                self.written.note(&flight);
+                self.write_ended(piece, &flight, Ok(()));
+                self.reuse_any_rested(of);
+            }
+            _ => {
+                self.flight_ended(id, result, memory);
+                if promise.is_some() {
+                    self.end_flushes(of, memory);
+                }
+            }
         }
-        if matches!(flight.purpose, Purpose::Abandoned) {
-            device.end(self.now, &flight, self.mover.share());
+        self.run_ready(memory);
+    }
+
+    /// Measures a device command that has ended well: whose it was, and what.
+    #[inline(always)]
+    fn measure_flight(&mut self, at: usize, whose: Whose, kind: IoKind) {
+        let Self { flights, devices, advice, mover, .. } = self;
+        let flight = &flights[at];
+        let device = &mut devices[flight.device.index()];
+        let Ended { response, took, .. } = device.end(self.now, flight, whose, mover.share());
+        let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
+        device.measure(kind, &command, self.now);
+        advice.measure(flight.device, whose, &command);
+        self.weigh(at, &command);
+    }
+
+    fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
+        let at = id.0 as usize;
+        let flight = &self.flights[at];
+        let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
+        let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
+        if let Some(promise) = flight.promise {
+            self.devices[of].end_promise(promise);
+        }
+        if result.is_ok() && !is_abandoned {
+            self.measure_flight(at, whose, kind);
+        }
+        let flight = self.flights.remove(at);
+        if is_abandoned {
+            self.devices[of].end(self.now, &flight, whose, self.mover.share());
             self.abandoned_ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            let took = device.end(self.now, &flight, self.mover.share());
-            let response = self.now.since(flight.started);
-            device.measure(flight.kind, flight.len(), response);
-            if flight.kind.is_read() {
-                device.routing.answered(flight.len(), self.now);
-            }
-            self.advice.measure(&flight, response);
-            self.weigh(&flight, response, took);
             self.written.note(&flight);
+            if matches!(flight.purpose, Purpose::DataFlush(_)) {
+                self.advice.measure_flush(flight.device, self.now.since(flight.started));
+            }
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
-            } else if matches!(flight.kind, IoKind::Flush) {
-                self.devices[of.index()].hold(flight);
+            } else if matches!(kind, IoKind::Flush) {
+                self.devices[of].hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
         }
-        if promise {
-            self.end_flushes(of, memory);
-        }
-        self.run_ready(memory);
     }
 
     /// A device command has failed: tries it again, or ends it, with what follows for the device.
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.retried(flight, error) else { return };
-        self.devices[flight.device.index()].end(self.now, &flight, self.mover.share());
+        let whose = flight.purpose.whose();
+        self.devices[flight.device.index()].end(self.now, &flight, whose, self.mover.share());
         if let Purpose::Write(id) = flight.purpose {
             self.note_unfinished(id, flight.device);
         }
         if error == IoError::Lost {
             self.lose(flight.device, LostWhy::Gone, memory);
         }
-        if flight.is_promise() && !is_full(flight.kind, error) {
+        if flight.promises() && !is_full(flight.kind, error) {
             self.flush_failed(flight.device, error);
         }
         self.end_flight(&flight, Err(error), memory);
@@ -82,9 +119,7 @@ impl Engine {
             Purpose::Write(id) => self.write_ended(id, flight, result),
             _ => self.tell_others_ended(flight, result, memory),
         }
-        if self.devices[flight.device.index()].has_resting() {
-            self.reuse_rested(flight.device);
-        }
+        self.reuse_any_rested(flight.device);
     }
 
     /// … out of the way of what ends well.
@@ -110,11 +145,8 @@ impl Engine {
             Purpose::MoveRead(id) => self.move_read_ended(id, result),
             Purpose::MoveWrite(id) => self.move_write_ended(id, flight, result),
             Purpose::Survey => self.survey_read(result, memory),
-            Purpose::Probe(ref probe) => {
-                let probe = *probe;
-                self.probe_ended(probe, flight, result);
-            }
-            Purpose::CurveProbe(buffer) => self.curve_probe_ended(buffer),
+            Purpose::Probe(number) => self.probe_ended(number, flight, result),
+            Purpose::CurveProbe => self.curve_probe_ended(),
             Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
             Purpose::Frame => self.frame_ended(flight.device, result),
             Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {
@@ -122,6 +154,13 @@ impl Engine {
             }
             Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
             Purpose::Abandoned => {}
+        }
+    }
+
+    #[inline]
+    fn reuse_any_rested(&mut self, device: DeviceId) {
+        if self.devices[device.index()].has_resting() {
+            self.reuse_rested(device);
         }
     }
 
@@ -191,13 +230,18 @@ impl Engine {
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
         // Only what is needed is copied out of the table: a piece is large.
-        let Piece { request, key, range, takes_blocks, error, found, .. } = self.pieces[id.0 as usize];
+        let piece = &self.pieces[id.0 as usize];
+        let (request, found) = (piece.request, piece.found);
+        let taken = piece.takes_blocks.then_some((piece.key, piece.range));
+        if piece.error.is_some() {
+            let active = &mut self.active[request.0];
+            active.error = active.error.or(piece.error);
+        }
         self.pieces.remove(id.0 as usize);
-        if takes_blocks {
+        if let Some((key, range)) = taken {
             self.give_back_blocks(key, range);
         }
         let active = &mut self.active[request.0];
-        active.error = active.error.or(error);
         active.found.0 |= found.0;
         active.found.1 |= found.1;
         active.left -= 1;

@@ -11,14 +11,14 @@
 
 use crate::Engine;
 use crate::notice::Notice;
-use crate::piece::{Flight, NewIo, Purpose};
+use crate::piece::{NewIo, Purpose};
 use crate::policies::Which;
 use weir_map::{Found, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
 };
-use weir_policy::harm::{Command, Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
-use weir_policy::placement::{Action, PlaceView, SizeClass};
+use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
+use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
 
 /// How often policies are looked at, and a device is probed at most.
 const LOOK: Nanos = Nanos::secs(1);
@@ -33,9 +33,9 @@ pub(crate) struct Harm {
     /// Where the last new extent went: the first place of what is in slots alone.
     home: Option<DeviceId>,
     looked: Nanos,
-    /// Probes so far, and whether one is under way.
+    /// Probes so far, and the buffer of the one under way.
     probes: u64,
-    probing: bool,
+    probing: Option<Buffer>,
 }
 
 impl Harm {
@@ -46,7 +46,7 @@ impl Harm {
             home: None,
             looked: Nanos(0),
             probes: 0,
-            probing: false,
+            probing: None,
         }
     }
 }
@@ -132,28 +132,31 @@ impl Engine {
         }
     }
 
-    /// A command ended well, having taken so much of its device's time.
+    /// A command ended well.
     #[inline]
-    pub(crate) fn weigh(&mut self, flight: &Flight, response: Nanos, took: Nanos) {
-        if !self.policies.moving {
-            return;
+    pub(crate) fn weigh(&mut self, flight: usize, command: &Command) {
+        if self.policies.moving {
+            self.weigh_one(flight, *command);
         }
+    }
+
+    fn weigh_one(&mut self, flight: usize, command: Command) {
+        let flight = &self.flights[flight];
         let piece = match flight.purpose {
             Purpose::Read(id)
             | Purpose::ReadElsewhere(id, _)
             | Purpose::Merge(id)
             | Purpose::MergeElsewhere(id, _)
             | Purpose::Write(id) => Some(id),
-            Purpose::Fetch(_) | Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe(_) => None,
+            Purpose::Fetch(_) | Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe => None,
             _ => return,
         };
-        let write = !flight.kind.is_read();
-        let command = Command::new(write, flight.len(), flight.depth, response, took);
-        self.harm.curves[flight.device.index()].note(self.now, &command);
+        let device = flight.device;
+        self.harm.curves[device.index()].note(self.now, &command);
         if let Some(id) = piece {
             let key = self.pieces[id.0 as usize].key;
             if self.harm.moves.samples(key) {
-                self.weigh_sampled(key, flight.device, command);
+                self.weigh_sampled(key, device, command);
             }
         }
     }
@@ -231,14 +234,14 @@ impl Engine {
 
     /// Reads from an idle device that is judged by an old curve.
     fn probe_old_curve(&mut self) {
-        if self.harm.probing {
+        if self.harm.probing.is_some() {
             return;
         }
         let is_idle = |id: &DeviceId| self.is_usable(*id) && self.devices[id.index()].in_flight() == 0;
         let mut idle = (0..self.devices.len()).map(|i| DeviceId(i as u8)).filter(is_idle);
         let Some((device, size)) = idle.find_map(|id| Some((id, self.old_size(id)?))) else { return };
         let Some(buffer) = self.take_probe_buffer(size) else { return };
-        self.harm.probing = true;
+        self.harm.probing = Some(buffer);
         self.harm.probes += 1;
         let extents = u64::from(self.map.space(device).extents());
         // All over the device.
@@ -247,7 +250,7 @@ impl Engine {
         let at = self.map.address(whole, 0);
         let len = size.most().map_or(buffer.len, |most| buffer.len.min(most.0 as u32));
         let io = NewIo { device, kind: IoKind::Read, at, buffer: buffer.part(0, len) };
-        self.launch(io, Purpose::CurveProbe(buffer));
+        self.launch(io, Purpose::CurveProbe);
     }
 
     /// A size of reads that a device is judged by, and has not answered for long.
@@ -270,8 +273,8 @@ impl Engine {
     }
 
     /// A probe has ended.
-    pub(crate) fn curve_probe_ended(&mut self, buffer: Buffer) {
-        self.harm.probing = false;
+    pub(crate) fn curve_probe_ended(&mut self) {
+        let Some(buffer) = self.harm.probing.take() else { return };
         if u64::from(buffer.len) == BLOCK { self.put_back_block(buffer) } else { self.put_back_run(buffer) }
     }
 }

@@ -93,19 +93,19 @@ impl Engine {
         {
             return self.complete_joined(done, &parts, memory);
         }
-        let Some(flight) = self.flights.try_remove(done.id.0 as usize) else { return };
-        self.finish_flight(done.id, flight, done.result, memory);
+        self.finish_flight(done.id, done.result, memory);
     }
 
     #[inline(never)]
     fn complete_joined<M: Memory>(&mut self, done: IoDone, parts: &[IoId], memory: &mut M) {
         for id in std::iter::once(&done.id).chain(parts) {
-            let Some(flight) = self.flights.try_remove(id.0 as usize) else { continue };
+            let Some(flight) = self.flights.get(id.0 as usize) else { continue };
             match done.result {
-                Err(error @ IoError::Os(_)) if may_join(&flight) && !self.is_spoilt(&flight) => {
+                Err(error @ IoError::Os(_)) if may_join(flight) && !self.is_spoilt(flight) => {
+                    let flight = self.flights.remove(id.0 as usize);
                     self.send_alone(flight, error);
                 }
-                result => self.finish_flight(*id, flight, result, memory),
+                result => self.finish_flight(*id, result, memory),
             }
         }
     }

@@ -372,18 +372,20 @@ impl Engine {
     }
 
     /// Queues a device command.
+    #[inline(always)]
     fn start(&mut self, mut flight: Flight) {
         let device = &mut self.devices[flight.device.index()];
         if device.is_lost() {
             return self.abandoned.refuse(flight);
         }
         device.begin(self.now, &mut flight);
-        if flight.is_promise() {
-            flight.promise = device.begin_promise();
+        if flight.promises() {
+            flight.promise = Some(device.begin_promise());
         }
         self.send(flight);
     }
 
+    #[inline]
     fn send(&mut self, mut flight: Flight) {
         flight.started = self.now;
         let Flight { device, kind, at, buffer, .. } = flight;

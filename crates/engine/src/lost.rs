@@ -183,7 +183,8 @@ impl Engine {
         for id in ids {
             if unsent.contains(&IoId(id as u64)) {
                 let flight = self.flights.remove(id);
-                self.devices[device.index()].end(self.now, &flight, self.mover.share());
+                let whose = flight.purpose.whose();
+                self.devices[device.index()].end(self.now, &flight, whose, self.mover.share());
                 self.end_flight(&flight, Err(IoError::Lost), memory);
             } else {
                 self.abandon(id, memory);

@@ -4,8 +4,8 @@
 //! On every command's way: plain counters of the one thread that has the engine, no clock of its own,
 //! no memory asked for.
 
-use weir_model::{Bytes, IoKind, Nanos};
-use weir_policy::placement::SizeClass;
+use weir_model::{Bytes, Nanos};
+use weir_policy::placement::{Command, SizeClass};
 
 /// Parts of a power of two that responses are told apart by: a response is known to an eighth.
 const PARTS: u32 = 8;
@@ -20,7 +20,7 @@ const WINDOW: Nanos = Nanos::secs(1);
 /// How often which response was seen.
 #[derive(Clone, Debug)]
 struct Histogram {
-    counts: [u32; BUCKETS],
+    counts: [u64; BUCKETS],
     longest: Nanos,
 }
 
@@ -52,8 +52,7 @@ impl Histogram {
 
     #[inline]
     fn add(&mut self, response: Nanos) {
-        let count = &mut self.counts[Self::bucket(response)];
-        *count = count.saturating_add(1);
+        self.counts[Self::bucket(response)] += 1;
         if response > self.longest {
             self.longest = response;
         }
@@ -61,18 +60,18 @@ impl Histogram {
 
     /// A response that this part of all do not exceed, an eighth too long at most.
     fn quantile(&self, part: f64) -> Nanos {
-        let all: u64 = self.counts.iter().map(|c| u64::from(*c)).sum();
+        let all: u64 = self.counts.iter().sum();
         let wanted = (part * all as f64).ceil() as u64;
         let mut seen = 0;
         let at = self.counts.iter().position(|c| {
-            seen += u64::from(*c);
+            seen += *c;
             seen >= wanted
         });
         at.map_or(self.longest, |at| Self::limit(at).min(self.longest))
     }
 
     fn summary(&self) -> Option<Responses> {
-        let count: u64 = self.counts.iter().map(|c| u64::from(*c)).sum();
+        let count: u64 = self.counts.iter().sum();
         (count > 0).then(|| Responses {
             count,
             median: self.quantile(0.5),
@@ -187,6 +186,10 @@ impl Measure {
         Self::pass(&mut self.totals, self.in_flight, time);
         self.each += Nanos(time.0 / u64::from(self.in_flight.max(1)));
         self.changed = now;
+        if now.since(self.since) >= WINDOW {
+            self.last = self.load_since_then(self.totals, now);
+            (self.since, self.then) = (now, self.totals);
+        }
     }
 
     /// A command begins. Returned is what [`Self::end`] counts from.
@@ -203,24 +206,16 @@ impl Measure {
     pub(crate) fn end(&mut self, now: Nanos, since: Nanos) -> Nanos {
         self.pass_to(now);
         self.in_flight = self.in_flight.saturating_sub(1);
-        if now.since(self.since) >= WINDOW {
-            self.last = self.load_since_then(self.totals, now);
-            (self.since, self.then) = (now, self.totals);
-        }
         Nanos(self.each.0 - since.0)
     }
 
-    /// A command ended well.
+    /// A read or write ended well.
     #[inline]
-    pub(crate) fn note(&mut self, kind: IoKind, len: Bytes, response: Nanos) {
-        let direction = match kind {
-            IoKind::Read => 0,
-            IoKind::Write { .. } => 1,
-            IoKind::Flush => return,
-        };
+    pub(crate) fn note(&mut self, command: &Command) {
+        let direction = usize::from(command.write);
         self.totals.commands[direction] += 1;
-        self.totals.bytes[direction] += len.0;
-        self.responses[direction][SizeClass::of(len).index()].add(response);
+        self.totals.bytes[direction] += command.len.0;
+        self.responses[direction][command.size.index()].add(command.response);
     }
 
     /// Commands in flight.
@@ -281,6 +276,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn command(write: bool, kib: u64, response: Nanos) -> Command {
+        Command::new(write, Bytes::kib(kib), 1, response, Nanos(0))
+    }
+
     #[test]
     fn load_is_what_was_done_in_the_window() {
         let mut measure = Measure::new();
@@ -288,7 +287,7 @@ mod tests {
         // Busy for 300 of 1000 ms, 200 of them with two commands.
         let begun = [measure.begin(ms(100)), measure.begin(ms(200))];
         let took = begun.map(|since| {
-            measure.note(IoKind::Read, Bytes::kib(4), ms(200));
+            measure.note(&command(false, 4, ms(200)));
             measure.end(ms(400), since)
         });
         assert_eq!(took, [ms(200), ms(100)], "they shared the last 200 ms");
@@ -297,10 +296,10 @@ mod tests {
         assert!((load.busy - 0.3).abs() < 1e-9 && (load.depth - 0.5).abs() < 1e-9, "{load:?}");
         assert_eq!((load.reads, load.read_bytes, load.writes), (2.0, 8192.0, 0.0));
         let since = measure.begin(ms(1000));
-        measure.note(IoKind::Write { fua: false }, Bytes::kib(8), ms(1000));
+        measure.note(&command(true, 8, ms(1000)));
         assert_eq!(measure.end(ms(2000), since), ms(1000));
         let load = measure.load(ms(2500));
-        assert_eq!((load.reads, load.writes), (1.0, 0.5), "over the two seconds since the last window");
+        assert_eq!((load.reads, load.writes), (0.0, 1.0), "over the second that ended last");
         // Idle since: over all of the time since the last window.
         assert_eq!(measure.load(ms(4000)).writes, 0.0);
     }
@@ -308,9 +307,8 @@ mod tests {
     #[test]
     fn responses_are_told_apart_by_direction_and_size() {
         let mut measure = Measure::new();
-        measure.note(IoKind::Read, Bytes::kib(4), Nanos::micros(100));
-        measure.note(IoKind::Write { fua: true }, Bytes::kib(128), Nanos::millis(5));
-        measure.note(IoKind::Flush, Bytes(0), Nanos::secs(1));
+        measure.note(&command(false, 4, Nanos::micros(100)));
+        measure.note(&command(true, 128, Nanos::millis(5)));
         let all = measure.responses();
         let short: Vec<_> = all.iter().map(|r| (r.write, r.size.index(), r.responses.count)).collect();
         assert_eq!(short, [(false, 0, 1), (true, 3, 1)]);

@@ -4,58 +4,64 @@
 use std::collections::VecDeque;
 
 /// Commands in flight. Cost: constant for each that begins or ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    first: u64,
-    counts: VecDeque<u32>,
-}
-
-impl Default for Outstanding {
-    fn default() -> Self {
-        Self { first: 0, counts: VecDeque::from([0]) }
-    }
+    /// The present generation, and those of it in flight.
+    newest: u64,
+    count: u32,
+    /// Those of the generations before, the oldest first, which has some.
+    older: VecDeque<u32>,
 }
 
 impl Outstanding {
     /// One begins; the generation goes to [`Self::end`].
     #[inline]
     pub(crate) fn begin(&mut self) -> u64 {
-        if let Some(count) = self.counts.back_mut() {
-            *count += 1;
-        }
-        self.first + self.counts.len() as u64 - 1
+        self.count += 1;
+        self.newest
     }
 
     /// One of that generation has ended.
     #[inline]
     pub(crate) fn end(&mut self, generation: u64) {
-        if let Some(count) = self.counts.get_mut((generation - self.first) as usize) {
+        if generation == self.newest { self.count -= 1 } else { self.end_older(generation) }
+    }
+
+    #[inline(never)]
+    fn end_older(&mut self, generation: u64) {
+        let first = self.first();
+        if let Some(count) = self.older.get_mut((generation - first) as usize) {
             *count -= 1;
         }
-        while self.counts.len() > 1 && self.counts[0] == 0 {
-            self.counts.pop_front();
-            self.first += 1;
+        while self.older.front() == Some(&0) {
+            self.older.pop_front();
         }
+    }
+
+    /// The oldest generation that has not ended.
+    fn first(&self) -> u64 {
+        self.newest - self.older.len() as u64
     }
 
     /// Ends the present generation; the number of the last one that must end, `u64::MAX` if none must.
     pub(crate) fn close(&mut self) -> u64 {
-        let last = self.first + self.counts.len() as u64 - 1;
-        if self.counts.back() == Some(&0) {
+        if self.count == 0 {
             // Nothing was begun in it: the one before decides (none, if this is the first).
-            return last.wrapping_sub(1);
+            return self.newest.wrapping_sub(1);
         }
-        self.counts.push_back(0);
+        let last = self.newest;
+        self.older.push_back(std::mem::take(&mut self.count));
+        self.newest += 1;
         last
     }
 
     /// Whether any is in flight.
     pub(crate) fn any(&self) -> bool {
-        self.counts.len() > 1 || self.counts[0] > 0
+        self.count > 0 || !self.older.is_empty()
     }
 
     fn has_ended(&self, generation: u64) -> bool {
-        generation == u64::MAX || generation < self.first
+        generation == u64::MAX || generation < self.first()
     }
 }
 

@@ -51,23 +51,24 @@ pub struct MoverShare {
 }
 
 /// A running 99th percentile: up by a twentieth for a sample above it, down by so little for one below that
-/// the two are even if one in a hundred is above.
+/// the two are even if one in a hundred is above. In 1024ths of a nanosecond; 0 before the first sample.
 #[derive(Clone, Copy, Debug, Default)]
-struct P99(Option<f64>);
+struct P99(u64);
 
 impl P99 {
-    const UP: f64 = 1.05;
-    const DOWN: f64 = 0.9995;
+    const UP: u64 = 20;
+    const DOWN: u64 = 2000;
+    const SHIFT: u32 = 10;
 
     #[inline]
     fn add(&mut self, response: Nanos) {
-        let response = response.0 as f64;
-        let at = self.0.get_or_insert(response);
-        *at *= if response > *at { Self::UP } else { Self::DOWN };
+        let response = response.0.max(1) << Self::SHIFT;
+        let at = if self.0 == 0 { response } else { self.0 };
+        self.0 = if response > at { at + at / Self::UP } else { at - at / Self::DOWN };
     }
 
     fn get(self) -> Option<Nanos> {
-        self.0.map(|ns| Nanos(ns as u64))
+        (self.0 > 0).then_some(Nanos(self.0 >> Self::SHIFT))
     }
 }
 
@@ -98,6 +99,8 @@ pub(crate) struct Ended {
     pub(crate) whose: Whose,
     /// When it began.
     pub(crate) started: Nanos,
+    /// From then to its end.
+    pub(crate) response: Nanos,
     /// What it took of the device's time.
     pub(crate) took: Nanos,
 }
@@ -120,7 +123,7 @@ impl Pacing {
             Whose::Client => {
                 self.clients = self.clients.saturating_sub(1);
                 self.client_ended = now;
-                self.note_response(ended.started, now);
+                self.note_response(ended);
             }
             Whose::Mover => {
                 self.moves = self.moves.saturating_sub(1);
@@ -174,13 +177,13 @@ impl Pacing {
     }
 
     #[inline]
-    fn note_response(&mut self, started: Nanos, now: Nanos) {
-        let met = self.moves > 0 || self.move_ended > started;
+    fn note_response(&mut self, ended: Ended) {
+        let met = self.moves > 0 || self.move_ended > ended.started;
         if met {
             self.met += 1;
-            self.beside.add(now.since(started));
+            self.beside.add(ended.response);
         } else {
-            self.alone.add(now.since(started));
+            self.alone.add(ended.response);
         }
     }
 
@@ -189,8 +192,8 @@ impl Pacing {
         if now.since(self.reviewed) < REVIEW {
             return;
         }
-        let in_the_way = match (self.alone.0, self.beside.0) {
-            (Some(alone), Some(beside)) => self.met >= ENOUGH && beside > 2.0 * alone,
+        let in_the_way = match (self.alone.get(), self.beside.get()) {
+            (Some(alone), Some(beside)) => self.met >= ENOUGH && beside > alone + alone,
             _ => false,
         };
         self.halvings =
@@ -211,7 +214,7 @@ mod tests {
     fn moved(pacing: &mut Pacing, at: Nanos, took: Nanos) -> Nanos {
         pacing.begin(Whose::Mover);
         let now = at + took;
-        pacing.end(now, Ended { whose: Whose::Mover, started: at, took }, SHARE);
+        pacing.end(now, Ended { whose: Whose::Mover, started: at, response: took, took }, SHARE);
         now
     }
 
@@ -226,7 +229,7 @@ mod tests {
             moves += 1;
         }
         assert!((395..=420).contains(&moves), "2 s of 10, and what was saved up: {moves}");
-        pacing.end(now, Ended { whose: Whose::Client, started: Nanos(0), took: now }, SHARE);
+        pacing.end(now, Ended { whose: Whose::Client, started: Nanos(0), response: now, took: now }, SHARE);
         let free = pacing.free_at(now, SHARE);
         assert!(free <= now + IDLE && pacing.free_at(now + IDLE, SHARE) == now + IDLE, "{free}");
         now += IDLE;
@@ -241,7 +244,11 @@ mod tests {
         let mut pacing = Pacing::default();
         let client = |pacing: &mut Pacing, at: Nanos, response: Nanos| {
             pacing.begin(Whose::Client);
-            pacing.end(at + response, Ended { whose: Whose::Client, started: at, took: response }, SHARE);
+            pacing.end(
+                at + response,
+                Ended { whose: Whose::Client, started: at, response, took: response },
+                SHARE,
+            );
         };
         (0..200).for_each(|i| client(&mut pacing, MS(1000 + i), MS(1)));
         let share = |pacing: &mut Pacing, now: Nanos| {
@@ -253,7 +260,11 @@ mod tests {
                 pacing.begin(Whose::Mover);
                 client(pacing, MS(n * 1000 + i * 10), response);
                 let now = MS(n * 1000 + i * 10 + 9);
-                pacing.end(now, Ended { whose: Whose::Mover, started: now, took: Nanos(0) }, SHARE);
+                pacing.end(
+                    now,
+                    Ended { whose: Whose::Mover, started: now, response: Nanos(0), took: Nanos(0) },
+                    SHARE,
+                );
             }
             share(pacing, MS(n * 1000 + 999))
         };

@@ -4,6 +4,7 @@ use crate::active::ActiveId;
 use crate::cache::CachedId;
 use crate::mover::MoveId;
 use crate::pacing::Whose;
+use smallvec::SmallVec;
 use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
@@ -109,6 +110,9 @@ impl Target {
     }
 }
 
+/// Scratch blocks with the old contents of the blocks at a write's ends, and which blocks those are.
+pub(crate) type Old = SmallVec<[(Buffer, u16); 2]>;
+
 /// The part of a request that falls into one extent.
 #[derive(Debug)]
 pub(crate) struct Piece {
@@ -131,15 +135,31 @@ pub(crate) struct Piece {
     pub(crate) found: (bool, bool),
     /// Writes: where the bytes go.
     pub(crate) target: Option<Target>,
-    /// Writes: scratch blocks with the old contents of part-blocks, and which blocks those are.
-    pub(crate) old: [Option<(Buffer, u16)>; 2],
+    /// Writes: scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few
+    /// writes complete blocks, and a piece is copied into its table.
+    pub(crate) old: Option<Box<Old>>,
 }
 
-/// One probe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe {
-    pub(crate) buffer: Buffer,
-    pub(crate) number: u32,
+impl Piece {
+    /// A piece that has not begun, about the blocks its span touches.
+    #[inline]
+    pub(crate) fn new(request: ActiveId, key: ExtentKey, span: Span, work: Work, buffer: Buffer) -> Self {
+        Self {
+            request,
+            key,
+            span,
+            work,
+            range: span.touched(),
+            takes_blocks: work != Work::Read,
+            told: false,
+            buffer,
+            left: 0,
+            error: None,
+            found: (false, false),
+            target: None,
+            old: None,
+        }
+    }
 }
 
 /// Devices that could not deliver a block: there are no more places to try than these and one.
@@ -179,10 +199,10 @@ pub(crate) enum Purpose {
     MoveWrite(MoveId),
     /// A block that may say what is metadata.
     Survey,
-    /// Measures an idle device.
-    Probe(Probe),
+    /// Measures an idle device: the how manieth time.
+    Probe(u32),
     /// Adds to the curve of a device that nothing else adds to.
-    CurveProbe(Buffer),
+    CurveProbe,
     /// Makes an epoch's data durable.
     DataFlush(Epoch),
     /// A journal frame.
@@ -229,8 +249,8 @@ pub(crate) struct Flight {
     pub(crate) taken: Nanos,
     /// Commands at the device when it began, itself included.
     pub(crate) depth: u32,
-    /// Among the flushes and durable writes of its device, if it is one.
-    pub(crate) promise: u64,
+    /// Its number among the flushes and durable writes of its device, if it is one.
+    pub(crate) promise: Option<u64>,
     /// How often it has been tried, this time included.
     pub(crate) attempt: u8,
 }
@@ -258,7 +278,7 @@ impl NewIo {
             generation: 0,
             taken: none,
             depth: 0,
-            promise: 0,
+            promise: None,
             attempt: 1,
         }
     }
@@ -284,13 +304,10 @@ impl Flight {
         before.and(self.device)
     }
 
-    /// Whether it says that something is durable.
-    pub(crate) const fn is_promise(&self) -> bool {
-        match self.kind {
-            IoKind::Read => false,
-            IoKind::Write { fua } => fua,
-            IoKind::Flush => true,
-        }
+    /// Whether it is to say that something is durable.
+    #[inline]
+    pub(crate) const fn promises(&self) -> bool {
+        matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
     /// What a client is told.

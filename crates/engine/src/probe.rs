@@ -2,9 +2,9 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::Engine;
-use crate::piece::{Flight, NewIo, Probe, Purpose};
+use crate::piece::{Flight, NewIo, Purpose};
 use weir_map::Whole;
-use weir_model::{BLOCK, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
+use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 
 /// Reads per device, one after the other, spread over it.
 const PROBES: u32 = 8;
@@ -29,36 +29,34 @@ impl Engine {
         for i in 0..self.devices.len() {
             let device = DeviceId(i as u8);
             match self.scratch.blocks(1) {
-                Some([Some(buffer), _]) => self.probe(device, Probe { buffer, number: 0 }),
+                Some([Some(buffer), _]) => self.probe(device, buffer, 0),
                 // More devices than scratch blocks: the rest count as slow until they are used.
                 _ => self.probing.devices_left -= 1,
             }
         }
     }
 
-    fn probe(&mut self, device: DeviceId, probe: Probe) {
+    fn probe(&mut self, device: DeviceId, buffer: Buffer, number: u32) {
         let extents = self.map.space(device).extents();
         // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
-        let extent = u64::from(extents) * u64::from(probe.number * 3 % PROBES) / u64::from(PROBES);
+        let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
         let whole = Whole { device, extent: DeviceExtent(extent as u32) };
         let at = self.map.address(whole, 0);
-        let buffer = probe.buffer.part(0, BLOCK as u32);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(probe));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
     }
 
-    pub(crate) fn probe_ended(&mut self, probe: Probe, flight: &Flight, result: Result<(), IoError>) {
+    pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {
         let i = flight.device.index();
         self.probing.answers[i].push(self.now.since(flight.started));
-        let number = probe.number + 1;
-        if result.is_ok() && number < PROBES {
-            return self.probe(flight.device, Probe { number, ..probe });
+        if result.is_ok() && number + 1 < PROBES {
+            return self.probe(flight.device, flight.buffer, number + 1);
         }
         // The median: the first may have waited for what the pool's opening wrote.
         let answers = &mut self.probing.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         self.devices[i].idle = Some(if result.is_ok() { median } else { Nanos::MAX });
-        self.put_back_block(probe.buffer);
+        self.put_back_block(flight.buffer);
         self.probing.devices_left -= 1;
         if self.probing.devices_left == 0 {
             self.retry_waiting_space();

@@ -24,10 +24,32 @@ impl Engine {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let key = self.pieces[id.0 as usize].key;
+        match self.map.find(key) {
+            Found::Direct(whole) if self.doubt.is_empty() => self.read_directly(id, whole),
+            _ => self.read_found(id, memory),
+        }
+    }
+
+    #[inline(always)]
+    fn read_directly(&mut self, id: PieceId, whole: Whole) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let (range, buffer, device) = (piece.range, piece.buffer, whole.device);
+        let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
+        piece.found.0 = true;
+        piece.left = 1;
+        self.tell_access(id, |engine| engine.held_directly(whole, range));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+        self.feed_move(id, Source { device, at });
+    }
+
+    /// Reads a piece whatever it is that the map has, and though there may be doubt.
+    #[inline(never)]
+    fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
-        let (key, range, buffer) = (piece.key, piece.range, piece.buffer);
+        let (key, range) = (piece.key, piece.range);
         if let Some(error) = self.doubtful(id) {
             self.pieces[id.0 as usize].error = Some(error);
             return self.piece_ended(id);
@@ -37,18 +59,7 @@ impl Engine {
                 self.tell_access(id, |_| Places::NONE);
                 self.read_zeros(id, memory);
             }
-            Found::Direct(whole) => {
-                let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
-                let piece = &mut self.pieces[id.0 as usize];
-                piece.found.0 = true;
-                piece.left = 1;
-                self.tell_access(id, |engine| engine.held_directly(whole, range));
-                self.launch(
-                    NewIo { device: whole.device, kind: IoKind::Read, at, buffer },
-                    Purpose::Read(id),
-                );
-                self.feed_move(id, Source { device: whole.device, at });
-            }
+            Found::Direct(whole) => self.read_directly(id, whole),
             Found::Record(_) if !piece.takes_blocks && self.mirror.is_writing(key, range) => {
                 self.read_in_turn(id);
             }
@@ -199,7 +210,9 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        self.read_feeds(id, flight, result, memory);
+        if self.mover_is_fed() {
+            self.read_feeds(id, flight, result, memory);
+        }
         if result.is_ok() && !matches!(flight.purpose, Purpose::Read(_)) {
             self.replace_unreadable(id, flight);
         }
@@ -209,13 +222,19 @@ impl Engine {
             let error = self.doubtful(id).unwrap_or_else(|| flight.error(error));
             self.pieces[id.0 as usize].error.get_or_insert(error);
         }
+        self.part_read(id, memory);
+    }
+
+    /// One of the commands of a read piece has ended.
+    #[inline]
+    pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
         piece.left -= 1;
         if piece.left > 0 {
             return;
         }
-        match (piece.error, self.again.take(id)) {
-            (None, Some(error)) => self.read_again(id, error, memory),
+        match self.again.take(id) {
+            Some(error) if piece.error.is_none() => self.read_again(id, error, memory),
             _ => self.piece_ended(id),
         }
     }

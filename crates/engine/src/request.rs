@@ -13,6 +13,7 @@ use weir_model::{
 const PIECES_AT_A_TIME: u32 = 256;
 
 impl Engine {
+    #[inline]
     pub(crate) fn accept<M: Memory>(&mut self, request: Request, memory: &mut M) {
         if let Err(error) = self.check(&request) {
             let result = Err(error);
@@ -33,6 +34,7 @@ impl Engine {
         self.run_ready(memory);
     }
 
+    #[inline(always)]
     pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
         let next = request.offset;
         let continues = self.continues(&request);
@@ -49,14 +51,14 @@ impl Engine {
         }))
     }
 
+    #[inline(always)]
     fn check(&self, request: &Request) -> Result<(), RequestError> {
         let &Request { offset, len, op, .. } = request;
         let volume = self.map.volume(request.volume).ok_or(RequestError::NoVolume)?;
         if self.admin.is_being_removed(request.volume) {
             return Err(RequestError::NoVolume);
         }
-        let changing = op.changes() || op == Op::Flush;
-        if changing && self.stopped_changes.is_some() {
+        if op != Op::Read && self.stopped_changes.is_some() {
             return Err(RequestError::ReadOnly);
         }
         if op == Op::Flush {
@@ -89,48 +91,39 @@ impl Engine {
     fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
         let Some(buffer) = request.buffer else { return };
         let extent = self.map.extent();
-        let is_read = matches!(request.op, Op::Read);
-        let work = if is_read { Work::Read } else { Work::Write { zeros: false } };
-        let end = request.offset.0 + request.len.0;
-        let mut at = request.offset;
+        let (mut at, end) = (request.offset, request.offset + request.len);
+        let work = if matches!(request.op, Op::Read) { Work::Read } else { Work::Write { zeros: false } };
+        let key = |at| ExtentKey { volume: request.volume, index: extent.index(at) };
+        if extent.index(at) == extent.index(VolumeOffset(end.0 - 1)) {
+            let span = Span { start: extent.within(at), len: request.len.0 as u32 };
+            return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
+        }
+        self.joined.expect_parts();
         // One more than the pieces, so that the request does not end while it is being cut.
         self.active[id.0].left = 1;
-        if extent.index(at) != extent.index(VolumeOffset(end - 1)) {
-            self.joined.expect_parts();
-        }
-        while at.0 < end {
+        while at.0 < end.0 {
             let start = extent.within(at);
-            let len = (extent.bytes().0 - u64::from(start)).min(end - at.0) as u32;
+            let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
             let span = Span { start, len };
-            let range = span.touched();
             let first_block = at.0 / BLOCK - request.offset.0 / BLOCK;
-            let part = buffer.part((first_block * BLOCK) as u32, u32::from(range.count) * BLOCK as u32);
-            let key = ExtentKey { volume: request.volume, index: extent.index(at) };
-            let piece = Piece {
-                request: id,
-                key,
-                span,
-                work,
-                range,
-                buffer: part,
-                left: 0,
-                error: None,
-                found: (false, false),
-                takes_blocks: !is_read,
-                told: false,
-                target: None,
-                old: [None; 2],
-            };
-            if is_read {
-                // It waits for nobody, and cannot end its request while that is being cut.
-                let piece = self.insert_piece(piece);
-                self.start_read(piece, memory);
-            } else {
-                self.add_piece(piece);
-            }
+            let blocks = u32::from(span.touched().count);
+            let part = buffer.part((first_block * BLOCK) as u32, blocks * BLOCK as u32);
+            self.begin_piece(Piece::new(id, key(at), span, work, part), memory);
             at = at + Bytes(len.into());
         }
         self.piece_made(id);
+    }
+
+    /// Begins a read, or a write once it has its blocks.
+    #[inline]
+    fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
+        let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
+        let id = self.insert_piece(piece);
+        if is_read {
+            self.start_read(id, memory);
+        } else if self.locks.take(key, range, id) {
+            self.start_write(id, memory);
+        }
     }
 
     /// No more pieces are coming.
@@ -208,21 +201,8 @@ impl Engine {
     fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
         let op = self.active[id.0].request.op;
         let covered = span.covered();
-        let piece = |work, span: Span, range| Piece {
-            request: id,
-            key,
-            span,
-            work,
-            range,
-            buffer: Buffer::EMPTY,
-            left: 0,
-            error: None,
-            found: (false, false),
-            takes_blocks: true,
-            told: false,
-            target: None,
-            old: [None; 2],
-        };
+        let piece =
+            |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
         let whole = span.len == self.map.extent().bytes().0 as u32;
         let clear = match op {
             Op::WriteZeroes { no_hole: true } => Clear::Keep,
@@ -248,6 +228,7 @@ impl Engine {
     }
 
     /// All pieces have ended: replies, or waits for the commit.
+    #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.active[id.0];
         if active.commit && active.error.is_none() {
@@ -258,6 +239,7 @@ impl Engine {
     }
 
     /// Answers the request and forgets it.
+    #[inline(always)]
     pub(crate) fn reply(&mut self, id: ActiveId) {
         if self.again.defers(id) {
             return;

@@ -144,7 +144,7 @@ impl Engine {
                     Some(after(key))
                 }
                 None => {
-                    let later = self.map.catalogue().volumes.range(VolumeId(from.volume.0 + 1)..);
+                    let later = self.map.catalogue().volumes_from(VolumeId(from.volume.0 + 1));
                     let next = later.filter(|(_, v)| v.copies > 1).map(|(id, _)| *id).next();
                     next.map(|volume| ExtentKey { volume, index: ExtentIndex(0) })
                 }

@@ -26,8 +26,8 @@ pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
 impl Routing {
     /// A read was answered.
     #[inline]
-    pub(crate) fn answered(&mut self, len: Bytes, now: Nanos) {
-        self.0[SizeClass::of(len).index()] = Some(now);
+    pub(crate) fn answered(&mut self, size: SizeClass, now: Nanos) {
+        self.0[size.index()] = Some(now);
     }
 
     fn is_old(&self, len: Bytes, now: Nanos) -> bool {

@@ -73,9 +73,8 @@ impl Engine {
                     self.unreachable.walk = Some(ExtentKey { index: ExtentIndex(index.0 + 1), ..from });
                 }
                 None => {
-                    let mut later = self.map.catalogue().volumes.range(VolumeId(from.volume.0 + 1)..);
-                    let next =
-                        later.next().map(|(volume, _)| ExtentKey { volume: *volume, index: ExtentIndex(0) });
+                    let later = self.map.catalogue().volumes_from(VolumeId(from.volume.0 + 1)).next();
+                    let next = later.map(|(volume, _)| ExtentKey { volume: *volume, index: ExtentIndex(0) });
                     self.unreachable.walk = next;
                     if next.is_none() {
                         return self.unreachable_walked();

@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::active::ActiveId;
 use crate::advice::places_of;
 use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
+use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
@@ -79,13 +79,15 @@ impl Engine {
     /// blocks are whole.
     fn overwrite<M: Memory>(&mut self, id: PieceId, whole: Whole, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        let (spot, span) = (Spot::Whole(whole), piece.span);
-        if span.covered() != piece.range {
+        let (spot, span, buffer) = (Spot::Whole(whole), piece.span, piece.buffer);
+        if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, spot, None, memory);
         }
-        let (start, end) = (span.start, span.end());
-        piece.target = Some(Target::at(spot, start, end));
-        self.write_target(id);
+        piece.target = Some(Target::at(spot, span.start, span.end()));
+        piece.left = 1;
+        let kind = IoKind::Write { fua: self.active[piece.request.0].request.fua };
+        let at = self.map.address(whole, span.start);
+        self.launch(NewIo { device: whole.device, kind, at, buffer }, Purpose::Write(id));
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -157,15 +159,15 @@ impl Engine {
             self.waiting_scratch.push_back(id);
             return;
         };
-        for (i, &(edge, Source { device, at })) in reads.iter().enumerate() {
-            if let Some(old) = blocks[i] {
-                let piece = &mut self.pieces[id.0 as usize];
-                piece.old[i] = Some((old, edge));
-                piece.left += 1;
-                self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
-            }
+        let mut all = Old::new();
+        for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
+            all.push((old, edge));
+            self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
         }
-        self.pieces[id.0 as usize].target = Some(target);
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.left += all.len() as u32;
+        piece.old = Some(Box::new(all));
+        piece.target = Some(target);
     }
 
     pub(crate) fn merge_ended<M: Memory>(
@@ -203,7 +205,7 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
-        for (old, block) in piece.old.into_iter().flatten() {
+        for &(old, block) in piece.old.iter().flat_map(|old| old.iter()) {
             if work == (Work::Write { zeros: true }) {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
@@ -220,8 +222,7 @@ impl Engine {
     fn merge_source(&self, id: PieceId, flight: &Flight) -> Option<(Source, Tried)> {
         let tried = flight.tried()?;
         let piece = &self.pieces[id.0 as usize];
-        let mut old = piece.old.into_iter().flatten();
-        let (_, block) = old.find(|(buffer, _)| *buffer == flight.buffer)?;
+        let block = piece.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
         let mut record = self.record(piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         Some((self.source_of(&record, block)?, tried))
@@ -249,8 +250,9 @@ impl Engine {
     pub(crate) fn write_spot(&mut self, id: PieceId, target: Target) -> u32 {
         let piece = &self.pieces[id.0 as usize];
         let len = target.end - target.start;
-        let buffer = match (piece.work, piece.old[0]) {
-            (Work::Write { zeros: true }, Some((old, _))) => old,
+        let old = piece.old.as_ref().and_then(|old| old.first());
+        let buffer = match (piece.work, old) {
+            (Work::Write { zeros: true }, Some((old, _))) => *old,
             (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
@@ -346,7 +348,7 @@ impl Engine {
     }
 
     /// Notes what a flush of the device that fails would put in doubt, or no longer would.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_written(
         &mut self,
         device: DeviceId,
@@ -356,8 +358,14 @@ impl Engine {
         volatile: bool,
     ) {
         if volatile {
-            return self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        } else {
+            self.note_durable(device, key, target, range);
         }
+    }
+
+    #[inline(never)]
+    fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
         if self.devices[device.index()].owes(device).is_none() {
             return;
         }
@@ -381,7 +389,7 @@ impl Engine {
 
     pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
-        if self.map_is_durable_when_acknowledged(asked.volume, asked.fua) && self.map.has_pending(key) {
+        if self.map.has_pending(key) && self.map_is_durable_when_acknowledged(asked.volume, asked.fua) {
             self.active[request.0].commit = true;
         }
     }
@@ -403,13 +411,10 @@ impl Engine {
         self.piece_ended(id);
     }
 
+    #[inline]
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
-        let old = &mut self.pieces[id.0 as usize].old;
-        if old[0].is_none() {
-            return;
-        }
-        for (buffer, _) in std::mem::take(old).into_iter().flatten() {
-            self.put_back_block(buffer);
+        if let Some(old) = self.pieces[id.0 as usize].old.take() {
+            old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
         }
     }
 }

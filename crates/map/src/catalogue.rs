@@ -3,6 +3,7 @@
 use crate::codec::{Put, Reader};
 use crate::pages::Tree;
 use crate::value::PageId;
+use litemap::LiteMap;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, VolumeId};
 
@@ -55,8 +56,8 @@ pub struct Intent {
 /// Volumes and intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
-    /// By id.
-    pub volumes: BTreeMap<VolumeId, Volume>,
+    /// By id. Few, and looked up with every request.
+    pub volumes: LiteMap<VolumeId, Volume>,
     /// By id.
     pub intents: BTreeMap<u32, Intent>,
     /// The id the next volume gets; ids are never used again.
@@ -111,6 +112,11 @@ impl Catalogue {
             }
         }
         Some(catalogue)
+    }
+
+    /// The volumes with this id and above, ascending.
+    pub fn volumes_from(&self, first: VolumeId) -> impl Iterator<Item = (&VolumeId, &Volume)> {
+        self.volumes.iter().skip_while(move |(id, _)| **id < first)
     }
 
     /// The volume with this name.

@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
 use crate::delta::Delta;
 use crate::journal::Journal;
-use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Version};
+use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
@@ -151,23 +151,23 @@ impl Map {
     }
 
     /// What requests find for an extent now. Cost: one load per level of the volume's tree.
-    #[inline]
+    // Always in the caller: of what it may find, most requests find only `Direct`.
+    #[inline(always)]
     pub fn find(&self, key: ExtentKey) -> Found<'_> {
         if let Some(pending) = self.overlay.get(key) {
-            return match &pending.current {
-                Value::Empty => Found::Empty,
-                Value::Direct(whole) => Found::Direct(*whole),
-                Value::Record(record) => Found::Record(Cow::Borrowed(record)),
-            };
+            return found_pending(pending);
         }
         let Some(volume) = self.volume(key.volume) else { return Found::Empty };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
             Some(Word::Direct(whole)) => Found::Direct(whole),
-            Some(Word::Record(id)) => {
-                self.records.get(id).map_or(Found::Empty, |r| Found::Record(Cow::Owned(r)))
-            }
+            Some(Word::Record(id)) => self.found_record(id),
             _ => Found::Empty,
         }
+    }
+
+    #[inline(never)]
+    fn found_record(&self, id: RecordId) -> Found<'_> {
+        self.records.get(id).map_or(Found::Empty, |r| Found::Record(Cow::Owned(r)))
     }
 
     /// The durable value of an extent, and the record that holds it.
@@ -502,6 +502,16 @@ impl Map {
     /// Queues a change of multi-step work for the next commit.
     pub fn queue(&mut self, delta: Delta) {
         self.admin.push_back(delta);
+    }
+}
+
+/// What a request finds for an extent that has changes.
+#[inline(never)]
+fn found_pending(pending: &Pending) -> Found<'_> {
+    match &pending.current {
+        Value::Empty => Found::Empty,
+        Value::Direct(whole) => Found::Direct(*whole),
+        Value::Record(record) => Found::Record(Cow::Borrowed(record)),
     }
 }
 

@@ -25,10 +25,11 @@
 mod curve;
 mod estimate;
 
-pub use curve::{Command, Curves};
+pub use curve::Curves;
 pub use estimate::{Estimate, Use};
 
 use crate::Lru;
+use crate::placement::Command;
 use estimate::Tally;
 use weir_model::{DeviceId, ExtentKey, Nanos};
 

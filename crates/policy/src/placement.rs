@@ -29,7 +29,7 @@ pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
 pub use tuning::{Key, Kind, Settings};
-pub use view::{DeviceView, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts};
+pub use view::{Command, DeviceView, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts};
 pub use wardrop::Wardrop;
 
 use std::fmt;

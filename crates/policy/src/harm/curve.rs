@@ -1,7 +1,7 @@
 //! How a device answers, by direction, size and commands under way: fitted from what it did.
 
-use crate::placement::SizeClass;
-use weir_model::{Bytes, Nanos};
+use crate::placement::{Command, SizeClass};
+use weir_model::Nanos;
 
 /// Depths told apart: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
 const DEPTHS: usize = 8;
@@ -116,33 +116,11 @@ impl Curves {
     }
 }
 
-/// A command as far as curves are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// A write, not a read.
-    pub write: bool,
-    /// How long it is.
-    pub size: SizeClass,
-    /// Commands at the device when it began, itself included.
-    pub depth: u32,
-    /// Its response.
-    pub response: Nanos,
-    /// What it took of the device's time.
-    pub took: Nanos,
-}
-
-impl Command {
-    /// A command of this length.
-    #[inline]
-    pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
-        Self { write, size: SizeClass::of(len), depth, response, took }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use weir_model::Bytes;
 
     fn read(kib: u64, depth: u32, us: u64) -> Command {
         Command::new(false, Bytes::kib(kib), depth, Nanos::micros(us), Nanos::micros(us / u64::from(depth)))

@@ -39,6 +39,31 @@ impl SizeClass {
     }
 }
 
+/// A command that has ended, as it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// A write, not a read.
+    pub write: bool,
+    /// Its bytes.
+    pub len: Bytes,
+    /// About how many those are.
+    pub size: SizeClass,
+    /// Commands at the device when it began, itself included.
+    pub depth: u32,
+    /// From its submission to its end.
+    pub response: Nanos,
+    /// What it took of the device's time, which it shared with the others there.
+    pub took: Nanos,
+}
+
+impl Command {
+    /// A command of this length.
+    #[inline]
+    pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
+        Self { write, len, size: SizeClass::of(len), depth, response, took }
+    }
+}
+
 /// A device in one direction, as measured from the start: from a command's submission to its end,
 /// queueing included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,20 +82,19 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Notes a command of a client, and how many the device had when it began.
+    /// Notes a command of a client.
     #[inline]
-    pub fn note(&mut self, len: Bytes, response: Nanos, depth: u32) {
+    fn note(&mut self, command: &Command) {
         self.count += 1;
-        self.bytes += len;
-        self.response.add(response);
-        self.note_size(len, response, depth);
+        self.bytes += command.len;
+        self.response.add(command.response);
+        self.note_size(command);
     }
 
-    /// Notes a command of the mover.
     #[inline]
-    pub fn note_size(&mut self, len: Bytes, response: Nanos, depth: u32) {
-        let (class, depth) = (SizeClass::of(len).index(), f64::from(depth));
-        self.by_size[class].add(response);
+    fn note_size(&mut self, command: &Command) {
+        let (class, depth) = (command.size.index(), f64::from(command.depth));
+        self.by_size[class].add(command.response);
         let mean = &mut self.depth[class];
         *mean = if *mean == 0.0 { depth } else { *mean + 0.01 * (depth - *mean) };
     }
@@ -177,11 +201,22 @@ impl DeviceView {
         self.usable && (self.slots > 0 || self.has_room())
     }
 
-    /// Notes a command of a client, and how many the device had when it began.
     #[inline]
-    pub fn note(&mut self, write: bool, len: Bytes, response: Nanos, depth: u32) {
-        self.response.add(response);
-        if write { self.writes.note(len, response, depth) } else { self.reads.note(len, response, depth) }
+    fn traffic(&mut self, write: bool) -> &mut Traffic {
+        if write { &mut self.writes } else { &mut self.reads }
+    }
+
+    /// Notes a command of a client.
+    #[inline]
+    pub fn note(&mut self, command: &Command) {
+        self.response.add(command.response);
+        self.traffic(command.write).note(command);
+    }
+
+    /// Notes a command of the mover: it counts among those of its size alone.
+    #[inline]
+    pub fn note_move(&mut self, command: &Command) {
+        self.traffic(command.write).note_size(command);
     }
 
     /// Notes a flush.

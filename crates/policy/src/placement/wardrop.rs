@@ -289,6 +289,7 @@ impl Placement for Wardrop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Command;
     use super::super::testing::{Pool, device, key, whole};
     use super::*;
     use proptest::prelude::*;
@@ -302,7 +303,8 @@ mod tests {
 
     /// So many reads were answered in so many microseconds.
     fn serve(view: &mut DeviceView, count: u64, us: u64) {
-        (0..count).for_each(|_| view.note(false, Bytes::kib(4), Nanos::micros(us), 1));
+        (0..count)
+            .for_each(|_| view.note(&Command::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0))));
     }
 
     fn targets(policy: &Wardrop) -> Vec<f64> {

@@ -1,5 +1,6 @@
 //! `adaptive` on small pools.
 
+use super::super::Command;
 use super::super::testing::{Pool, device, fine, key, whole};
 use super::room::BRIM;
 use super::*;
@@ -102,8 +103,8 @@ fn slots_that_are_there_are_room_though_no_extent_is_free() {
 fn nothing_goes_to_a_device_that_answers_no_sooner() {
     let (mut pool, mut policy) = (pool(), policy());
     for _ in 0..1000 {
-        pool.devices[0].note(true, Bytes::kib(4), Nanos::millis(20), 1);
-        pool.devices[0].note(false, Bytes::kib(4), Nanos::millis(20), 1);
+        pool.devices[0].note(&Command::new(true, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
+        pool.devices[0].note(&Command::new(false, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
     }
     assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::InPlace);
     (0..10).for_each(|_| pool.read(&mut policy, 8, 3, Bytes::kib(4)));
