@@ -289,7 +289,7 @@ impl Engine {
             }
             Found::Record(record) => record.into_owned(),
         };
-        let route = self.route(&record, range);
+        let route = self.route(key.volume, &record, range);
         let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
         let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
             (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,

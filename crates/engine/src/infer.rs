@@ -142,8 +142,10 @@ impl Engine {
             let key = ExtentKey { volume: *volume, index: extent.index(VolumeOffset(at.0)) };
             let block = (u64::from(extent.within(VolumeOffset(at.0))) / BLOCK) as u16;
             let in_doubt = self.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
-            let source =
-                self.record(key).filter(|_| !in_doubt).and_then(|record| self.source_of(&record, block));
+            let source = self
+                .record(key)
+                .filter(|_| !in_doubt)
+                .and_then(|record| self.source_of(*volume, &record, block));
             if let Some(Source { device, at }) = source {
                 return self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Survey);
             }

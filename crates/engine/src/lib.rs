@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A request's life: [`Engine::submit`] checks it and cuts it into *pieces*, one per extent; a read
-//! piece ([`read`]) becomes device reads at once, each to the place expected to answer soonest ([`route`]); a changing piece first takes its blocks
+//! piece ([`read`]) becomes device reads at once, each to the place the policy prefers or that is
+//! expected to answer soonest ([`route`]); a changing piece first takes its blocks
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one

@@ -336,7 +336,7 @@ impl Engine {
         }
         let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
-        let route = self.route(&record, run);
+        let route = self.route(key.volume, &record, run);
         let (run, Some(source)) = self.run(&record, &route, run) else { return self.end_move(id) };
         if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.map.has_room_for_places() {
             return self.end_move(id);

@@ -9,13 +9,14 @@ use crate::rounds::Rounds;
 use std::collections::BTreeMap;
 use weir_model::{Nanos, VolumeId};
 use weir_policy::harm::Moves;
-use weir_policy::placement::{Choice, Placement, Watches};
+use weir_policy::placement::{Choice, Placement, ReadFrom, Watches};
 
 /// A policy at work.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) policy: Box<dyn Placement>,
     pub(crate) watches: Watches,
+    pub(crate) read_from: ReadFrom,
     pub(crate) rounds: Rounds,
     pub(crate) judged: Judged,
     /// What it has to say, as it was told last.
@@ -24,8 +25,9 @@ pub(crate) struct Instance {
 
 impl Instance {
     fn new(now: Nanos, policy: Box<dyn Placement>, moves: Moves) -> Self {
-        let (watches, rounds) = (policy.watches(), Rounds::new(now, policy.round_every()));
-        Self { policy, watches, rounds, judged: Judged::new(now, moves), remark: None }
+        let (watches, read_from) = (policy.watches(), policy.read_from());
+        let rounds = Rounds::new(now, policy.round_every());
+        Self { policy, watches, read_from, rounds, judged: Judged::new(now, moves), remark: None }
     }
 
     /// Whether it may ever ask for something to be moved, or for a write to go elsewhere.
@@ -75,6 +77,12 @@ impl Policies {
     #[inline]
     pub(crate) fn watches(&self, volume: VolumeId) -> Watches {
         self.all[self.of(volume).0].watches
+    }
+
+    /// Which of several places the reads of a volume go to.
+    #[inline]
+    pub(crate) fn read_from(&self, volume: VolumeId) -> ReadFrom {
+        self.all[self.of(volume).0].read_from
     }
 
     /// The volume of a policy that is not the pool's.

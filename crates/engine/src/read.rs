@@ -5,7 +5,7 @@ use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
 use crate::route::Route;
 use weir_map::{Found, Record, Whole};
-use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory};
+use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory, VolumeId};
 use weir_policy::placement::Places;
 
 /// Where a run of blocks is.
@@ -84,14 +84,14 @@ impl Engine {
 
     fn read_record<M: Memory>(&mut self, id: PieceId, record: &Record, memory: &mut M) {
         let piece = &self.pieces[id.0 as usize];
-        let (range, buffer) = (piece.range, piece.buffer);
+        let (volume, range, buffer) = (piece.key.volume, piece.range, piece.buffer);
         let mut at = range.first;
         let mut holes = false;
         let (mut reads, mut last) = (0, None);
         if !record.places.iter().any(|p| p.valid.contains_any(range)) {
             return self.read_zeros(id, memory);
         }
-        let route = self.route_or_probe(record, range);
+        let route = self.route_or_probe(volume, record, range);
         while at < range.end() {
             let (run, source) = self.run(record, &route, BlockRange { first: at, count: range.end() - at });
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
@@ -152,9 +152,9 @@ impl Engine {
         Some(Source { device, at })
     }
 
-    /// Where a single block is.
-    pub(crate) fn source_of(&self, record: &Record, block: u16) -> Option<Source> {
-        let route = self.route(record, BlockRange { first: block, count: 1 });
+    /// Where a single block of a volume is.
+    pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
+        let route = self.route(volume, record, BlockRange { first: block, count: 1 });
         self.source(record, &route, block)
     }
 
@@ -170,6 +170,7 @@ impl Engine {
     ) -> bool {
         let Some(tried) = flight.tried() else { return false };
         let piece = &self.pieces[id.0 as usize];
+        let volume = piece.key.volume;
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
@@ -185,7 +186,7 @@ impl Engine {
             self.again.note(id, flight.error(error));
             return true;
         }
-        let route = self.route(&record, range);
+        let route = self.route(volume, &record, range);
         let mut at = range.first;
         while at < range.end() {
             let (run, source) = self.run(&record, &route, BlockRange { first: at, count: range.end() - at });

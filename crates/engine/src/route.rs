@@ -1,4 +1,5 @@
-//! Which of several places a read goes to: the one expected to answer soonest.
+//! Which of several places a read goes to: the one expected to answer soonest, unless the volume's policy has what is in
+//! slots read there ([`ReadFrom`]).
 //!
 //! Expected of a device is its mean response to reads of that size, scaled with the commands it has now:
 //! one more than these, over how many it had, on average, when such a read began. Neither its class nor its
@@ -7,12 +8,12 @@
 //!
 //! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
 //! a device that has answered no read of that size for [`FRESH`]: at most one such read per device, size
-//! and second, however many there are.
+//! and second, however many there are. Where slots are read first, nothing is probed.
 
 use crate::Engine;
 use weir_map::{PLACES_MAX, Place, Record};
-use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos};
-use weir_policy::placement::SizeClass;
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
+use weir_policy::placement::{ReadFrom, SizeClass};
 
 /// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
 const PROBED: u64 = 64;
@@ -56,17 +57,19 @@ impl Route {
 }
 
 impl Engine {
-    /// In which order a record's places are asked for these blocks; the record is of this engine's pool.
-    pub(crate) fn route(&self, record: &Record, range: BlockRange) -> Route {
+    /// In which order a record's places are asked for these blocks of a volume; the record is of this engine's pool.
+    pub(crate) fn route(&self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
         let places = record.places.len().min(PLACES_MAX);
         let mut order = std::array::from_fn(|at| at as u8);
         if places > 1 {
             let len = Bytes(u64::from(range.count) * BLOCK);
+            let slots_first = self.policies.read_from(volume) == ReadFrom::Slots;
             let key = |at: &u8| {
                 let place = &record.places[usize::from(*at)];
                 let id = place.at.id();
                 let lost = self.devices[id.device.index()].is_lost();
-                (lost, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
+                let comes_later = slots_first && id.kind != PlaceKind::Fine;
+                (lost, comes_later, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
             };
             order[..places].sort_unstable_by_key(key);
         }
@@ -74,8 +77,11 @@ impl Engine {
     }
 
     /// … and now and then another place first, so that no device's figures grow old.
-    pub(crate) fn route_or_probe(&mut self, record: &Record, range: BlockRange) -> Route {
-        let mut route = self.route(record, range);
+    pub(crate) fn route_or_probe(&mut self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
+        let mut route = self.route(volume, record, range);
+        if self.policies.read_from(volume) == ReadFrom::Slots {
+            return route;
+        }
         let complete = |p: &Place| !self.devices[p.device().index()].is_lost() && p.valid.contains_all(range);
         if route.of(record).filter(|p| complete(p)).nth(1).is_none() || self.random.below(PROBED) != 0 {
             return route;

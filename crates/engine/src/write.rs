@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
-    RequestError, Span,
+    RequestError, Span, VolumeId,
 };
 use weir_policy::placement::{Places, WriteTo};
 
@@ -117,13 +117,13 @@ impl Engine {
         valid_here: impl Fn(u16) -> bool,
         memory: &mut M,
     ) {
-        let Piece { span, range, buffer, .. } = self.pieces[id.0 as usize];
+        let Piece { key, span, range, buffer, .. } = self.pieces[id.0 as usize];
         let (spot, sector) = (target.spot, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
         for edge in edges(span, range).filter(|edge| !(valid_here(*edge) && in_sectors)) {
             target.widen(edge);
-            match self.old_block(spot, record, range, edge) {
+            match self.old_block(key.volume, spot, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
@@ -139,6 +139,7 @@ impl Engine {
     /// Where the old bytes of a block are; `None` if it is valid nowhere.
     fn old_block(
         &self,
+        volume: VolumeId,
         spot: Spot,
         record: Option<&Record>,
         range: BlockRange,
@@ -148,7 +149,7 @@ impl Engine {
             let at = self.spot_address(spot, range, u32::from(block - range.first) * BLOCK as u32);
             return Some(Source { device: spot.place().device, at });
         };
-        self.source_of(record, block)
+        self.source_of(volume, record, block)
     }
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
@@ -222,10 +223,11 @@ impl Engine {
     fn merge_source(&self, id: PieceId, flight: &Flight) -> Option<(Source, Tried)> {
         let tried = flight.tried()?;
         let piece = &self.pieces[id.0 as usize];
+        let volume = piece.key.volume;
         let block = piece.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
         let mut record = self.record(piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
-        Some((self.source_of(&record, block)?, tried))
+        Some((self.source_of(volume, &record, block)?, tried))
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.

@@ -48,6 +48,17 @@ pub struct Watches {
     pub metadata: bool,
 }
 
+/// Which of several places that hold a block a client's read of it goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The one expected to answer soonest; places that hold all that is read come first.
+    #[default]
+    Soonest,
+    /// One in slots, as in a cache that answers every hit itself, though that splits the read; of several the one expected
+    /// to answer soonest.
+    Slots,
+}
+
 /// Decides where data goes: that of new extents, and, if it wants, what becomes of it later.
 ///
 /// Every call but the first few is given the [`Moment`]: the time, the devices as measured, where
@@ -62,6 +73,11 @@ pub trait Placement: fmt::Debug + Send {
     /// What it wants to be told and asked. Asked once.
     fn watches(&self) -> Watches {
         Watches::default()
+    }
+
+    /// Which of several places reads go to. Asked once.
+    fn read_from(&self) -> ReadFrom {
+        ReadFrom::default()
     }
 
     /// Blocks were asked for: once for each part of a request that falls into one extent, when it is

@@ -1,8 +1,8 @@
 //! Which of several places reads go to.
 
 use super::harness::{EXTENT, Harness};
-use weir_model::{BlockRange, DeviceId, IoKind, Nanos, Op, PlaceId, PlaceKind};
-use weir_policy::placement::Action;
+use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
+use weir_policy::placement::{self, Access, Action, Moment, Placement, ReadFrom};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 const MS: fn(u64) -> Nanos = Nanos::millis;
@@ -102,4 +102,81 @@ fn a_lost_device_is_read_only_where_no_other_holds_the_block() {
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
     assert!(h.try_read(2 * EXTENT as u64, 4096).is_err());
     assert_eq!(reads(&h), [0]);
+}
+
+/// Has what is in slots read there.
+#[derive(Debug)]
+struct SlotsFirst;
+
+impl Placement for SlotsFirst {
+    fn name(&self) -> &'static str {
+        "slots-first"
+    }
+
+    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    }
+
+    fn read_from(&self) -> ReadFrom {
+        ReadFrom::Slots
+    }
+}
+
+/// The pool with blocks 4 to 7 of extent 0 in slots of the second device alone and of the first, and the second slow.
+fn with_slow_slots() -> Harness {
+    let mut h = pool();
+    let (key, slots) = (h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
+    h.act(Action::Drop { key, blocks: ALL, from: whole(1) });
+    h.act(Action::Copy { key, blocks: BlockRange { first: 4, count: 4 }, to: slots });
+    h.flush().expect("a flush");
+    answer_after(&mut h, 0, MS(1));
+    answer_after(&mut h, 1, MS(5));
+    h.log.clear();
+    h
+}
+
+#[test]
+fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
+    let mut h = with_slow_slots();
+    h.read(4 * 4096, 4096);
+    assert_eq!(reads(&h), [0], "the second device is slower");
+    h.engine.set_policy(h.now(), Box::new(SlotsFirst));
+    h.pass(Nanos::secs(2));
+    h.log.clear();
+    (0..1000).for_each(|_| drop(h.read(5 * 4096, 4096)));
+    assert_eq!(reads(&h), [1; 1000], "no other place is probed either");
+    h.log.clear();
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+    assert_eq!(reads(&h), [0, 1, 0], "a request is split, each block from where it is cached");
+}
+
+#[test]
+fn where_slots_come_first_other_places_stand_in_for_them() {
+    let mut h = with_slow_slots();
+    h.engine.set_policy(h.now(), Box::new(SlotsFirst));
+    h.broken.push((DeviceId(1), IoKind::Read, IoError::Os(5)));
+    assert_eq!(h.read(4 * 4096, 4096).1, [1; 4096]);
+    let devices = reads(&h);
+    assert_eq!((devices.first(), devices.last()), (Some(&1), Some(&0)), "{devices:?}");
+    h.broken.clear();
+    h.lose(DeviceId(1));
+    h.log.clear();
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+    assert_eq!(reads(&h), [0]);
+}
+
+#[test]
+fn a_volume_s_own_policy_says_where_its_reads_go() {
+    let mut h = with_slow_slots();
+    let read = |h: &mut Harness, choice: Option<&str>| {
+        h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::choice));
+        h.log.clear();
+        h.read(4 * 4096, 4096);
+        reads(h)
+    };
+    assert_eq!(read(&mut h, Some("hystor")), [1]);
+    assert_eq!(read(&mut h, None), [0]);
+    h.engine.set_policy(h.now(), Box::new(SlotsFirst));
+    assert_eq!(read(&mut h, None), [1]);
+    assert_eq!(read(&mut h, Some("stripe")), [0]);
 }

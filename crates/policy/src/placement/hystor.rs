@@ -10,6 +10,8 @@
 //! volume's own ext2/3/4 superblock does ([`crate::ext`]). Writes to what is resident go
 //! to the fast device; other writes, too, into the *write-back area*, as long as it has room. Above
 //! the `high` watermark the scrubber copies dirty blocks home, in home-address order, down to `low`.
+//! A read of what is in an area goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, where
+//! the answer is expected sooner.
 //! With `buffer_copies = 2` dirty blocks are in slots of a second fast device as well, until they are home: losing either
 //! loses nothing. A clean copy is on one alone. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
 //! never written.
@@ -31,7 +33,8 @@ mod explain;
 
 use super::allocation::{fastest, is_metadata};
 use super::{
-    Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
+    Access, Action, DeviceView, Key, Moment, Placement, Question, ReadFrom, Reasons, Settings, Stripe,
+    Watches, WriteTo,
 };
 use crate::BlockTable;
 use crate::block_table::{BlockOf, Flags, inverse_bitmap};
@@ -57,9 +60,16 @@ const METADATA: Key = Key::choice(
 /// Its choices.
 const INFER: usize = 1;
 const OFF: usize = 2;
+const READS: Key = Key::choice(
+    "reads",
+    &["fast", "soonest"],
+    "where blocks are read that are on the fast device too: there, or where the answer is expected sooner",
+);
+const SOONEST: usize = 1;
 
 /// What may be tuned.
-pub(super) const KEYS: &[Key] = &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA];
+pub(super) const KEYS: &[Key] =
+    &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS];
 
 /// The time between two rounds: what there is to do is asked for bit by bit.
 const TICK: Nanos = Nanos::millis(100);
@@ -88,6 +98,7 @@ pub struct Hystor {
     /// Dirty blocks are to be on two fast devices.
     twice: bool,
     metadata: usize,
+    read_from: ReadFrom,
     table: BlockTable,
     stripe: Stripe,
     fast: Option<DeviceId>,
@@ -128,6 +139,7 @@ impl Hystor {
             buffer_up_to: settings.get(&BUFFER) as u64,
             twice: settings.get(&COPIES) > 1.0,
             metadata: settings.choice(&METADATA),
+            read_from: if settings.choice(&READS) == SOONEST { ReadFrom::Soonest } else { ReadFrom::Slots },
             table: BlockTable::default(),
             stripe: Stripe::default(),
             fast: None,
@@ -354,6 +366,10 @@ impl Placement for Hystor {
 
     fn watches(&self) -> Watches {
         Watches { accesses: true, writes: true, runs: true, metadata: self.metadata == INFER }
+    }
+
+    fn read_from(&self) -> ReadFrom {
+        self.read_from
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {

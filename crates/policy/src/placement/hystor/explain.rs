@@ -1,6 +1,6 @@
 //! Why a block is where it is, in the paper's terms.
 
-use super::super::{DeviceView, Moment, Question, Reasons};
+use super::super::{DeviceView, Moment, Question, ReadFrom, Reasons};
 use super::{Hystor, first_block};
 use crate::block_table::{BlockOf, Flags};
 use weir_model::{BLOCK, Bytes};
@@ -58,6 +58,11 @@ impl Hystor {
         reasons.figure("remap area", of(self.areas.resident_blocks(), quota.remap));
         reasons.figure("write-back area", of(self.areas.buffered_blocks(), quota.write_back));
         reasons.figure("dirty of it", Bytes(self.areas.dirty() * BLOCK));
+        let hits = match self.read_from {
+            ReadFrom::Slots => "the fast device",
+            ReadFrom::Soonest => "where they are answered sooner",
+        };
+        reasons.figure("reads of what is in an area go to", hits);
         if self.twice {
             reasons.figure("copies of what is dirty", if self.second.is_some() { 2 } else { 1 });
         }

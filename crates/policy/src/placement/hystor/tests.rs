@@ -314,3 +314,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reads_of_what_is_in_an_area_go_there_unless_load_is_to_be_looked_at() {
+    assert_eq!(hystor(&[]).read_from(), ReadFrom::Slots, "as published");
+    assert_eq!(hystor(&[(&READS, SOONEST as f64)]).read_from(), ReadFrom::Soonest);
+}
