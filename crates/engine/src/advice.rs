@@ -6,13 +6,11 @@ use crate::pacing::Whose;
 use crate::piece::PieceId;
 use crate::policies::{Which, is_about};
 use crate::runs::Runs;
-use weir_map::{Found, Map, Record, Whole};
+use weir_map::{Found, Map, Place, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
-use weir_policy::placement::{
-    Access, Action, Command, DeviceView, Moment, PlaceView, Placement, Places, WriteTo,
-};
+use weir_policy::placement::{Access, Action, Command, DeviceView, Moment, PlaceView, Placement, Places};
 
 /// The policies' side of the engine.
 #[derive(Debug)]
@@ -157,13 +155,6 @@ impl Engine {
         self.ask(volume, |policy, moment| policy.accessed(moment, &access));
     }
 
-    /// Asks the policy where a piece's write goes.
-    pub(crate) fn ask_write_to(&mut self, id: PieceId, held: Places) -> WriteTo {
-        let volume = self.pieces[id.0 as usize].key.volume;
-        let access = self.access(id, held);
-        self.ask(volume, |policy, moment| policy.write_to(moment, &access))
-    }
-
     /// A piece as policies see it.
     pub(crate) fn access(&self, id: PieceId, held: Places) -> Access {
         let piece = &self.pieces[id.0 as usize];
@@ -244,26 +235,16 @@ fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
 
 /// Where the blocks of a range are, of all of a record's places.
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
-    let view = |p: &weir_map::Place| {
+    let view = |p: &Place| {
         let id = p.at.id();
-        let mut alone = p.valid.clone();
-        record
-            .places
-            .iter()
-            .filter(|other| other.at.id() != id)
-            .for_each(|other| alone.subtract(&other.valid));
-        let mut dirty = p.valid.clone();
-        record
-            .places
-            .iter()
-            .filter(|other| other.at.id().kind == PlaceKind::Whole)
-            .for_each(|other| dirty.subtract(&other.valid));
+        let others = record.places.iter().filter(|other| other.at.id() != id);
+        let wholes = record.places.iter().filter(|other| other.at.id().kind == PlaceKind::Whole);
         PlaceView {
             id,
             blocks: p.valid.count_in(range) as u16,
             of_extent: p.valid.count() as u16,
-            alone: alone.count() as u16,
-            dirty: dirty.count() as u16,
+            alone: p.valid.count_outside(others.map(|p| &p.valid)) as u16,
+            dirty: p.valid.count_outside(wholes.map(|p| &p.valid)) as u16,
         }
     };
     record.places.iter().map(view).collect()

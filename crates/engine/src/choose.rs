@@ -7,11 +7,11 @@
 //! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
-use crate::advice::places_of;
 use crate::piece::{Piece, PieceId, Spot, Work};
+use crate::policies::Which;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
-use weir_policy::placement::{Places, WriteTo};
+use weir_policy::placement::{Watches, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
@@ -19,14 +19,37 @@ fn has_room(record: &Record) -> bool {
 }
 
 impl Engine {
-    /// Where the policy sends the piece, of what may be done; `held` is where its blocks are.
+    /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what may be done.
     #[inline]
-    pub(crate) fn wish(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) -> WriteTo {
-        let volume = self.pieces[id.0 as usize].key.volume;
-        if !self.policies.watches(volume).writes || self.has_stopped_moves(self.policies.of(volume)) {
+    pub(crate) fn tell_and_ask(&mut self, id: PieceId) -> WriteTo {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        let watches = self.policies.all[which.0].watches;
+        if watches.accesses || watches.writes {
+            self.ask_of_write(id, which, watches)
+        } else {
+            WriteTo::InPlace
+        }
+    }
+
+    #[inline(never)]
+    fn ask_of_write(&mut self, id: PieceId, which: Which, watches: Watches) -> WriteTo {
+        let piece = &mut self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        let tells = watches.accesses && !std::mem::replace(&mut piece.told, true);
+        let asks = watches.writes && !self.has_stopped_moves(which);
+        if !tells && !asks {
             return WriteTo::InPlace;
         }
-        let wish = self.ask_write_to(id, held(self));
+        let access = self.access(id, self.held_of(key, range));
+        if tells {
+            self.note_superblock(key, range);
+        }
+        let wish = self.ask_one(which, |policy, moment| {
+            if tells {
+                policy.accessed(moment, &access);
+            }
+            if asks { policy.write_to(moment, &access) } else { WriteTo::InPlace }
+        });
         if wish.device().is_some_and(|device| self.takes_more(device)) { wish } else { WriteTo::InPlace }
     }
 
@@ -38,9 +61,10 @@ impl Engine {
         record: Option<&Record>,
         wish: Option<WriteTo>,
     ) -> Option<Spot> {
-        let range = self.pieces[id.0 as usize].range;
-        let held = |_: &Self| record.map_or(Places::NONE, |record| places_of(record, range));
-        let wish = wish.unwrap_or_else(|| self.wish(id, held));
+        let wish = match wish {
+            Some(wish) => wish,
+            None => self.tell_and_ask(id),
+        };
         let device = wish.device();
         let elsewhere = match (wish, device) {
             (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),

@@ -18,6 +18,7 @@ use crate::feed::Feed;
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot, Value};
 use weir_model::{
@@ -312,10 +313,18 @@ impl Engine {
 
     /// Everything known of the extent's places; `None` if it has none and nothing is noted.
     pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
+        self.lent(key).map(Cow::into_owned)
+    }
+
+    /// … lent where the map has one. Cost: a look-up then.
+    #[inline]
+    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
         match self.map.find(key) {
             Found::Empty => None,
-            Found::Direct(whole) => Value::Direct(whole).into_record(self.map.extent().blocks()),
-            Found::Record(record) => Some(record.into_owned()),
+            Found::Direct(whole) => {
+                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
+            }
+            Found::Record(record) => Some(record),
         }
     }
 

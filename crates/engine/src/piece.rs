@@ -41,7 +41,7 @@ pub(crate) enum Clear {
 }
 
 /// Where the blocks of a piece are, or are put.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     /// In a whole place.
     Whole(Whole),

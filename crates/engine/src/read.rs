@@ -1,12 +1,11 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
 use crate::Engine;
-use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
 use crate::route::Route;
+use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
-use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, IoError, IoKind, Memory, VolumeId};
-use weir_policy::placement::Places;
+use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
 
 /// Where a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +13,9 @@ pub(crate) struct Source {
     pub(crate) device: DeviceId,
     pub(crate) at: DeviceOffset,
 }
+
+/// Runs of a read's blocks, in order, and where each is; what is nowhere is zeros.
+type Plan = SmallVec<[(BlockRange, Option<Source>); 2]>;
 
 impl Engine {
     #[inline]
@@ -54,20 +56,16 @@ impl Engine {
             self.pieces[id.0 as usize].error = Some(error);
             return self.piece_ended(id);
         }
+        let is_written = !piece.takes_blocks && self.mirror.is_writing(key, range);
         match self.map.find(key) {
-            Found::Empty => {
-                self.tell_access(id, |_| Places::NONE);
-                self.read_zeros(id, memory);
-            }
-            Found::Direct(whole) => self.read_directly(id, whole),
-            Found::Record(_) if !piece.takes_blocks && self.mirror.is_writing(key, range) => {
-                self.read_in_turn(id);
-            }
-            Found::Record(record) => {
-                let record = record.into_owned();
-                self.tell_access(id, |_| places_of(&record, range));
-                self.read_record(id, &record, memory);
-            }
+            Found::Direct(whole) => return self.read_directly(id, whole),
+            Found::Record(_) if is_written => return self.read_in_turn(id),
+            Found::Record(_) | Found::Empty => {}
+        }
+        self.tell_access(id, |engine| engine.held_of(key, range));
+        match self.plan_read(key, range) {
+            Some(plan) => self.read_planned(id, &plan, memory),
+            None => self.read_zeros(id, memory),
         }
     }
 
@@ -82,37 +80,49 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    fn read_record<M: Memory>(&mut self, id: PieceId, record: &Record, memory: &mut M) {
-        let piece = &self.pieces[id.0 as usize];
-        let (volume, range, buffer) = (piece.key.volume, piece.range, piece.buffer);
-        let mut at = range.first;
-        let mut holes = false;
-        let (mut reads, mut last) = (0, None);
-        if !record.places.iter().any(|p| p.valid.contains_any(range)) {
-            return self.read_zeros(id, memory);
+    /// What is to be read for these blocks; `None` if they are true nowhere.
+    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<Plan> {
+        let record = self.lent(key)?;
+        let route = self.route(key.volume, &record, range);
+        let can_probe = self.can_probe(key.volume, &record, &route, range);
+        let plan = self.plan(&record, &route, range);
+        if !can_probe || !self.is_probe_drawn() {
+            return plan.iter().any(|(_, source)| source.is_some()).then_some(plan);
         }
-        let route = self.route_or_probe(volume, record, range);
+        let record = self.lent(key)?;
+        Some(self.plan(&record, &self.probe_first(&record, route, range), range))
+    }
+
+    /// The runs of these blocks, each to be read in one command or all zeros.
+    fn plan(&self, record: &Record, route: &Route, range: BlockRange) -> Plan {
+        let mut plan = Plan::new();
+        let mut at = range.first;
         while at < range.end() {
-            let (run, source) = self.run(record, &route, BlockRange { first: at, count: range.end() - at });
-            let offset = u32::from(run.first - range.first) * BLOCK as u32;
-            let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
-            last = source.or(last);
-            match source {
-                Some(Source { device, at }) => {
-                    reads += 1;
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));
-                }
-                None => {
-                    holes = true;
-                    memory.bytes_mut(part).fill(0);
-                }
-            }
+            let (run, source) = self.run(record, route, BlockRange { first: at, count: range.end() - at });
+            plan.push((run, source));
             at = run.end();
         }
+        plan
+    }
+
+    fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
+        let (range, buffer) = (piece.range, piece.buffer);
+        let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
+        let holes = reads < plan.len();
         piece.found = (true, holes);
-        piece.left = reads;
-        if let (Some(source), 1, false) = (last, reads, holes) {
+        piece.left = reads as u32;
+        for (run, source) in plan {
+            let offset = u32::from(run.first - range.first) * BLOCK as u32;
+            let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
+            match *source {
+                Some(Source { device, at }) => {
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));
+                }
+                None => memory.bytes_mut(part).fill(0),
+            }
+        }
+        if let [(_, Some(source))] = plan[..] {
             self.feed_move(id, source);
         }
     }
@@ -187,9 +197,7 @@ impl Engine {
             return true;
         }
         let route = self.route(volume, &record, range);
-        let mut at = range.first;
-        while at < range.end() {
-            let (run, source) = self.run(&record, &route, BlockRange { first: at, count: range.end() - at });
+        for (run, source) in self.plan(&record, &route, range) {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
@@ -199,7 +207,6 @@ impl Engine {
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }
-            at = run.end();
         }
         true
     }

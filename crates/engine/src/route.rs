@@ -61,7 +61,8 @@ impl Engine {
     pub(crate) fn route(&self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
         let places = record.places.len().min(PLACES_MAX);
         let mut order = std::array::from_fn(|at| at as u8);
-        if places > 1 {
+        let holding = record.places.iter().filter(|p| p.valid.contains_any(range)).take(2).count();
+        if holding > 1 {
             let len = Bytes(u64::from(range.count) * BLOCK);
             let slots_first = self.policies.read_from(volume) == ReadFrom::Slots;
             let key = |at: &u8| {
@@ -76,23 +77,39 @@ impl Engine {
         Route { order, places: places as u8 }
     }
 
-    /// … and now and then another place first, so that no device's figures grow old.
-    pub(crate) fn route_or_probe(&mut self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
-        let mut route = self.route(volume, record, range);
-        if self.policies.read_from(volume) == ReadFrom::Slots {
-            return route;
-        }
-        let complete = |p: &Place| !self.devices[p.device().index()].is_lost() && p.valid.contains_all(range);
-        if route.of(record).filter(|p| complete(p)).nth(1).is_none() || self.random.below(PROBED) != 0 {
-            return route;
-        }
+    /// Whether another place may be read first now and then, so that no device's figures grow old.
+    pub(crate) fn can_probe(
+        &self,
+        volume: VolumeId,
+        record: &Record,
+        route: &Route,
+        range: BlockRange,
+    ) -> bool {
+        let complete = |p: &&Place| self.is_complete(p, range);
+        self.policies.read_from(volume) == ReadFrom::Soonest
+            && route.of(record).filter(complete).nth(1).is_some()
+    }
+
+    /// Whether now is then.
+    pub(crate) fn is_probe_drawn(&mut self) -> bool {
+        self.random.below(PROBED) == 0
+    }
+
+    /// The route with a place first whose device's figure is old, if there is one that holds all.
+    pub(crate) fn probe_first(&self, record: &Record, mut route: Route, range: BlockRange) -> Route {
         let len = Bytes(u64::from(range.count) * BLOCK);
         let old = |p: &Place| self.devices[p.device().index()].routing.is_old(len, self.now);
-        let other = route.of(record).enumerate().skip(1).find(|(_, p)| complete(p) && old(p));
-        if let Some((at, _)) = other {
+        let is_old = |(_, p): &(usize, &Place)| self.is_complete(p, range) && old(p);
+        let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
+        if let Some(at) = other {
             route.prefer(at);
         }
         route
+    }
+
+    /// Whether a place holds all of it on a device that is not lost.
+    fn is_complete(&self, place: &Place, range: BlockRange) -> bool {
+        !self.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
     }
 
     /// What a read of this length may expect of a device now.

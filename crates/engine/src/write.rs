@@ -11,7 +11,7 @@ use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
-use weir_map::{Found, Record, Whole};
+use weir_map::{Found, Location, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span, VolumeId,
@@ -32,14 +32,10 @@ impl Engine {
             self.cache_write(id, memory);
         }
         let mut wish = None;
-        if let Found::Direct(whole) = self.map.find(key)
-            && self.is_plain(id, whole)
-        {
-            let held = |engine: &Self| engine.held_directly(whole, engine.pieces[id.0 as usize].range);
-            self.tell_access(id, held);
-            let wished = self.wish(id, held);
-            if matches!(wished, WriteTo::InPlace) || wished == WriteTo::Whole(whole.device) {
-                return self.overwrite(id, whole, memory);
+        if let Some(spot) = self.plain_spot(id) {
+            let wished = self.tell_and_ask(id);
+            if stays(spot, wished) {
+                return self.overwrite(id, spot, memory);
             }
             wish = Some(wished);
         }
@@ -65,29 +61,46 @@ impl Engine {
         self.write_to(id, spot, Some(&record), memory);
     }
 
-    /// Whether a write to a direct extent simply overwrites it, unless the policy sends it elsewhere: its device
-    /// is not lost, and no other place held the blocks of late.
+    /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are in, side by
+    /// side, if no other place holds any of them or did of late, and the device is not lost. What most writes find:
+    /// nothing is copied to tell.
     #[inline]
-    fn is_plain(&self, id: PieceId, whole: Whole) -> bool {
-        let piece = &self.pieces[id.0 as usize];
-        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        self.is_usable(whole.device)
-            && (self.map.pending() == 0 || self.map.may_overwrite(piece.key, place, piece.range))
+    fn plain_spot(&self, id: PieceId) -> Option<Spot> {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let spot = match self.map.find(key) {
+            Found::Empty => return None,
+            Found::Direct(whole) => Spot::Whole(whole),
+            Found::Record(record) => alone_in(&record, range)?,
+        };
+        let place = spot.place();
+        let may = self.map.pending() == 0 && matches!(spot, Spot::Whole(_))
+            || self.map.may_overwrite(key, place, range);
+        (may && self.is_usable(place.device)).then_some(spot)
     }
 
-    /// Overwrites blocks of a direct extent in place: what most writes are, and nothing to decide if the
+    /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if the
     /// blocks are whole.
-    fn overwrite<M: Memory>(&mut self, id: PieceId, whole: Whole, memory: &mut M) {
+    fn overwrite<M: Memory>(&mut self, id: PieceId, spot: Spot, memory: &mut M) {
+        debug_assert!(self.goes_there_anyway(id, spot), "the long way leads elsewhere than to {spot:?}");
         let piece = &mut self.pieces[id.0 as usize];
-        let (spot, span, buffer) = (Spot::Whole(whole), piece.span, piece.buffer);
+        let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, spot, None, memory);
         }
         piece.target = Some(Target::at(spot, span.start, span.end()));
         piece.left = 1;
         let kind = IoKind::Write { fua: self.active[piece.request.0].request.fua };
-        let at = self.map.address(whole, span.start);
-        self.launch(NewIo { device: whole.device, kind, at, buffer }, Purpose::Write(id));
+        let at = self.spot_address(spot, range, 0);
+        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::Write(id));
+    }
+
+    /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is: then it changes
+    /// nothing.
+    fn goes_there_anyway(&mut self, id: PieceId, spot: Spot) -> bool {
+        let record = self.record(self.pieces[id.0 as usize].key);
+        let range = self.pieces[id.0 as usize].range;
+        let chosen = self.choose(id, record.as_ref(), Some(WriteTo::InPlace));
+        chosen == Some(spot) && self.pieces[id.0 as usize].range == range
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -418,6 +431,35 @@ impl Engine {
         if let Some(old) = self.pieces[id.0 as usize].old.take() {
             old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
         }
+    }
+}
+
+/// The spot of these blocks, if one place holds all of them, side by side, and no other any, and there are to be no
+/// copies.
+fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
+    let mut holding = record.places.iter().filter(|p| p.valid.contains_any(range));
+    let place = holding.next().filter(|p| p.valid.contains_all(range))?;
+    if holding.next().is_some() || record.copies > 1 {
+        return None;
+    }
+    match &place.at {
+        Location::Whole(whole) => Some(Spot::Whole(*whole)),
+        Location::Fine { device, .. } => {
+            let first = place.slot(range.first)?;
+            let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+            let adjacent = (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
+            adjacent.then_some(Spot::Slots { device: *device, first, fresh: false })
+        }
+    }
+}
+
+/// Whether a write to blocks that are in this spot alone is one in place.
+fn stays(spot: Spot, wish: WriteTo) -> bool {
+    match wish {
+        WriteTo::InPlace => true,
+        WriteTo::Whole(device) => spot.place() == PlaceId { device, kind: PlaceKind::Whole },
+        WriteTo::Fine(device) => spot.place() == PlaceId { device, kind: PlaceKind::Fine },
+        WriteTo::FineTwice(_) => false,
     }
 }
 

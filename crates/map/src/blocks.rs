@@ -119,6 +119,13 @@ impl BlockSet {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
+    /// How many that are in none of the other sets.
+    #[inline]
+    pub fn count_outside<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> u32 {
+        let in_others = |w: usize| others.clone().fold(0, |all, other| all | other.words[w]);
+        self.words.iter().enumerate().map(|(w, word)| (word & !in_others(w)).count_ones()).sum()
+    }
+
     /// How many of the range.
     #[inline]
     pub fn count_in(&self, range: BlockRange) -> u32 {
@@ -209,6 +216,14 @@ mod tests {
             let expected: Vec<u16> = (0..blocks).filter(|b| twin[usize::from(*b)]).collect();
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected.clone());
             prop_assert_eq!(set.count() as usize, expected.len());
+            let (half, quarter) = (blocks / 2, blocks / 4);
+            let (mut low, mut middle) = (set.none_of_these(), set.none_of_these());
+            low.insert(BlockRange { first: 0, count: quarter });
+            middle.insert(BlockRange { first: quarter / 2, count: half });
+            let outside = |b: &&u16| **b >= quarter && !(quarter / 2..quarter / 2 + half).contains(*b);
+            let count = set.count_outside([&low, &middle].into_iter()) as usize;
+            prop_assert_eq!(count, expected.iter().filter(outside).count());
+            prop_assert_eq!(set.count_outside([].into_iter()) as usize, expected.len());
             let mut bytes = Vec::new();
             set.encode(blocks, &mut bytes);
             prop_assert_eq!(bytes.len(), BlockSet::encoded_len(blocks));

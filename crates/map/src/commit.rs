@@ -10,6 +10,7 @@ use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::value::{Chunk, RecordId, Value, Word};
 use crate::{MapError, PAGE, Sabotage, Volume};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey};
 
 impl Map {
@@ -155,7 +156,7 @@ impl Map {
             Delta::Record { id, record } => self.records.set(id, record, &mut self.store),
             Delta::DropRecord { id } => self.records.drop_record(id, &mut self.store),
             Delta::RecordCount { id, count } => {
-                if let Some(mut record) = self.records.get(id) {
+                if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
                     record.references = count;
                     self.records.set(id, record, &mut self.store);
                 }

@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
 use crate::delta::Delta;
 use crate::journal::Journal;
-use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
+use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
@@ -28,6 +28,18 @@ pub enum Found<'a> {
     Direct(Whole),
     /// A record; it may have places that hold nothing yet.
     Record(Cow<'a, Record>),
+}
+
+impl<'a> Found<'a> {
+    /// A value, lent.
+    #[inline]
+    pub(crate) fn of(value: &'a Value) -> Self {
+        match value {
+            Value::Empty => Found::Empty,
+            Value::Direct(whole) => Found::Direct(*whole),
+            Value::Record(record) => Found::Record(Cow::Borrowed(record)),
+        }
+    }
 }
 
 impl Found<'_> {
@@ -154,9 +166,15 @@ impl Map {
     // Always in the caller: of what it may find, most requests find only `Direct`.
     #[inline(always)]
     pub fn find(&self, key: ExtentKey) -> Found<'_> {
-        if let Some(pending) = self.overlay.get(key) {
-            return found_pending(pending);
+        match self.overlay.get(key) {
+            Some(pending) => Found::of(&pending.current),
+            None => self.find_durable(key),
         }
+    }
+
+    /// What is durable of it.
+    #[inline(always)]
+    pub(crate) fn find_durable(&self, key: ExtentKey) -> Found<'_> {
         let Some(volume) = self.volume(key.volume) else { return Found::Empty };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
             Some(Word::Direct(whole)) => Found::Direct(whole),
@@ -167,7 +185,7 @@ impl Map {
 
     #[inline(never)]
     fn found_record(&self, id: RecordId) -> Found<'_> {
-        self.records.get(id).map_or(Found::Empty, |r| Found::Record(Cow::Owned(r)))
+        self.records.get(id).map_or(Found::Empty, Found::Record)
     }
 
     /// The durable value of an extent, and the record that holds it.
@@ -175,7 +193,10 @@ impl Map {
         let Some(volume) = self.volume(key.volume) else { return (Value::Empty, None) };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
             Some(Word::Direct(whole)) => (Value::Direct(whole), None),
-            Some(Word::Record(id)) => (self.records.get(id).map_or(Value::Empty, Value::Record), Some(id)),
+            Some(Word::Record(id)) => {
+                let record = self.records.get(id).map(Cow::into_owned);
+                (record.map_or(Value::Empty, Value::Record), Some(id))
+            }
             _ => (Value::Empty, None),
         }
     }
@@ -450,7 +471,7 @@ impl Map {
             Some(Word::Direct(whole)) => f(index, &Value::Direct(whole)),
             Some(Word::Record(id)) => {
                 if let Some(record) = self.records.get(id) {
-                    f(index, &Value::Record(record));
+                    f(index, &Value::Record(record.into_owned()));
                 }
             }
             _ => {}
@@ -502,16 +523,6 @@ impl Map {
     /// Queues a change of multi-step work for the next commit.
     pub fn queue(&mut self, delta: Delta) {
         self.admin.push_back(delta);
-    }
-}
-
-/// What a request finds for an extent that has changes.
-#[inline(never)]
-fn found_pending(pending: &Pending) -> Found<'_> {
-    match &pending.current {
-        Value::Empty => Found::Empty,
-        Value::Direct(whole) => Found::Direct(*whole),
-        Value::Record(record) => Found::Record(Cow::Borrowed(record)),
     }
 }
 

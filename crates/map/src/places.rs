@@ -242,9 +242,9 @@ impl Map {
             Value::Record(record) => record.place(id),
             _ => None,
         });
-        let safe = |value: &Value| match value {
-            Value::Empty | Value::Direct(_) => true,
-            Value::Record(record) => (range.first..range.end()).all(|b| match (record.place(id), now) {
+        let safe = |found: &Found<'_>| match found {
+            Found::Empty | Found::Direct(_) => true,
+            Found::Record(record) => (range.first..range.end()).all(|b| match (record.place(id), now) {
                 (Some(then), Some(now)) if now.valid.contains(b) && then.slot(b) != now.slot(b) => true,
                 _ => record.may_overwrite(id, BlockRange { first: b, count: 1 }),
             }),
@@ -255,9 +255,9 @@ impl Map {
                 Found::Record(record) => record.may_overwrite(id, range),
             },
             Some(pending) => {
-                safe(&pending.current)
-                    && pending.versions.iter().all(|v| safe(&v.value))
-                    && safe(&self.durable(key).0)
+                safe(&Found::of(&pending.current))
+                    && pending.versions.iter().all(|v| safe(&Found::of(&v.value)))
+                    && safe(&self.find_durable(key))
             }
         }
     }
@@ -266,13 +266,14 @@ impl Map {
     /// the durable map, or in a version that may be withdrawn to. Who writes there what is not the blocks'
     /// truth on its own device must wait until it may not.
     pub fn may_come_back(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
-        let holds = |value: &Value| match value {
-            Value::Empty => false,
-            Value::Direct(whole) => Location::Whole(*whole).id() == id,
-            Value::Record(record) => record.place(id).is_some_and(|place| place.valid.contains_any(range)),
+        let holds = |found: &Found<'_>| match found {
+            Found::Empty => false,
+            Found::Direct(whole) => Location::Whole(*whole).id() == id,
+            Found::Record(record) => record.place(id).is_some_and(|place| place.valid.contains_any(range)),
         };
         self.overlay.get(key).is_some_and(|pending| {
-            pending.versions.iter().any(|version| holds(&version.value)) || holds(&self.durable(key).0)
+            pending.versions.iter().any(|version| holds(&Found::of(&version.value)))
+                || holds(&self.find_durable(key))
         })
     }
 

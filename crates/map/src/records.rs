@@ -7,6 +7,7 @@ use crate::blocks::BlockSet;
 use crate::codec::{Put, Reader};
 use crate::value::{Location, Place, Record, RecordId, Whole};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use weir_model::{DeviceExtent, DeviceId};
 
 /// Records in a group: what a checkpoint writes together.
@@ -52,17 +53,23 @@ impl Packed {
         if plain { packed } else { Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY } }
     }
 
-    fn unpack(&self) -> Option<Record> {
+    /// The record: lent if it is kept as decoded.
+    #[inline]
+    fn unpack(&self) -> Option<Cow<'_, Record>> {
         match (self.state, &self.apart) {
             (UNUSED, _) => None,
-            (_, Some(record)) => Some((**record).clone()),
-            (places, None) => Some(Record {
-                places: (0..usize::from(places)).map(|i| self.place(i)).collect::<SmallVec<_>>(),
-                keep: self.keep,
-                copies: self.copies,
-                references: 1,
-                intent: None,
-            }),
+            (_, Some(record)) => Some(Cow::Borrowed(record)),
+            (places, None) => Some(Cow::Owned(self.unpack_places(places))),
+        }
+    }
+
+    fn unpack_places(&self, places: u8) -> Record {
+        Record {
+            places: (0..usize::from(places)).map(|i| self.place(i)).collect::<SmallVec<_>>(),
+            keep: self.keep,
+            copies: self.copies,
+            references: 1,
+            intent: None,
         }
     }
 
@@ -109,8 +116,9 @@ impl Records {
         Some(&group[id.0 as usize % GROUP])
     }
 
-    /// The record, decoded.
-    pub(crate) fn get(&self, id: RecordId) -> Option<Record> {
+    /// The record, decoded. Cost: of one that is kept decoded, as any with slots is, three loads.
+    #[inline]
+    pub(crate) fn get(&self, id: RecordId) -> Option<Cow<'_, Record>> {
         self.packed(id)?.unpack()
     }
 
@@ -221,7 +229,7 @@ impl Records {
         for (number, group) in self.groups.iter().enumerate() {
             for (i, packed) in group.iter().flat_map(|g| g.iter()).enumerate() {
                 if let Some(record) = packed.unpack() {
-                    f(RecordId((number * GROUP + i) as u32), record);
+                    f(RecordId((number * GROUP + i) as u32), record.into_owned());
                 }
             }
         }

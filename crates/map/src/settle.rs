@@ -22,7 +22,7 @@ impl Map {
                 if let Some(Word::Record(id)) = Word::decode(word)
                     && let Some(record) = self.records.get(id).filter(|r| r.intent.is_some())
                 {
-                    intended.push((ExtentKey { volume: *volume, index }, id, record));
+                    intended.push((ExtentKey { volume: *volume, index }, id, record.into_owned()));
                 }
             });
         }

@@ -193,8 +193,9 @@ impl Contents<'_> {
             match Word::decode(word) {
                 Some(Word::Direct(whole)) => f(Piece::Whole(whole), &owner),
                 Some(Word::Record(id)) => {
-                    let places = self.image.records.get(id).map(|record| record.places).unwrap_or_default();
-                    places.iter().for_each(|place| pieces(&place.at, |piece| f(piece, &owner)));
+                    let record = self.image.records.get(id);
+                    let places = record.iter().flat_map(|record| &record.places);
+                    places.for_each(|place| pieces(&place.at, |piece| f(piece, &owner)));
                 }
                 _ => {}
             }

@@ -13,6 +13,7 @@ use crate::table::{FANOUT, Pointer, Table};
 use crate::value::{PageId, Record, RecordId, Word};
 use crate::{Space, Superblock, Volume};
 use rustc_hash::FxHashSet;
+use std::borrow::Cow;
 use weir_model::{DeviceExtent, ExtentIndex, VolumeId};
 
 /// Something a root reaches that is not as it should be.
@@ -96,7 +97,7 @@ impl Image {
             Delta::Record { id, record } => self.records.set(id, record, &mut Unwatched),
             Delta::DropRecord { id } => self.records.drop_record(id, &mut Unwatched),
             Delta::RecordCount { id, count } => {
-                if let Some(mut record) = self.records.get(id) {
+                if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
                     record.references = count;
                     self.records.set(id, record, &mut Unwatched);
                 }
@@ -126,7 +127,7 @@ impl Image {
     /// Every record.
     pub(super) fn records(&self) -> impl Iterator<Item = (RecordId, Record)> + '_ {
         let ids = (0..(self.records.group_count() * GROUP) as u32).map(RecordId);
-        ids.filter_map(|id| self.records.get(id).map(|record| (id, record)))
+        ids.filter_map(|id| self.records.get(id).map(|record| (id, record.into_owned())))
     }
 }
 

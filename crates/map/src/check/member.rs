@@ -312,7 +312,7 @@ fn difference(a: &Image, b: &Image) -> Option<String> {
         found = Some(format!("there are {} or {} records", a.records.live(), b.records.live()));
     }
     found.or_else(|| {
-        let mut others = a.records().filter(|(id, record)| b.records.get(*id).as_ref() != Some(record));
+        let mut others = a.records().filter(|(id, record)| b.records.get(*id).as_deref() != Some(record));
         others.next().map(|(id, _)| format!("record {} is another", id.0))
     })
 }

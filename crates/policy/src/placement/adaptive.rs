@@ -101,6 +101,25 @@ pub struct Adaptive {
     /// Where the search for what is on the fast device goes on.
     looking: ExtentKey,
     epoch_began: Nanos,
+    /// The write that was told last, until it is asked about, and what it is worth.
+    told: Option<(Told, u16)>,
+}
+
+/// Which access it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    at: Nanos,
+    key: ExtentKey,
+    blocks: BlockRange,
+    bytes: Bytes,
+    run: Bytes,
+}
+
+impl Told {
+    fn of(moment: &Moment<'_>, access: &Access) -> Self {
+        let Access { key, blocks, bytes, run, .. } = *access;
+        Self { at: moment.now, key, blocks, bytes, run }
+    }
 }
 
 impl Adaptive {
@@ -121,6 +140,7 @@ impl Adaptive {
             hand: ExtentKey::default(),
             looking: ExtentKey::default(),
             epoch_began: Nanos(0),
+            told: None,
         }
     }
 
@@ -138,6 +158,20 @@ impl Adaptive {
             self.table.set_most((extents as usize).max(EXTENTS_MIN));
         }
         devices.get(self.fast?.index())
+    }
+
+    /// What a write is worth of whose access was told just now, or is not known of.
+    fn worth_of_write(
+        &mut self,
+        moment: &Moment<'_>,
+        fast: &DeviceView,
+        access: &Access,
+        parts: Mask,
+    ) -> u16 {
+        match self.told.take() {
+            Some((told, worth)) if told == Told::of(moment, access) => worth,
+            _ => self.worth(moment, fast, access, parts),
+        }
     }
 
     /// What this access is worth to each part it carries.
@@ -349,6 +383,7 @@ impl Placement for Adaptive {
         let parts = cut.parts(access.blocks);
         let worth = self.worth(moment, &fast, access, parts);
         let write = access.op == Op::Write;
+        self.told = write.then(|| (Told::of(moment, access), worth));
         if access.held.is_on(fast.id)
             && access.held.as_slice().iter().all(|place| place.id.device == fast.id || place.blocks == 0)
             && self.burden.len() < RELIEF
@@ -390,7 +425,7 @@ impl Placement for Adaptive {
         let parts = cut.parts(access.blocks);
         let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
         let there = access.held.is_on(fast.id);
-        let own = self.worth(moment, &fast, access, parts);
+        let own = self.worth_of_write(moment, &fast, access, parts);
         let has_room = Room::is_below_brim(&fast, cut);
         // What is only buffered goes home later: as long as the others have time for it.
         let part = if self.evicting || !has_room { 1.0 } else { self.room.busy() };

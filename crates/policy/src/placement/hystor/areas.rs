@@ -116,6 +116,11 @@ impl Areas {
 
     /// It is in the remap area.
     pub(super) fn remapped(&mut self, key: ExtentKey, extent: Extent) {
+        if let Some(known) = self.residents.touch(key) {
+            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
+            *known = extent;
+            return;
+        }
         self.forget(key);
         self.residents.insert(key, extent);
         self.resident_blocks += u64::from(extent.blocks);
@@ -123,6 +128,13 @@ impl Areas {
 
     /// It is in the write-back area.
     pub(super) fn buffered(&mut self, key: ExtentKey, extent: Extent) {
+        if let Some(known) = self.buffered.touch(key).filter(|known| known.dirty > 0 && extent.dirty > 0) {
+            // It stays as it is in the order of what is dirty, and is scrubbed if that was asked for.
+            self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
+            self.dirty = self.dirty + u64::from(extent.dirty) - u64::from(known.dirty);
+            *known = extent;
+            return;
+        }
         let asked = self.asked.get(&key).copied();
         self.forget(key);
         self.buffered.insert(key, extent);
