@@ -4,7 +4,7 @@
 //! [pool]
 //! name = "home"
 //! extent = "128KiB"        # optional
-//! policy = "hierarchy"     # optional
+//! policy = "adaptive"      # optional
 //! warn_at = ["80%", "95%"] # optional
 //! when_full = "wait"       # optional
 //! wait_at_most = "30s"     # optional
@@ -111,7 +111,7 @@ pub enum Fault {
 }
 
 /// The policy of a pool file that names none.
-pub const POLICY_DEFAULT: &str = "hierarchy";
+pub const POLICY_DEFAULT: &str = "adaptive";
 
 /// How long writes wait for space in a pool file that lets them, but does not say how long.
 pub const WAIT_DEFAULT: Nanos = Nanos::secs(30);

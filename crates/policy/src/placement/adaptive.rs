@@ -4,6 +4,8 @@
 //! balancing (mechanisms, sections 1 to 3) left for later: request size, the asymmetry of devices and
 //! their load in one rule.
 //!
+//! Devices are fast, or have homes ([`fast`]): what is said of the fast device holds for all fast ones together.
+//!
 //! Rule: an access is *worth* what the fast device would save, the responses to requests of that size and
 //! direction as measured on both, with their queues; spread over the parts of the extent it carries,
 //! and over the run it continues. A write's response has its part of the flush it makes necessary. Worth
@@ -28,14 +30,16 @@
 
 mod cost;
 mod explain;
+mod fast;
 mod heat;
 mod room;
 
-use super::allocation::{fastest, home};
+use super::allocation::home_off;
 use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
 };
 use cost::Costs;
+use fast::Fast;
 use heat::{Cut, Mask, ONE, PARTS, Table};
 use room::Room;
 use std::collections::VecDeque;
@@ -81,7 +85,9 @@ const EXTENTS_MIN: usize = 1024;
 pub struct Adaptive {
     costs: Costs,
     table: Table,
-    fast: Option<DeviceId>,
+    fast: Fast,
+    /// … of whom all are known.
+    certain: bool,
     stripe: Stripe,
     /// What is worth more is to be on the fast device.
     price: u16,
@@ -127,7 +133,8 @@ impl Adaptive {
         Self {
             costs: Costs::default(),
             table: Table::new(EXTENTS_MIN),
-            fast: None,
+            fast: Fast::default(),
+            certain: false,
             stripe: Stripe::default(),
             price: 0,
             wanted: VecDeque::new(),
@@ -144,42 +151,36 @@ impl Adaptive {
         }
     }
 
-    /// The fast device, if there is another. Stays the same while it can be used.
-    fn fast<'a>(&mut self, devices: &'a [DeviceView]) -> Option<&'a DeviceView> {
-        let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.usable);
-        if !self.fast.as_ref().is_some_and(usable) {
-            let known = self.fast.is_some();
-            self.fast = fastest(devices).filter(|_| devices.len() > 1);
-            if known {
+    /// The fast devices, if there are others. Stay the same, once all devices have said how fast they are, while they
+    /// can be used.
+    fn fast(&mut self, devices: &[DeviceView]) -> Option<Fast> {
+        if !self.certain || !self.fast.are_usable(devices) {
+            self.certain = Fast::is_certain(devices);
+            let before = std::mem::replace(&mut self.fast, Fast::of(devices));
+            if before != self.fast {
                 self.table.forget_residents();
                 self.wanted.clear();
             }
             let extents: u64 = devices.iter().map(|d| u64::from(d.extents)).sum();
             self.table.set_most((extents as usize).max(EXTENTS_MIN));
         }
-        devices.get(self.fast?.index())
+        Some(self.fast).filter(|fast| !fast.is_empty())
     }
 
     /// What a write is worth of whose access was told just now, or is not known of.
-    fn worth_of_write(
-        &mut self,
-        moment: &Moment<'_>,
-        fast: &DeviceView,
-        access: &Access,
-        parts: Mask,
-    ) -> u16 {
+    fn worth_of_write(&mut self, moment: &Moment<'_>, access: &Access, parts: Mask) -> u16 {
         match self.told.take() {
             Some((told, worth)) if told == Told::of(moment, access) => worth,
-            _ => self.worth(moment, fast, access, parts),
+            _ => self.worth(moment, access, parts),
         }
     }
 
     /// What this access is worth to each part it carries.
-    fn worth(&self, moment: &Moment<'_>, fast: &DeviceView, access: &Access, parts: Mask) -> u16 {
+    fn worth(&self, moment: &Moment<'_>, access: &Access, parts: Mask) -> u16 {
         let write = access.op == Op::Write;
         // An access that continues a run costs a disk only its share of it.
         let share = access.bytes.0 as f64 / access.run.0.max(access.bytes.0).max(1) as f64;
-        let saved = self.costs.saving(moment.devices, fast, write, access.bytes, share);
+        let saved = self.costs.saving(moment.devices, self.fast, write, access.bytes, share);
         let each = saved / f64::from(parts.count_ones().max(1));
         (each * f64::from(ONE)).clamp(0.0, 4.0 * f64::from(ONE)) as u16
     }
@@ -199,12 +200,15 @@ impl Adaptive {
 
     /// Of these parts, those a copy pays for are copied or moved to the fast device: side by side as long as may
     /// be asked for, the others later.
-    fn copy(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut, key: ExtentKey, parts: Mask) {
+    fn copy(&mut self, moment: &mut Moment<'_>, cut: Cut, key: ExtentKey, parts: Mask) {
         let mut left = parts;
+        let read = |d: &DeviceView| self.costs.response(d, false, Bytes(BLOCK));
+        let there = moment.map.places(key);
+        let Some(to) = self.fast.with_room(moment.devices, cut, &there, read) else { return };
+        let to = PlaceId { device: to.id, kind: PlaceKind::Fine };
         while self.asked < COPIES && moment.actions.len() < moment.room {
             let Some(heat) = self.table.get(key) else { return };
             let Some((blocks, run)) = cut.first_run(left & !heat.resident) else { return };
-            let to = PlaceId { device: fast, kind: PlaceKind::Fine };
             moment.actions.push(match heat.written & run {
                 0 => Action::Copy { key, blocks, to },
                 _ => Action::Move { key, blocks, to },
@@ -217,36 +221,40 @@ impl Adaptive {
     }
 
     /// What is wanted gets its copies, as long as reads are answered sooner there.
-    fn promote(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
-        let Some(view) = moment.device(fast).copied() else { return };
-        if self.costs.saving(moment.devices, &view, false, Bytes(BLOCK), 1.0) <= 0.0 {
+    fn promote(&mut self, moment: &mut Moment<'_>, cut: Cut) {
+        if self.costs.saving(moment.devices, self.fast, false, Bytes(BLOCK), 1.0) <= 0.0 {
             self.wanted.clear();
         }
-        while self.asked < COPIES && moment.actions.len() < moment.room && Room::is_below_brim(&view, cut) {
+        while self.asked < COPIES && moment.actions.len() < moment.room && self.has_room(moment, cut) {
             let Some((key, parts)) = self.wanted.pop_front() else { return };
             let Some(heat) = self.table.get(key) else { continue };
-            self.copy(moment, fast, cut, key, parts & !heat.cheap(parts, self.price));
+            self.copy(moment, cut, key, parts & !heat.cheap(parts, self.price));
         }
+    }
+
+    /// Whether parts may be added to a fast device.
+    fn has_room(&self, moment: &Moment<'_>, cut: Cut) -> bool {
+        self.fast.these(moment.devices).any(|d| Room::is_below_brim(d, cut))
     }
 
     /// The price is such that what is worth more has room on the fast device.
-    fn set_price(&mut self, fast: &DeviceView, cut: Cut) {
+    fn set_price(&mut self, devices: &[DeviceView], cut: Cut) {
         let filled = self.room.filled();
-        let parts = f64::from(fast.extents) * f64::from(cut.count());
+        let parts = self.fast.extents(devices) as f64 * f64::from(cut.count());
         let (least, more_than) = self.table.worthiest((filled * parts) as u32);
-        self.price = if cut.fill(fast) < filled { least.saturating_sub(1) } else { more_than };
+        self.price = if self.fast.fill(devices, cut) < filled { least.saturating_sub(1) } else { more_than };
     }
 
     /// While space is short, what is worth less than the price leaves.
-    fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId, cut: Cut) {
-        let Some(view) = moment.device(fast).copied() else { return };
-        let (fill, part) =
-            (cut.fill(&view), 1.0 / (f64::from(view.extents) * f64::from(cut.count())).max(1.0));
+    fn evict(&mut self, moment: &mut Moment<'_>, cut: Cut) {
+        let fill = self.fast.fill(moment.devices, cut);
+        let part = 1.0 / (self.fast.extents(moment.devices) as f64 * f64::from(cut.count())).max(1.0);
         self.leaving *= STILL_LEAVING;
         let (full, filled) = (self.room.full(), self.room.filled());
         let staying = |leaving: f64| fill - leaving * part;
-        self.evicting =
-            staying(self.leaving) > if self.evicting { filled } else { full } || !view.has_slots();
+        let has_slots = self.fast.these(moment.devices).all(DeviceView::has_slots);
+        let is_full = staying(self.leaving) > if self.evicting { filled } else { full } || !has_slots;
+        self.evicting = is_full && self.room.is_wanted();
         self.leave = if self.evicting { self.leave.max(self.price) } else { self.price };
         if !self.evicting {
             return;
@@ -264,16 +272,16 @@ impl Adaptive {
                 self.leave = self.leave.saturating_add(self.leave / 4 + 1);
             }
             self.hand = key;
-            self.evict_from(moment, key, fast, cut);
+            self.evict_from(moment, key, cut);
         }
     }
 
     /// What of an extent is worth less than the price leaves.
-    fn evict_from(&mut self, moment: &mut Moment<'_>, key: ExtentKey, fast: DeviceId, cut: Cut) {
+    fn evict_from(&mut self, moment: &mut Moment<'_>, key: ExtentKey, cut: Cut) {
         let Some(heat) = self.table.get(key) else { return };
         let places = moment.map.places(key);
-        let whole = places.place(PlaceId { device: fast, kind: PlaceKind::Whole }).is_some();
-        let slots = places.place(PlaceId { device: fast, kind: PlaceKind::Fine }).is_some();
+        let fast = self.fast;
+        let (whole, slots) = (fast.have(&places, PlaceKind::Whole), fast.have(&places, PlaceKind::Fine));
         if !whole && !slots {
             return self.table.set_resident(key, 0, false);
         }
@@ -282,7 +290,9 @@ impl Adaptive {
             (true, false) => 0,
             (false, _) => heat.cheap(heat.resident, self.leave),
         };
-        let Some(to) = home(&mut self.stripe, moment.devices, &places, fast) else { return };
+        let Some(to) = home_off(&mut self.stripe, moment.devices, &places, |d| fast.has(d)) else {
+            return;
+        };
         let mut left = going;
         while let Some((blocks, run)) = cut.first_run(left) {
             if moment.actions.len() >= moment.room {
@@ -297,14 +307,12 @@ impl Adaptive {
     }
 
     /// What the fast device is overloaded with leaves it, whatever it is worth.
-    fn relieve(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
+    fn relieve(&mut self, moment: &mut Moment<'_>) {
+        let fast = self.fast;
         while let Some(key) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room) {
             let places = moment.map.places(key);
-            let Some(to) =
-                home(&mut self.stripe, moment.devices, &places, fast).filter(|_| places.is_on(fast))
-            else {
-                continue;
-            };
+            let to = home_off(&mut self.stripe, moment.devices, &places, |d| fast.has(d));
+            let Some(to) = to.filter(|_| fast.holder(moment.devices, &places).is_some()) else { continue };
             let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
             // What is only read may be in both places: reads go where they are answered sooner.
             if self.table.get(key).is_some_and(|heat| heat.written == 0) {
@@ -329,7 +337,7 @@ impl Adaptive {
 
     /// Looks for what is on the fast device and is not known to be: what was there before, and what was asked
     /// to leave and did not.
-    fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId, cut: Cut) {
+    fn adopt(&mut self, moment: &Moment<'_>, cut: Cut) {
         for _ in 0..LOOKS {
             let Some(key) = moment.map.next(self.looking) else {
                 self.looking = ExtentKey::default();
@@ -337,8 +345,8 @@ impl Adaptive {
             };
             self.looking = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
             let places = moment.map.places(key);
-            let whole = places.place(PlaceId { device: fast, kind: PlaceKind::Whole }).is_some();
-            let slots = places.place(PlaceId { device: fast, kind: PlaceKind::Fine }).is_some();
+            let whole = self.fast.have(&places, PlaceKind::Whole);
+            let slots = self.fast.have(&places, PlaceKind::Fine);
             let known = self.table.get(key).is_some_and(|heat| heat.resident != 0 || heat.whole);
             if !known && (whole || slots) {
                 self.table.set_resident(key, cut.all(), whole);
@@ -353,15 +361,17 @@ impl Placement for Adaptive {
     }
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let fast = self.fast(moment.devices).copied();
-        let others = |d: &DeviceView| d.free > 0 && Some(d.id) != fast.map(|fast| fast.id);
-        let roomy = fast.filter(|fast| Room::takes_extents(fast, Cut::new(moment.extent.blocks())));
+        let fast = self.fast(moment.devices).unwrap_or_default();
+        let cut = Cut::new(moment.extent.blocks());
+        let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
         let write = |d: &DeviceView| self.costs.response(d, true, access.bytes);
+        let roomy = fast.these(moment.devices).filter(|d| Room::takes_extents(d, cut));
+        let roomy = roomy.min_by(|a, b| write(a).total_cmp(&write(b)));
         let sooner = roomy.filter(|fast| {
             moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
         });
         if let Some(fast) = sooner {
-            self.table.set_resident(access.key, Cut::new(moment.extent.blocks()).all(), true);
+            self.table.set_resident(access.key, cut.all(), true);
             return Some(fast.id);
         }
         let other = self.stripe.next_of(moment.devices, others);
@@ -373,7 +383,7 @@ impl Placement for Adaptive {
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        let Some(fast) = self.fast(moment.devices).copied() else { return };
+        let Some(fast) = self.fast(moment.devices) else { return };
         let cut = Cut::new(moment.extent.blocks());
         if !access.op.has_payload() {
             self.trimmed(cut, access);
@@ -381,13 +391,13 @@ impl Placement for Adaptive {
         }
         self.costs.note(moment.devices);
         let parts = cut.parts(access.blocks);
-        let worth = self.worth(moment, &fast, access, parts);
+        let worth = self.worth(moment, access, parts);
         let write = access.op == Op::Write;
         self.told = write.then(|| (Told::of(moment, access), worth));
-        if access.held.is_on(fast.id)
-            && access.held.as_slice().iter().all(|place| place.id.device == fast.id || place.blocks == 0)
+        if let Some(holder) = fast.holder(moment.devices, &access.held)
+            && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
             && self.burden.len() < RELIEF
-            && self.costs.is_sooner_elsewhere(moment.devices, &fast, write, access.bytes, SOONER)
+            && self.costs.is_sooner_elsewhere(moment.devices, fast, holder, write, access.bytes, SOONER)
             && self.burden.back() != Some(&access.key)
         {
             self.burden.push_back(access.key);
@@ -395,8 +405,7 @@ impl Placement for Adaptive {
         let mut heat = self.table.note(access.key, parts, worth, write);
         if !heat.whole {
             // What was asked for may not have been done.
-            let there = access.held.place(PlaceId { device: fast.id, kind: PlaceKind::Fine });
-            let resident = match there.map_or(0, |p| p.blocks) {
+            let resident = match fast.slots_of(&access.held) {
                 0 => heat.resident & !parts,
                 some if some == access.blocks.count => heat.resident | parts,
                 _ => heat.resident,
@@ -410,9 +419,12 @@ impl Placement for Adaptive {
         if !write && missing != 0 && !heat.whole && worth > 0 && access.held.device().is_some() {
             let least = self.price.max(self.copy_cost().saturating_sub(1));
             let parts = missing & !heat.cheap(missing, least);
+            if parts != 0 {
+                self.room.want();
+            }
             // Asked for at once, a copy takes what the read brings.
-            if moment.actions.len() + ROOM < moment.room && Room::is_below_brim(&fast, cut) {
-                self.copy(moment, fast.id, cut, access.key, parts);
+            if moment.actions.len() + ROOM < moment.room && self.has_room(moment, cut) {
+                self.copy(moment, cut, access.key, parts);
             } else {
                 self.want(access.key, parts);
             }
@@ -420,13 +432,16 @@ impl Placement for Adaptive {
     }
 
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        let Some(fast) = self.fast(moment.devices).copied() else { return WriteTo::InPlace };
+        let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
         let cut = Cut::new(moment.extent.blocks());
         let parts = cut.parts(access.blocks);
         let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
-        let there = access.held.is_on(fast.id);
-        let own = self.worth_of_write(moment, &fast, access, parts);
-        let has_room = Room::is_below_brim(&fast, cut);
+        let own = self.worth_of_write(moment, access, parts);
+        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
+        let holder = fast.holder(moment.devices, &access.held);
+        let there = holder.is_some();
+        let roomy = fast.with_room(moment.devices, cut, &access.held, now);
+        let has_room = roomy.is_some();
         // What is only buffered goes home later: as long as the others have time for it.
         let part = if self.evicting || !has_room { 1.0 } else { self.room.busy() };
         let least = LEAST.max((part * f64::from(self.price)) as u16);
@@ -434,10 +449,10 @@ impl Placement for Adaptive {
         if worthy && !there && !heat.whole && access.held.device().is_some() {
             self.room.ask(parts.count_ones());
         }
-        let others = moment.devices.iter().filter(|d| d.usable && d.id != fast.id);
-        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
-        let Some(slow) = others.min_by(|a, b| now(a).total_cmp(&now(b))) else { return WriteTo::InPlace };
-        if there && now(slow) < SOONER * now(&fast) {
+        let others = fast.others(moment.devices).filter(|d| d.usable);
+        let slow = others.min_by(|a, b| now(a).total_cmp(&now(b)));
+        let (Some(slow), Some(to)) = (slow, holder.or(roomy)) else { return WriteTo::InPlace };
+        if there && now(slow) < SOONER * now(to) {
             // The fast device is overloaded: what would be moved from there is written elsewhere.
             if !heat.whole {
                 self.table.set_resident(access.key, heat.resident & !cut.within(access.blocks), false);
@@ -447,11 +462,11 @@ impl Placement for Adaptive {
         if heat.whole || !(there || (worthy && has_room)) {
             return WriteTo::InPlace;
         }
-        if !there && now(slow) < now(&fast) {
+        if !there && now(slow) < now(to) {
             return WriteTo::InPlace;
         }
         self.table.set_resident(access.key, heat.resident | parts, false);
-        WriteTo::Fine(fast.id)
+        WriteTo::Fine(to.id)
     }
 
     fn round_every(&self) -> Option<Nanos> {
@@ -459,21 +474,21 @@ impl Placement for Adaptive {
     }
 
     fn round(&mut self, moment: &mut Moment<'_>) {
-        let Some(fast) = self.fast(moment.devices).copied() else { return };
+        let Some(fast) = self.fast(moment.devices) else { return };
         self.costs.round(moment.devices);
         let cut = Cut::new(moment.extent.blocks());
         let since = moment.now.since(self.epoch_began);
-        let accesses = EPOCH * u64::from(fast.extents) * u64::from(PARTS);
+        let accesses = EPOCH * fast.extents(moment.devices) * u64::from(PARTS);
         if self.table.pass(accesses, since >= EPOCH_MIN) {
             self.epoch_began = moment.now;
         }
-        self.room.round(moment.devices, fast.id, cut);
+        self.room.round(moment.devices, fast, cut);
         self.asked = 0;
-        self.set_price(&fast, cut);
-        self.adopt(moment, fast.id, cut);
-        self.relieve(moment, fast.id);
-        self.evict(moment, fast.id, cut);
-        self.promote(moment, fast.id, cut);
+        self.set_price(moment.devices, cut);
+        self.adopt(moment, cut);
+        self.relieve(moment);
+        self.evict(moment, cut);
+        self.promote(moment, cut);
     }
 
     fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {

@@ -46,18 +46,28 @@ pub(super) fn fastest(devices: &[DeviceView]) -> Option<DeviceId> {
     devices.iter().filter(|d| d.usable).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
 }
 
-/// Where an extent's home is or is to be, if that is not the fast device: its whole place elsewhere, else
-/// one on whose turn it is of the other devices with room.
+/// Where an extent's home is or is to be, if that is not the fast device.
 pub(super) fn home(
     stripe: &mut Stripe,
     devices: &[DeviceView],
     places: &Places,
     fast: DeviceId,
 ) -> Option<PlaceId> {
-    if let Some(place) = places.whole(|device| device != fast) {
+    home_off(stripe, devices, places, |device| device == fast)
+}
+
+/// … if it is on none of several: its whole place elsewhere, else one on whose turn it is of the other devices
+/// with room.
+pub(super) fn home_off(
+    stripe: &mut Stripe,
+    devices: &[DeviceView],
+    places: &Places,
+    is_fast: impl Fn(DeviceId) -> bool,
+) -> Option<PlaceId> {
+    if let Some(place) = places.whole(|device| !is_fast(device)) {
         return Some(place.id);
     }
-    let device = stripe.next_of(devices, |d| d.id != fast && d.has_room())?;
+    let device = stripe.next_of(devices, |d| !is_fast(d.id) && d.has_room())?;
     Some(PlaceId { device, kind: PlaceKind::Whole })
 }
 

@@ -49,6 +49,20 @@ fn it_settles_within_a_minute_of_a_change_of_load() {
     }
 }
 
+/// A pool of one device, or of devices that are alike, is no worse off than with a policy that moves nothing.
+#[test]
+fn where_there_is_nothing_to_gain_nothing_is_lost() {
+    let load = "zipf theta=1.1 reads=60% size=4KiB over=32MiB rate=60";
+    for models in [&["hdd-7200"][..], &["ssd-nvme"], &["ssd-sata", "ssd-sata"], &["hdd-7200", "hdd-7200"]] {
+        let mut alike = pool(1.3, 1.3);
+        alike.devices.truncate(models.len());
+        alike.devices.iter_mut().zip(models).for_each(|(device, model)| device.model = (*model).into());
+        let [ours, plain] = ["adaptive", "hierarchy"]
+            .map(|policy| run(&alike, policy, load, &plan(120, 20)).expect("it ran").all.mean.as_secs_f64());
+        assert!(ours < 1.05 * plain, "{models:?}: {ours} s for {plain} s");
+    }
+}
+
 #[test]
 fn it_does_not_swing_over_an_hour() {
     let load = "zipf theta=1.1 reads=80% size=4KiB over=16MiB rate=20";

@@ -41,7 +41,7 @@ fn a_good_file_is_read() {
     let pool = parse(GOOD).expect("the file is good");
     assert_eq!(pool.name, "home");
     assert_eq!(pool.extent, ExtentSize::DEFAULT);
-    assert_eq!(pool.policy, "hierarchy");
+    assert_eq!(pool.policy, "adaptive");
     let [fast, slow] = &pool.devices[..] else { panic!("two devices: {:?}", pool.devices) };
     assert_eq!((fast.metadata, fast.durable, fast.volatile_cache), (Some(true), true, Some(false)));
     assert_eq!((slow.size, slow.pace), (Some(Bytes::gib(32)), Some("hdd-7200")));

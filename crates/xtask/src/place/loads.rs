@@ -31,6 +31,8 @@ pub(super) struct Row {
     models: [&'static str; 2],
     /// What of the data has room on the fast device.
     fast: f64,
+    /// The model of a third device, and what of the data has room there.
+    third: Option<(&'static str, f64)>,
     /// The fast device is given more than it can do: classic caching is to be beaten by far.
     pub(super) saturates: bool,
 }
@@ -49,11 +51,13 @@ use Source::{MadeUp, Trace as Recorded};
 const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
 /// Those of the papers.
 const PAPERS: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
+/// Memory and a disk of today; what is between them is the third device.
+const MEMORY: [&str; 2] = ["nvm", "hdd-7200"];
 /// A local SSD of then and a remote one of today: slower to answer, and able to do more.
 const REMOTE: [&str; 2] = ["intel-x25-m-g2", "remote-ssd-lan"];
 
 const fn row(name: &'static str, source: Source, clients: usize, about: &'static str) -> Row {
-    Row { name, about, source, clients, models: TODAY, fast: 0.1, saturates: false }
+    Row { name, about, source, clients, models: TODAY, fast: 0.1, third: None, saturates: false }
 }
 
 /// All of them.
@@ -169,6 +173,52 @@ pub(super) const ROWS: &[Row] = &[
             "more reads than the local SSD can answer",
         )
     },
+    Row {
+        models: MEMORY,
+        fast: 0.05,
+        third: Some(("ssd-sata", 0.15)),
+        ..row(
+            "three-kinds",
+            MadeUp("zipf theta=1.1 reads=70% size=4KiB over=1GiB rate=100"),
+            0,
+            "by Zipf's law",
+        )
+    },
+    Row {
+        models: MEMORY,
+        fast: 0.05,
+        third: Some(("ssd-sata", 0.15)),
+        ..row(
+            "three-kinds-hm",
+            Recorded("msr_hm_rw_40_60_1370.trace.gz", 1.0),
+            0,
+            "a server's volume, two reads for three writes",
+        )
+    },
+    Row {
+        fast: 0.05,
+        third: Some(("ssd-sata", 0.05)),
+        ..row(
+            "two-ssds",
+            MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
+            16,
+            "as many reads as writes",
+        )
+    },
+    Row {
+        third: Some(("hdd-7200", SLOW)),
+        ..row(
+            "two-disks",
+            MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
+            16,
+            "as many reads as writes",
+        )
+    },
+    Row {
+        fast: 0.2,
+        third: Some(("hdd-7200", SLOW)),
+        ..row("two-disks-postmark", MadeUp("postmark files=20000 memory=50% rate=60"), 0, "many small files")
+    },
 ];
 
 /// A trace in memory, or what is made up.
@@ -178,14 +228,20 @@ pub(super) enum Loaded {
 }
 
 impl Row {
-    /// What of its data has room on the fast device, in percent.
-    pub(super) fn percent(&self) -> f64 {
-        self.fast * 100.0
+    /// Its devices' models and what of the data has room there, the fast one first.
+    fn devices(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let [fast, slow] = self.models;
+        let third = self.third.map(|(model, share)| ("third", model, share));
+        [Some(("fast", fast, self.fast)), third, Some(("slow", slow, SLOW))].into_iter().flatten().collect()
     }
 
-    /// Its devices' models, the fast one first.
-    pub(super) fn devices(&self) -> [&'static str; 2] {
-        self.models
+    /// Its devices in words: those with room for a part of the data, and those with room for all of it.
+    pub(super) fn told(&self) -> [String; 2] {
+        let (all, part): (Vec<_>, Vec<_>) = self.devices().into_iter().partition(|device| device.2 >= 1.0);
+        let part: Vec<_> =
+            part.iter().map(|(_, model, share)| format!("{model}, {:.0} %", share * 100.0)).collect();
+        let all: Vec<_> = all.iter().map(|(_, model, _)| *model).collect();
+        [part.join("; "), all.join("; ")]
     }
 
     /// The pool it runs on.
@@ -196,8 +252,8 @@ impl Row {
             room: Room::Share(share),
             metadata: None,
         };
-        let [fast, slow] = self.models;
-        let devices = vec![device("fast", fast, self.fast), device("slow", slow, SLOW)];
+        let devices =
+            self.devices().into_iter().map(|(name, model, share)| device(name, model, share)).collect();
         PoolSpec {
             extent: ExtentSize::DEFAULT,
             devices,

@@ -152,17 +152,11 @@ pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), Stri
     let (before, after) = parts.ok_or_else(|| format!("{} lacks {BEGIN} or {END}", path.display()))?;
     let mut list = String::new();
     for row in rows {
-        let [fast, slow] = row.devices();
+        let [fast, slow] = row.told();
         let how = if row.clients == 0 { "open".to_owned() } else { format!("{} clients", row.clients) };
-        let _always_fits = writeln!(
-            list,
-            "| `{}` | {} | {how} | {fast}, {:.0} % | {slow} |",
-            row.name,
-            row.about,
-            row.percent()
-        );
+        let _always_fits = writeln!(list, "| `{}` | {} | {how} | {fast} | {slow} |", row.name, row.about);
     }
-    let head = "| load | what it is | loop | fast device, its part of the data | slow device |\n|---|---|---|---|---|";
+    let head = "| load | what it is | loop | fast devices, their part of the data | slow devices |\n|---|---|---|---|---|";
     std::fs::write(path, format!("{before}{BEGIN}\n\n{head}\n{list}\n{table}\n\n{END}{after}")).map_err(told)
 }
 

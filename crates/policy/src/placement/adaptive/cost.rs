@@ -1,6 +1,7 @@
 //! What an access costs on a device, as measured.
 
 use super::super::{DeviceView, SizeClass, Traffic};
+use super::fast::Fast;
 use weir_model::{Bytes, Nanos};
 
 /// What a write costs a device at least, in idle reads of it: a write that is answered from a cache
@@ -95,33 +96,35 @@ impl Costs {
         self.behind(device, write, len, f64::from(device.in_flight)) + self.flush_of(device, write)
     }
 
-    /// Whether some other device would answer within this part of what the fast one takes.
+    /// Whether a device that is not fast would answer within this part of what this fast one takes.
     pub(super) fn is_sooner_elsewhere(
         &self,
         devices: &[DeviceView],
-        fast: &DeviceView,
+        fast: Fast,
+        holder: &DeviceView,
         write: bool,
         len: Bytes,
         part: f64,
     ) -> bool {
-        let limit = part * self.response(fast, write, len);
-        devices.iter().any(|d| d.id != fast.id && d.has_room() && self.response(d, write, len) < limit)
+        let limit = part * self.response(holder, write, len);
+        fast.others(devices).any(|d| d.has_room() && self.response(d, write, len) < limit)
     }
 
-    /// What the fast device saves over the best of the others, in idle reads of that one, with an access
+    /// What the best of the fast devices saves over the best of the others, in idle reads of that one, with an access
     /// whose response counts by this part. Below zero if it costs more.
     pub(super) fn saving(
         &self,
         devices: &[DeviceView],
-        fast: &DeviceView,
+        fast: Fast,
         write: bool,
         len: Bytes,
         part: f64,
     ) -> f64 {
         // Every write counts wholly for the flush.
         let cost = |d: &DeviceView| part * self.bare(d, write, len) + self.flush_of(d, write);
-        let others = devices.iter().filter(|d| d.usable && d.id != fast.id);
+        let others = fast.others(devices).filter(|d| d.usable);
         let Some(slow) = others.min_by(|a, b| cost(a).total_cmp(&cost(b))) else { return 0.0 };
-        (cost(slow) - cost(fast)) / idle(slow).max(1e-9)
+        let best = fast.these(devices).map(cost).fold(f64::INFINITY, f64::min);
+        (cost(slow) - best) / idle(slow).max(1e-9)
     }
 }

@@ -4,7 +4,7 @@ use super::super::explain::percent;
 use super::super::{DeviceView, Moment, Question, Reasons};
 use super::heat::{Cut, ONE};
 use super::{Adaptive, SOONER};
-use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos};
+use weir_model::{BLOCK, BlockRange, Bytes, Nanos};
 
 /// In reads of the slow device saved.
 fn saved(worth: u16) -> String {
@@ -14,19 +14,21 @@ fn saved(worth: u16) -> String {
 impl Adaptive {
     pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
+        if self.fast.is_empty() {
             reasons.fast_is_unknown();
             return reasons;
-        };
+        }
         let cut = Cut::new(moment.extent.blocks());
         let parts = cut.parts(BlockRange { first: about.block, count: 1 });
         let heat = self.table.peek(about.key).unwrap_or_default();
         reasons.figure("worth of the block of late", saved(heat.most(parts)));
         reasons.figure("worth of a block of the extent, on average", saved(heat.mean()));
-        reasons.figure(format_args!("price of space on {}", about.name(fast.id)), saved(self.price));
-        reasons.figure(format_args!("space taken on {}", about.name(fast.id)), percent(cut.fill(fast)));
+        let names: Vec<_> = self.fast.these(moment.devices).map(|d| about.name(d.id)).collect();
+        let name = names.join(" and ");
+        reasons.figure(format_args!("price of space on {name}"), saved(self.price));
+        reasons.figure(format_args!("space taken on {name}"), percent(self.fast.fill(moment.devices, cut)));
         self.tell_responses(&mut reasons, moment.devices, about);
-        self.tell_moves(&mut reasons, about, fast.id);
+        self.tell_moves(&mut reasons, moment.devices, about, &name);
         reasons
     }
 
@@ -41,9 +43,8 @@ impl Adaptive {
         }
     }
 
-    fn tell_moves(&self, reasons: &mut Reasons, about: &Question<'_>, fast: DeviceId) {
-        let name = about.name(fast);
-        if about.held.is_on(fast) {
+    fn tell_moves(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>, name: &str) {
+        if self.fast.holder(devices, &about.held).is_some() {
             reasons.moves_if(format_args!(
                 "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
                  price",

@@ -101,10 +101,15 @@ impl Cut {
         self.all.div_ceil(self.each)
     }
 
-    /// What of a device's space is taken, 0 to 1.
-    pub(super) fn fill(self, device: &DeviceView) -> f64 {
+    /// What of devices' space is taken, 0 to 1.
+    pub(super) fn fill<'d>(self, devices: impl IntoIterator<Item = &'d DeviceView>) -> f64 {
         let blocks = |extents: u32| f64::from(extents) * f64::from(self.all);
-        1.0 - (blocks(device.free) + f64::from(device.slots)) / blocks(device.extents).max(1.0)
+        let (mut free, mut all) = (0.0, 0.0);
+        for device in devices {
+            free += blocks(device.free) + f64::from(device.slots);
+            all += blocks(device.extents);
+        }
+        1.0 - free / f64::max(all, 1.0)
     }
 
     /// The parts these blocks are in.

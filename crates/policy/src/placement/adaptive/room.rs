@@ -1,9 +1,9 @@
-//! How much of the fast device's space is kept free for writes to come: what writes were seen to take, as far as room can
+//! How much of the fast devices' space is kept free for writes to come: what writes were seen to take, as far as room can
 //! be made while the other devices have nothing to do.
 
 use super::super::DeviceView;
+use super::fast::Fast;
 use super::heat::Cut;
-use weir_model::DeviceId;
 
 /// Beyond this nothing is added, of the device's space.
 pub(super) const BRIM: f64 = 0.98;
@@ -31,6 +31,8 @@ pub(super) struct Room {
     taken: f64,
     /// Parts they have asked for in this one.
     asked: u32,
+    /// Something has wanted room since the start.
+    wanted: bool,
     rounds: u32,
     /// The part of rounds in which the other devices did something for clients.
     busy: f64,
@@ -40,19 +42,19 @@ pub(super) struct Room {
 
 impl Default for Room {
     fn default() -> Self {
-        Self { taken: 0.0, asked: 0, rounds: 0, busy: 1.0, completed: 0 }
+        Self { taken: 0.0, asked: 0, wanted: false, rounds: 0, busy: 1.0, completed: 0 }
     }
 }
 
 impl Room {
     /// Whether parts may be added.
     pub(super) fn is_below_brim(device: &DeviceView, cut: Cut) -> bool {
-        device.has_slots() && cut.fill(device) < BRIM
+        device.has_slots() && cut.fill([device]) < BRIM
     }
 
     /// Whether new extents may go there.
     pub(super) fn takes_extents(device: &DeviceView, cut: Cut) -> bool {
-        device.free > 0 && cut.fill(device) < ALLOCATED
+        device.free > 0 && cut.fill([device]) < ALLOCATED
     }
 
     /// How busy the other devices are: 0 to 1.
@@ -73,19 +75,30 @@ impl Room {
     /// A write asks for space for so many parts.
     pub(super) fn ask(&mut self, parts: u32) {
         self.asked += parts;
+        self.want();
+    }
+
+    /// Something is to be there that is not.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whether anything has wanted room since the start: until then none is made, so that nothing moves in a pool only
+    /// because it has this policy now.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// A round.
-    pub(super) fn round(&mut self, devices: &[DeviceView], fast: DeviceId, cut: Cut) {
-        let others = || devices.iter().filter(|d| d.id != fast);
+    pub(super) fn round(&mut self, devices: &[DeviceView], fast: Fast, cut: Cut) {
+        let others = || fast.others(devices);
         let completed = others().map(DeviceView::completed).sum();
         let is_busy = completed != self.completed || others().any(|d| d.in_flight > 1);
         self.completed = completed;
         self.busy += STEP * (f64::from(u8::from(is_busy)) - self.busy);
         self.rounds += 1;
         if self.rounds == WINDOW {
-            let extents = devices.get(fast.index()).map_or(0, |fast| fast.extents);
-            let all = f64::from(extents) * f64::from(cut.count());
+            let all = fast.extents(devices) as f64 * f64::from(cut.count());
             self.taken = (STILL * self.taken).max(f64::from(self.asked) / all.max(1.0));
             (self.rounds, self.asked) = (0, 0);
         }
@@ -104,14 +117,15 @@ mod tests {
         let (mut room, cut) = (Room::default(), Cut::new(32));
         let mut devices = [device(0, 100, 100), device(1, 1000, 8000)];
         assert!((room.full() - 0.94).abs() < 1e-9, "nothing is known, so the others count as busy");
-        (0..2000).for_each(|_| room.round(&devices, DeviceId(0), cut));
+        let fast = Fast::of(&devices);
+        (0..2000).for_each(|_| room.round(&devices, fast, cut));
         assert!((room.full() - 0.94).abs() < 1e-6, "writes have taken nothing");
         room.ask(160);
-        (0..WINDOW).for_each(|_| room.round(&devices, DeviceId(0), cut));
+        (0..WINDOW).for_each(|_| room.round(&devices, fast, cut));
         assert!((room.full() - 0.74).abs() < 1e-6, "a twentieth of the space was asked for at once");
         for _ in 0..2000 {
             devices[1].note(&Command::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0)));
-            room.round(&devices, DeviceId(0), cut);
+            room.round(&devices, fast, cut);
         }
         assert!((room.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");
     }

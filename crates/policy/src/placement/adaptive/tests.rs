@@ -136,12 +136,45 @@ fn it_settles() {
 #[test]
 fn what_an_earlier_policy_left_can_leave() {
     let (mut pool, mut policy) = (pool(), policy());
-    (0..30).for_each(|extent| pool.map.put(extent, whole(0)));
+    (0..32).for_each(|extent| pool.map.put(extent, whole(0)));
+    (0..30).for_each(|extent| pool.read(&mut policy, extent, 3, Bytes::kib(4)));
+    assert_eq!(settle(&mut pool, &mut policy, 2000), 0, "nothing moves only because the policy is new");
+    pool.write(&mut policy, 40, 3, Bytes::kib(4));
     settle(&mut pool, &mut policy, 2000);
-    let left = (0..30).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
+    let left = (0..32).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
     assert!((26..=29).contains(&left), "{left}");
     pool.devices[0].usable = false;
     assert_eq!(settle(&mut pool, &mut policy, 1), 0, "there is no other");
+}
+
+/// Two fast devices are filled as one, the one that answers sooner first; an extent's parts stay together.
+#[test]
+fn several_fast_devices_are_one() {
+    let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000), device(2, 32, 110)]);
+    (0..256).for_each(|extent| pool.map.put(extent, whole(1)));
+    let mut policy = policy();
+    for extent in 0..60 {
+        (0..4).for_each(|_| pool.read(&mut policy, extent, 3, Bytes::kib(4)));
+        settle(&mut pool, &mut policy, 4);
+        if extent == 29 {
+            assert!((0..30).all(|extent| pool.map.0[&key(extent)].contains_key(&fine(0))));
+            (pool.devices[0].extents, pool.devices[0].free) = (1, 0);
+        }
+    }
+    assert!((32..60).all(|extent| pool.map.0[&key(extent)].contains_key(&fine(2))), "the first was full");
+    pool.devices[0] = device(0, 32, 100);
+    assert_eq!(
+        pool.write(&mut policy, 50, 4, Bytes::kib(4)),
+        WriteTo::Fine(DeviceId(2)),
+        "beside its others"
+    );
+    assert_eq!(pool.write(&mut policy, 70, 4, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
+    pool.devices[0].usable = false;
+    assert_eq!(
+        pool.write(&mut policy, 71, 4, Bytes::kib(4)),
+        WriteTo::Fine(DeviceId(2)),
+        "the other goes on"
+    );
 }
 
 proptest! {
