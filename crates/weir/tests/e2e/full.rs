@@ -33,6 +33,10 @@ fn rounds(rounds: u64) {
     println!("seed {seed}: WEIR_SEED={seed} repeats it");
     let mut rng = Rng(seed);
     let pool = Pool::described("fast", "64MiB", "slow", "64MiB", "").create("disk", "2GiB");
+    // What is used is compared to the byte, so nothing may be in two places.
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    let text = text.replace("[pool]", "[pool]\npolicy = \"hierarchy\"");
+    std::fs::write(pool.path("pool.toml"), text).expect("the pool file is written");
     let mut stamps = vec![0; (KEPT / BLOCK as u64) as usize];
     let mut server = pool.serve();
     let fill = format!("--offset={FLOOD_AT}");
