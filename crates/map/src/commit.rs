@@ -135,6 +135,10 @@ impl Map {
         let mut extents = std::mem::take(&mut self.commit.extents);
         for (key, record) in extents.drain(..) {
             self.overlay.committed(key, record, released);
+            if self.overlay.get(key).is_some() {
+                let durable = self.durable(key).0;
+                self.overlay.review_shared(key, &durable);
+            }
         }
         extents.shrink_to(1024);
         self.commit.extents = extents;

@@ -167,7 +167,7 @@ impl Map {
     #[inline(always)]
     pub fn find(&self, key: ExtentKey) -> Found<'_> {
         match self.overlay.get(key) {
-            Some(pending) => Found::of(&pending.current),
+            Some(pending) => Found::of(pending.current()),
             None => self.find_durable(key),
         }
     }
@@ -282,14 +282,11 @@ impl Map {
     /// The extent's current value as a record, to be changed.
     pub(crate) fn current_record(&mut self, key: ExtentKey) -> (Option<Record>, u16) {
         let blocks = self.blocks;
-        let durable = || (Value::Empty, None);
         let value = match self.overlay.get_mut(key) {
-            Some(pending) => std::mem::take(&mut pending.current),
+            Some(pending) => pending.take_current(),
             None => {
                 let (value, record) = self.durable(key);
-                let pending = self.overlay.entry(key, durable);
-                pending.record = record;
-                value
+                self.overlay.enter(key, value, record).take_current()
             }
         };
         (value.into_record(blocks), blocks)
@@ -297,7 +294,7 @@ impl Map {
 
     pub(crate) fn set_current(&mut self, key: ExtentKey, value: Value) {
         if let Some(pending) = self.overlay.get_mut(key) {
-            pending.current = value;
+            pending.set_current(value);
         }
     }
 
@@ -315,7 +312,7 @@ impl Map {
             released
         };
         self.releasing += released.len();
-        let Some(value) = self.overlay.get(key).map(|p| p.current.canonical(blocks)) else { return };
+        let Some(value) = self.overlay.get(key).map(|p| p.current().canonical(blocks)) else { return };
         self.overlay.push(key, Version { needs, value, brings, released });
     }
 

@@ -6,12 +6,12 @@
 //! enters a commit only when the data it refers to had completed before a flush of its device
 //! that has since succeeded). Versions of one extent commit in order.
 
-use crate::Sabotage;
 use crate::value::{Chunk, RecordId, Released, Value};
+use crate::{BlockSet, Sabotage};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::{DeviceId, ExtentIndex, ExtentKey};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey};
 
 /// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
 /// that ended *e* has succeeded.
@@ -56,8 +56,10 @@ pub(crate) struct Version {
 /// An extent with changes that are not durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
-    /// What requests see. May name a place that holds nothing yet: allocated for a write under way.
-    pub(crate) current: Value,
+    /// See [`Self::current`].
+    current: Value,
+    /// See [`Self::may_be_shared`].
+    shared: Option<BlockSet>,
     /// Oldest first.
     pub(crate) versions: SmallVec<[Version; 1]>,
     /// How many of the versions are in the commit under way.
@@ -91,18 +93,12 @@ impl Overlay {
         self.extents.get_mut(&key)
     }
 
-    /// The extent's entry, made from its durable value if there is none.
-    pub(crate) fn entry(
-        &mut self,
-        key: ExtentKey,
-        durable: impl FnOnce() -> (Value, Option<RecordId>),
-    ) -> &mut Pending {
-        let order = &mut self.order;
-        self.extents.entry(key).or_insert_with(|| {
-            order.insert(key);
-            let (current, record) = durable();
-            Pending { current, record, ..Pending::default() }
-        })
+    /// An entry for an extent that has none, made from its durable value.
+    pub(crate) fn enter(&mut self, key: ExtentKey, durable: Value, record: Option<RecordId>) -> &mut Pending {
+        self.order.insert(key);
+        let mut fresh = Pending { record, ..Pending::default() };
+        fresh.set_current(durable);
+        self.extents.entry(key).insert_entry(fresh).into_mut()
     }
 
     /// The extents with changes, in order.
@@ -182,6 +178,14 @@ impl Overlay {
         self.forget_if_settled(key);
     }
 
+    /// What an extent's durable value is now, after a commit.
+    pub(crate) fn review_shared(&mut self, key: ExtentKey, durable: &Value) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        pending.shared = None;
+        pending.note_shared(durable);
+        pending.note_all_shared();
+    }
+
     /// Gives memory back that a burst of changes took.
     pub(crate) fn trim(&mut self) {
         if self.extents.capacity() > 1024 && self.extents.len() * 8 < self.extents.capacity() {
@@ -220,6 +224,53 @@ impl Version {
 }
 
 impl Pending {
+    /// What requests see. May name a place that holds nothing yet: allocated for a write under way.
+    #[inline]
+    pub(crate) fn current(&self) -> &Value {
+        &self.current
+    }
+
+    /// … to be changed, and [set](Self::set_current) again.
+    pub(crate) fn take_current(&mut self) -> Value {
+        std::mem::take(&mut self.current)
+    }
+
+    pub(crate) fn set_current(&mut self, value: Value) {
+        self.note_shared(&value);
+        self.current = value;
+    }
+
+    /// Whether several places may hold some of these blocks in a value that is durable, may become so, or is in
+    /// effect. If not, none of these values says so: each of them was the current one, or the durable one, since
+    /// the set was empty. Cost: a load or two.
+    #[inline]
+    pub(crate) fn may_be_shared(&self, range: BlockRange) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.contains_any(range))
+    }
+
+    /// The blocks that several places of this value hold count as shared.
+    fn note_shared(&mut self, value: &Value) {
+        let Value::Record(record) = value else { return };
+        for (at, place) in record.places.iter().enumerate().skip(1) {
+            for before in &record.places[..at] {
+                let mut both = place.valid.clone();
+                both.intersect(&before.valid);
+                if !both.is_empty() {
+                    self.shared.get_or_insert_with(|| both.none_of_these()).union(&both);
+                }
+            }
+        }
+    }
+
+    /// … of every value but the durable one, after some of them were changed where they are.
+    pub(crate) fn note_all_shared(&mut self) {
+        let versions = std::mem::take(&mut self.versions);
+        versions.iter().for_each(|version| self.note_shared(&version.value));
+        self.versions = versions;
+        let current = self.take_current();
+        self.set_current(current);
+    }
+
     /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
     /// known to be durable.
     pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>) -> usize {

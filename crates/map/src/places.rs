@@ -6,7 +6,7 @@
 
 use crate::Sabotage;
 use crate::map::{Found, Map};
-use crate::overlay::{AllNeeds, Brings, Needs};
+use crate::overlay::{AllNeeds, Brings, Needs, Pending};
 use crate::value::{Chunk, Location, PLACES_MAX, Place, Record, Released, Value};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -232,16 +232,40 @@ impl Map {
     /// Safety rule 3: whether blocks of a place may be written in place. Not if a cut could leave a
     /// map that takes the place for a copy of another one, and the two would differ: in no state
     /// that is durable, may become so, or is in effect may this and another place hold one of these
-    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: with
-    /// nothing pending and a direct entry, one load.
+    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load with
+    /// nothing pending and a direct entry, some more where no such state has the blocks in several places.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         if Sabotage::IntentSkipped.is_on() {
             return true;
         }
-        let now = self.overlay.get(key).and_then(|pending| match &pending.current {
+        match self.overlay.get(key) {
+            None => match self.find_durable(key) {
+                Found::Empty | Found::Direct(_) => true,
+                Found::Record(record) => record.may_overwrite(id, range),
+            },
+            Some(pending) if pending.may_be_shared(range) => {
+                self.may_overwrite_in_all(key, pending, id, range)
+            }
+            Some(pending) => {
+                debug_assert!(self.may_overwrite_in_all(key, pending, id, range), "{key} {id:?} {range:?}");
+                true
+            }
+        }
+    }
+
+    /// … by a look at every state there is or may be.
+    #[inline(never)]
+    fn may_overwrite_in_all(
+        &self,
+        key: ExtentKey,
+        pending: &Pending,
+        id: PlaceId,
+        range: BlockRange,
+    ) -> bool {
+        let now = match pending.current() {
             Value::Record(record) => record.place(id),
             _ => None,
-        });
+        };
         let safe = |found: &Found<'_>| match found {
             Found::Empty | Found::Direct(_) => true,
             Found::Record(record) => (range.first..range.end()).all(|b| match (record.place(id), now) {
@@ -249,17 +273,9 @@ impl Map {
                 _ => record.may_overwrite(id, BlockRange { first: b, count: 1 }),
             }),
         };
-        match self.overlay.get(key) {
-            None => match self.find(key) {
-                Found::Empty | Found::Direct(_) => true,
-                Found::Record(record) => record.may_overwrite(id, range),
-            },
-            Some(pending) => {
-                safe(&Found::of(&pending.current))
-                    && pending.versions.iter().all(|v| safe(&Found::of(&v.value)))
-                    && safe(&self.find_durable(key))
-            }
-        }
+        safe(&Found::of(pending.current()))
+            && pending.versions.iter().all(|v| safe(&Found::of(&v.value)))
+            && safe(&self.find_durable(key))
     }
 
     /// Whether this place may come to hold some of these blocks again without being written: it holds them in
@@ -292,7 +308,7 @@ impl Map {
         self.catalogue.volumes.keys().for_each(|volume| self.for_each(*volume, |_, value| own(value)));
         let pending = || self.overlay.keys().filter_map(|key| self.overlay.get(key));
         for pending in pending() {
-            own(&pending.current);
+            own(pending.current());
             pending.versions.iter().for_each(|version| own(&version.value));
         }
         let released = pending().flat_map(|p| &p.versions).flat_map(|v| &v.released);

@@ -44,13 +44,13 @@ impl Map {
             }
             // Slots an earlier version had and this one has not are in the release of some version.
             moved.given_up.clear();
-            let current = base.revise(std::mem::take(&mut pending.current), &mut moved);
-            pending.current = current.canonical_place(blocks);
+            let current = base.revise(pending.take_current(), &mut moved).canonical_place(blocks);
             let newest = pending.versions.last().map_or(0, |v| v.value.places());
-            pending.tentative = pending.current.places() > newest;
-            let current = &pending.current;
+            pending.tentative = current.places() > newest;
             self.releasing -= take_back(&mut pending.versions[first..], &moved.regained);
-            self.releasing += release_later(&mut pending.versions[first..], &moved.regained, current);
+            self.releasing += release_later(&mut pending.versions[first..], &moved.regained, &current);
+            pending.set_current(current);
+            pending.note_all_shared();
             self.releasing += moved.given_up.len();
             if let Some(last) = pending.versions.last_mut() {
                 last.released.extend(moved.given_up);
@@ -80,7 +80,7 @@ impl Map {
         let versions = pending.versions[first.saturating_sub(1)..].iter().map(|v| v.value.clone());
         let bases: SmallVec<[Base; 4]> = before.into_iter().chain(versions).map(base).collect();
         let mut unsure = BlockSet::none(blocks);
-        let record = pending.current.clone().into_record(blocks)?;
+        let record = pending.current().clone().into_record(blocks)?;
         for place in record.places.iter().filter(|p| p.device() == device) {
             let is_new = |block: &u16| bases.iter().any(|base| !base.has(place, *block));
             place.valid.iter().filter(is_new).for_each(|block| unsure.insert(one(block)));

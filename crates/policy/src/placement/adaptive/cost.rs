@@ -27,6 +27,9 @@ pub(super) struct Costs {
 /// commands the device had then.
 fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     let class = SizeClass::of(len).index();
+    if let Some(mean) = traffic.by_size[class].seconds() {
+        return Some((mean, traffic.depth[class]));
+    }
     let known = traffic.by_size.iter().enumerate().filter_map(|(i, mean)| Some((i, mean.seconds()?)));
     known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(i, mean)| (mean, traffic.depth[i]))
 }

@@ -79,7 +79,8 @@ impl Heat {
 
 /// The parts of a mask, ascending.
 fn bits(mask: Mask) -> impl Iterator<Item = u32> {
-    (0..u32::from(PARTS)).filter(move |part| mask >> part & 1 == 1)
+    let left = |mask: &Mask| Some(mask & (mask - 1)).filter(|left| *left != 0);
+    std::iter::successors(Some(mask).filter(|mask| *mask != 0), left).map(Mask::trailing_zeros)
 }
 
 /// How extents are cut into parts.
