@@ -1,4 +1,5 @@
-//! What was read into a buffer that a given up device may still fill is read again, into another one.
+//! Pieces that begin again: what was read into a buffer that a given up device may still fill is read into another
+//! one, and what was cleared while it was read is read once more.
 //!
 //! A command that is abandoned ([`crate::lost`]) keeps its part of the buffer. If other devices have the
 //! blocks, the piece begins again once its last command has ended:
@@ -7,7 +8,10 @@
 //!   meanwhile: at the end all is brought together in the new one, which the reply carries;
 //! - a write that completes blocks, with other scratch blocks.
 //!
-//! It can happen once per device that is given up. While none is, nothing here takes time or memory. Without
+//! Reads of blocks that are cleared meanwhile keep their buffer. Their space may be written next, and what they
+//! find there would tell of a write before it is in effect.
+//!
+//! The first can happen once per device that is given up. While none is, nothing here takes time or memory. Without
 //! free memory a read waits for some, no longer than it waited for the device.
 
 use crate::Engine;
@@ -15,7 +19,7 @@ use crate::active::ActiveId;
 use crate::piece::PieceId;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
-use weir_model::{BLOCK, Buffer, Bytes, Memory, Nanos, RequestError};
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, RequestError};
 
 /// How long until a read that waits for memory looks for it again: nobody tells when some is given back.
 const LOOK_AGAIN: Nanos = Nanos::millis(10);
@@ -34,14 +38,14 @@ struct Others {
 struct Waiting {
     piece: PieceId,
     until: Nanos,
-    error: RequestError,
+    error: Option<RequestError>,
 }
 
 /// Pieces that begin again.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
-    /// Those whose last command has not ended, and what they would have failed with.
-    pieces: FxHashMap<PieceId, RequestError>,
+    /// Those whose last command has not ended, and what they would have failed with, if anything failed.
+    pieces: FxHashMap<PieceId, Option<RequestError>>,
     waiting: VecDeque<Waiting>,
     /// When to look for memory.
     look: Option<Nanos>,
@@ -51,14 +55,14 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The piece begins again when its last command has ended.
+    /// The piece, which would have failed, begins again when its last command has ended.
     pub(crate) fn note(&mut self, piece: PieceId, error: RequestError) {
-        self.pieces.entry(piece).or_insert(error);
+        self.pieces.entry(piece).or_default().get_or_insert(error);
     }
 
-    /// Whether the piece, whose last command has ended, begins again: what it would have failed with.
+    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
     #[inline]
-    pub(crate) fn take(&mut self, piece: PieceId) -> Option<RequestError> {
+    pub(crate) fn take(&mut self, piece: PieceId) -> Option<Option<RequestError>> {
         if self.pieces.is_empty() { None } else { self.pieces.remove(&piece) }
     }
 
@@ -90,10 +94,17 @@ impl Again {
 }
 
 impl Engine {
-    /// Begins a read piece again, none of whose commands is under way, in another buffer.
-    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
+    /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under way.
+    pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
+        for (id, _) in self.pieces.iter().filter(|(_, piece)| piece.is_reading(key, range)) {
+            self.again.pieces.entry(PieceId(id as u32)).or_default();
+        }
+    }
+
+    /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
+    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: Option<RequestError>, memory: &mut M) {
         let deadline = match error {
-            RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
+            Some(RequestError::Io { device, .. }) => self.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
         self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
@@ -110,7 +121,7 @@ impl Engine {
                 piece.buffer = buffer;
                 piece.found = (false, false);
                 self.ready.push_back(id);
-            } else if until <= self.now {
+            } else if let (Some(error), true) = (error, until <= self.now) {
                 self.pieces[id.0 as usize].error = Some(error);
                 self.piece_ended(id);
             } else {

@@ -150,10 +150,7 @@ impl Engine {
 
     /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
     fn is_being_read(&self, key: ExtentKey, run: BlockRange) -> bool {
-        self.pieces.iter().any(|(_, piece)| {
-            let overlaps = piece.range.first < run.end() && run.first < piece.range.end();
-            piece.work == Work::Read && piece.left > 0 && piece.key == key && overlaps
-        })
+        self.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
     }
 
     /// A whole place for the extent on a device where it has none, if there can be one and there is space

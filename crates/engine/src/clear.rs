@@ -49,6 +49,7 @@ impl Engine {
             };
         self.doubt.settle(key, range);
         if changes {
+            self.reread_cleared(key, range);
             self.map.cleared(key, range, keep);
             self.locks.tidy_later(key);
             self.note_change();

@@ -160,6 +160,12 @@ impl Piece {
             old: None,
         }
     }
+
+    /// Whether it is a client's read of some of these blocks, with commands under way.
+    pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
+        let overlaps = self.range.first < range.end() && range.first < self.range.end();
+        self.work == Work::Read && self.left > 0 && self.key == key && overlaps
+    }
 }
 
 /// Devices that could not deliver a block: there are no more places to try than these and one.

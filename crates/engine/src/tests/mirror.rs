@@ -272,7 +272,7 @@ fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
     h.run();
     h.release(Some(IoError::Lost));
     let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
-    assert_eq!(answered, [(2, Ok(ReadShape::Data)), (1, Ok(ReadShape::Data))]);
+    assert_eq!(answered, [(2, Ok(ReadShape::Data)), (1, Ok(ReadShape::Mixed))]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which of several places reads go to.
 
 use super::harness::{EXTENT, Harness};
-use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape};
 use weir_policy::placement::{self, Access, Action, Moment, Placement, ReadFrom};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
@@ -179,4 +179,32 @@ fn a_volume_s_own_policy_says_where_its_reads_go() {
     h.engine.set_policy(h.now(), Box::new(SlotsFirst));
     assert_eq!(read(&mut h, None), [1]);
     assert_eq!(read(&mut h, Some("stripe")), [0]);
+}
+
+#[test]
+fn a_read_of_what_is_cleared_meanwhile_does_not_tell_of_a_later_write() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.submit(1, Op::Read, 4096, 8192, 0);
+    h.run();
+    let read = h.held.pop().expect("a read under way");
+    h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Write { fua: false });
+    h.submit(2, Op::Write, 8192, 4096, 2);
+    h.run();
+    let write = std::mem::take(&mut h.held);
+    assert_eq!(write[0].at.0, read.at.0 + 4096, "the write goes where the read is");
+    h.lose_write(write[0], &[2; 4096]);
+    // The device has written and not told yet; the read comes after.
+    h.held = vec![read];
+    h.release(None);
+    assert_eq!(h.answer(), Some((1, Ok(ReadShape::Mixed))), "zeros, as the next read has");
+    assert_eq!(h.read(8192, 4096).0, ReadShape::Zeros);
+    h.held = write;
+    h.release(None);
+    assert_eq!(h.answer(), Some((2, Ok(ReadShape::Data))));
+    assert_eq!(h.read(4096, 8192).1, [[1; 4096], [2; 4096]].concat());
 }
