@@ -163,7 +163,7 @@ impl PoolSpec {
             Kind::Disk(_) => DeviceClass::Hdd,
             Kind::Ssd(_) => DeviceClass::Ssd,
             Kind::Memory(_) => DeviceClass::Nvm,
-            Kind::Remote(..) => DeviceClass::Remote,
+            Kind::Remote(..) | Kind::Capped(..) => DeviceClass::Remote,
         };
         NewDevice { name: spec.name.clone(), size, class }
     }
@@ -238,7 +238,7 @@ fn scaled(drive: &Drive, size: Bytes) -> Drive {
             disk.write_cache = disk.write_cache.min(most);
         }
         Kind::Ssd(ssd) => ssd.buffer = ssd.buffer.min(most),
-        Kind::Remote(_, device) => **device = scaled(device, size),
+        Kind::Remote(_, device) | Kind::Capped(_, device) => **device = scaled(device, size),
         Kind::Memory(_) => {}
     }
     drive
@@ -247,7 +247,7 @@ fn scaled(drive: &Drive, size: Bytes) -> Drive {
 fn is_disk(drive: &Drive) -> bool {
     match &drive.kind {
         Kind::Disk(_) => true,
-        Kind::Remote(_, device) => is_disk(device),
+        Kind::Remote(_, device) | Kind::Capped(_, device) => is_disk(device),
         Kind::Ssd(_) | Kind::Memory(_) => false,
     }
 }

@@ -7,11 +7,12 @@
 //! - *derived* from the other values as said there,
 //! - *fitted* so that the model gives a measured or published figure.
 
+use crate::cap::CapParams;
 use crate::disk::{DiskParams, Overheads, Zone};
 use crate::memory::MemoryParams;
 use crate::network::NetworkParams;
 use crate::ssd::SsdParams;
-use crate::{Disk, Network, PersistentMemory, Ssd, Timing, WriteCache};
+use crate::{Capped, Disk, Network, PersistentMemory, Ssd, Timing, WriteCache};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -20,6 +21,8 @@ use weir_model::{Bytes, Nanos};
 /// A drive's file by name.
 const FILES: &[(&str, &str)] = &[
     ("atlas-10k", include_str!("../drives/atlas-10k.toml")),
+    ("capped-200", include_str!("../drives/capped-200.toml")),
+    ("capped-600", include_str!("../drives/capped-600.toml")),
     ("cheetah-9lp", include_str!("../drives/cheetah-9lp.toml")),
     ("cxl-dram", include_str!("../drives/cxl-dram.toml")),
     ("ddr5", include_str!("../drives/ddr5.toml")),
@@ -89,6 +92,8 @@ pub enum Kind {
     Memory(MemoryParams),
     /// Another drive behind a network.
     Remote(NetworkParams, Box<Drive>),
+    /// Another drive, let through only so much.
+    Capped(CapParams, Box<Drive>),
 }
 
 impl Drive {
@@ -99,6 +104,7 @@ impl Drive {
             Kind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache)),
             Kind::Memory(params) => Box::new(PersistentMemory::new(params)),
             Kind::Remote(params, device) => Box::new(Network::new(params, device.timing(capacity, cache))),
+            Kind::Capped(params, device) => Box::new(Capped::new(params, device.timing(capacity, cache))),
         }
     }
 }
@@ -112,7 +118,7 @@ pub fn drive(name: &str) -> Option<&'static Drive> {
 pub fn disk(name: &str) -> Option<&'static DiskParams> {
     match &drive(name)?.kind {
         Kind::Disk(params) => Some(params),
-        Kind::Ssd(_) | Kind::Memory(_) | Kind::Remote(..) => None,
+        Kind::Ssd(_) | Kind::Memory(_) | Kind::Remote(..) | Kind::Capped(..) => None,
     }
 }
 
@@ -133,6 +139,7 @@ fn read(text: &str) -> Result<Read, toml::de::Error> {
         File::Ssd(file) => Read::Whole(file.into()),
         File::Memory(file) => Read::Whole(file.into()),
         File::Remote(file) => Read::After(file.behind.clone(), Box::new(move |device| file.before(device))),
+        File::Capped(file) => Read::After(file.behind.clone(), Box::new(move |device| file.before(device))),
         File::As(file) => Read::After(file.drive.clone(), Box::new(move |drive| file.of(drive))),
     })
 }
@@ -144,6 +151,7 @@ enum File {
     Ssd(SsdFile),
     Memory(MemoryFile),
     Remote(RemoteFile),
+    Capped(CappedFile),
     As(AsFile),
 }
 
@@ -342,6 +350,24 @@ impl RemoteFile {
             header: Bytes(self.header),
         };
         Drive { about: self.about, cache: device.cache, kind: Kind::Remote(params, Box::new(device.clone())) }
+    }
+}
+
+#[derive(Deserialize)]
+struct CappedFile {
+    about: String,
+    behind: String,
+    commands: u64,
+    rate: u64,
+    burst_ns: u64,
+}
+
+impl CappedFile {
+    /// With the device behind it.
+    fn before(self, device: &Drive) -> Drive {
+        let params =
+            CapParams { commands: self.commands, rate: Bytes(self.rate), burst: Nanos(self.burst_ns) };
+        Drive { about: self.about, cache: device.cache, kind: Kind::Capped(params, Box::new(device.clone())) }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `ssd-nvme` | a data-centre NVMe SSD, its write cache protected | [`ssd`] |
 //! | `nvm` | one module of byte-addressable persistent memory | [`memory`] |
 //! | `remote-ssd-lan` | `ssd-nvme` behind a local network | [`network`] |
+//! | `capped-200`, `capped-600` | `ssd-nvme`, let through so many commands a second | [`cap`] |
 //!
 //! The drives' parameters, where each is from, and more drives: [`drives`].
 //! How well the model of a disk predicts real ones, and fitting it to one: [`fit`].
@@ -21,6 +22,7 @@
 
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
+pub mod cap;
 mod completions;
 pub mod disk;
 pub mod drives;
@@ -33,6 +35,7 @@ pub mod ssd;
 #[cfg(test)]
 mod tests;
 
+pub use cap::Capped;
 pub use disk::Disk;
 pub use memory::PersistentMemory;
 pub use network::Network;

@@ -388,7 +388,7 @@ proptest! {
     #[test]
     fn every_model_keeps_the_promises(
         steps in prop::collection::vec(step(), 1..200),
-        name in prop::sample::select([&NAMES[..], &["remote-hdd-9ms", "remote-ssd-lan"]].concat()),
+        name in prop::sample::select([&NAMES[..], &["remote-hdd-9ms", "remote-ssd-lan", "capped-200"]].concat()),
         cache in prop::sample::select(vec![WriteCache::None, WriteCache::Volatile, WriteCache::Protected]),
         late in prop_oneof![Just(0u64), 0u64..20_000_000],
     ) {
