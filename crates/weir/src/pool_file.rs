@@ -8,6 +8,7 @@
 //! warn_at = ["80%", "95%"] # optional
 //! when_full = "wait"       # optional
 //! wait_at_most = "30s"     # optional
+//! moves = "judged"         # optional
 //! mover_share = "20%"      # optional
 //! extent_cache = "256MiB"  # optional
 //!
@@ -42,6 +43,7 @@ use std::path::PathBuf;
 use table::{Keys, one_of};
 use weir_engine::{MOVER_SHARE, Percent, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
+use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::Settings;
 
 /// The most devices a pool has.
@@ -65,6 +67,8 @@ pub struct PoolFile {
     pub tuning: BTreeMap<&'static str, Settings>,
     /// What becomes of writes when space runs out, and when to warn of it.
     pub space: SpaceRules,
+    /// Whether policies move data, and stop when that does harm.
+    pub moves: Moves,
     /// Of each device's time, what moves may take while clients use it.
     pub mover_share: Percent,
     /// Memory for whole extents; none unless given.
@@ -126,7 +130,7 @@ const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
 
 const POOL_KEYS: &[&str] =
-    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "mover_share", "extent_cache"];
+    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "moves", "mover_share", "extent_cache"];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
@@ -173,6 +177,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
     let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
     let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
     let space = space_rules(&pool)?;
+    let moves = pool.optional("moves", moves)?.unwrap_or_default();
     let mover_share = pool.optional("mover_share", percent)?.unwrap_or(MOVER_SHARE);
     let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent))?.unwrap_or_default();
     let (tuning, volumes) = (policies::tuning(&root)?, policies::of_volumes(&root)?);
@@ -188,7 +193,16 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, volumes, tuning, space, mover_share, extent_cache, devices })
+    Ok(PoolFile { name, extent, policy, volumes, tuning, space, moves, mover_share, extent_cache, devices })
+}
+
+/// What becomes of policies' moves.
+fn moves(text: &str) -> Result<Moves, String> {
+    one_of(text, &["judged", "free", "never"]).map(|word| match word {
+        "free" => Moves::Free(Rules::default()),
+        "never" => Moves::Never,
+        _ => Moves::default(),
+    })
 }
 
 /// As much memory as holds an extent, and not more than any machine has.

@@ -56,6 +56,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let reactor = Reactor::new(&options, devices, &arena)?;
     let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
     engine.set_space_rules(described.file.space.clone());
+    engine.set_moves(reactor.now(), described.file.moves);
     engine.set_mover_share(described.file.mover_share);
     engine.set_extent_cache(described.file.extent_cache);
     give_policies(&mut engine, reactor.now(), &described);

@@ -120,7 +120,7 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
         let help = format!("scale time or one of {}", names.join(", "));
         return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
     }
-    let moves = if args.no_moves { Moves::Never } else { Moves::default() };
+    let moves = if args.no_moves { Moves::Never } else { file.moves };
     Ok(PoolSpec {
         extent: file.extent,
         devices,

@@ -122,6 +122,16 @@ fn what_a_full_pool_does_is_chosen() {
 }
 
 #[test]
+fn moves_are_judged_unless_the_file_says_otherwise() {
+    let moves =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.moves);
+    assert_eq!(moves(""), Ok(Moves::Judged(Rules::default())));
+    assert_eq!(moves("moves = \"free\"\n"), Ok(Moves::Free(Rules::default())));
+    assert_eq!(moves("moves = \"never\"\n"), Ok(Moves::Never));
+    assert!(mistake(&GOOD.replacen("name", "moves = \"off\"\nname", 1)).contains("judged"));
+}
+
+#[test]
 fn moves_have_a_share_of_devices_time() {
     let share =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.mover_share);
