@@ -3,7 +3,7 @@
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Reading, Superblock};
 use crate::{MapError, PAGE};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
 
 /// A device that is to join a new pool.
 #[derive(Clone, Debug)]
@@ -38,7 +38,8 @@ const JOURNAL_MAX: u64 = 16_384;
 ///
 /// The journal takes 1/16384 of the pool (64 MiB a terabyte), from 512 KiB to 64 MiB. The metadata
 /// pages are enough for three versions of a map in which every extent has a record of two places
-/// (0.1 % of the pool at 128 KiB extents), at most a quarter of the smaller member.
+/// (0.1 % of the pool at 128 KiB extents), and besides, of several devices, all but the largest are cut into slots, or
+/// as much as an eighth of the pool (0.2 % of the pool more at most); at most a quarter of the smaller member.
 ///
 /// # Errors
 /// If a device is too small or too large.
@@ -97,18 +98,22 @@ fn metadata_layout(pool: &NewPool) -> (u64, u64) {
     let here = pool.metadata.iter().map(|member| pool.devices[member.index()].size.0 / page).min();
     let here = here.unwrap_or(0);
     let journal = (total / 16_384 / page).clamp(JOURNAL_MIN, JOURNAL_MAX).min((here / 8).max(JOURNAL_MIN));
+    let largest = pool.devices.iter().map(|d| d.size.0).max().unwrap_or(0);
+    let slots = (total - largest).min(total / 8) / BLOCK;
     let extents = total / pool.extent.bytes().0;
-    (journal, meta_pages_for(extents, pool.extent).min((here / 4).max(META_MIN)))
+    (journal, meta_pages_for(extents, slots, pool.extent).min((here / 4).max(META_MIN)))
 }
 
 const META_MIN: u64 = 192;
 
-fn meta_pages_for(extents: u64, extent: ExtentSize) -> u64 {
+fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
     let group_bytes = crate::records::GROUP as u64 * (5 + 2 * (6 + u64::from(extent.blocks()) / 8));
     let group_pages = group_bytes.div_ceil(crate::page::PAYLOAD as u64);
     let leaves = extents / 500 + 1;
     let groups = extents / crate::records::GROUP as u64 + 1;
-    let objects = leaves + groups * group_pages;
+    let slot_bytes = slots * crate::map::slot_bytes(extent.blocks()) as u64;
+    let slot_pages = slot_bytes.div_ceil(crate::page::PAYLOAD as u64) + groups.min(slots);
+    let objects = leaves + groups * group_pages + slot_pages;
     // With the tables that name them, as admission reckons: `Map::metadata_need`.
     3 * (objects + objects / 100) + META_MIN
 }

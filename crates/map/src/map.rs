@@ -123,6 +123,11 @@ pub struct Map {
     pub(crate) checkpoint_head: u64,
 }
 
+/// Bytes of metadata a slot takes at most, of an extent of so many blocks: as the only one of its place.
+pub(crate) fn slot_bytes(blocks: u16) -> usize {
+    6 + 2 + usize::from(blocks) / 8
+}
+
 impl Map {
     /// The pool.
     pub fn pool(&self) -> PoolId {
@@ -218,20 +223,24 @@ impl Map {
         need <= room || Sabotage::ReserveIgnored.is_on()
     }
 
-    /// Whether it can take more places of extents, which nobody needs: not if new extents or volumes
-    /// may soon want the room.
+    /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents there still is
+    /// space for could want the room. So a pool is full of data before its metadata area is full, whatever is copied, unless
+    /// extents far apart are written.
     pub fn has_room_for_places(&self) -> bool {
         let (need, room) = self.metadata_need();
-        let spare = 3 * (4 + self.catalogue.volumes.len() as u64) * crate::PAGE as u64;
-        need.0 + spare <= room.0
+        let free = self.spaces.iter().map(|space| space.free() as usize).sum::<usize>();
+        let groups = free.div_ceil(GROUP) + 4 + self.catalogue.volumes.len();
+        let pages = groups * self.pages_per_group();
+        // Both what they take and the tables that name it.
+        let to_come = 3 * (pages + Table::pages_for(pages) + Table::pages_for(groups));
+        need.0 + (to_come * crate::PAGE) as u64 <= room.0
     }
 
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
-        let slot_pages = (slots * (6 + 2 + usize::from(self.blocks) / 8)).div_ceil(crate::page::PAYLOAD)
-            + groups.min(slots);
+        let slot_pages = (slots * slot_bytes(self.blocks)).div_ceil(crate::page::PAYLOAD) + groups.min(slots);
         let pages = self.pages.live() + self.pages_to_come.len();
         let objects =
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;

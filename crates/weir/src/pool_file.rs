@@ -129,8 +129,17 @@ const CACHE_MAX: Bytes = Bytes(1 << 40);
 const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
 
-const POOL_KEYS: &[&str] =
-    &["name", "extent", "policy", "warn_at", "when_full", "wait_at_most", "moves", "mover_share", "extent_cache"];
+const POOL_KEYS: &[&str] = &[
+    "name",
+    "extent",
+    "policy",
+    "warn_at",
+    "when_full",
+    "wait_at_most",
+    "moves",
+    "mover_share",
+    "extent_cache",
+];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];

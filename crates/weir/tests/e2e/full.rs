@@ -3,6 +3,7 @@
 
 use crate::harness::{Pool, Server, client, client_output, installed};
 use crate::nbd::{Client, Command, Rng};
+use weir::pool_file::POLICY_DEFAULT;
 
 /// What is written in each round and must be there ever after: overwritten when the pool is full.
 const KEPT: u64 = 8 << 20;
@@ -16,26 +17,34 @@ const ENOSPC: i32 = 28;
 
 #[test]
 fn a_full_pool_refuses_new_data_and_nothing_else() {
-    rounds(std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3));
+    // What is used is compared to the byte, so nothing may be in two places.
+    rounds(std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3), "hierarchy");
+}
+
+#[test]
+fn a_full_pool_with_copies_and_slots_is_full_of_data_and_refuses_nothing_else() {
+    rounds(3, POLICY_DEFAULT);
+    rounds(2, "hystor");
 }
 
 #[test]
 #[ignore = "takes minutes: 100 rounds of the test above"]
 fn a_pool_that_was_full_a_hundred_times_has_lost_nothing() {
-    rounds(100);
+    rounds(100, "hierarchy");
 }
 
-fn rounds(rounds: u64) {
+fn rounds(rounds: u64, policy: &str) {
     if !installed(&["fio"]) {
         return;
     }
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
     println!("seed {seed}: WEIR_SEED={seed} repeats it");
     let mut rng = Rng(seed);
+    // Of another policy's copies some may be given up at any moment.
+    let exact = policy == "hierarchy";
     let pool = Pool::described("fast", "64MiB", "slow", "64MiB", "").create("disk", "2GiB");
-    // What is used is compared to the byte, so nothing may be in two places.
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
-    let text = text.replace("[pool]", "[pool]\npolicy = \"hierarchy\"");
+    let text = text.replace("[pool]", &format!("[pool]\npolicy = \"{policy}\""));
     std::fs::write(pool.path("pool.toml"), text).expect("the pool file is written");
     let mut stamps = vec![0; (KEPT / BLOCK as u64) as usize];
     let mut server = pool.serve();
@@ -49,10 +58,13 @@ fn rounds(rounds: u64) {
         let (rw, seed) =
             (["--rw=write", "--rw=randwrite"][(round % 2) as usize], format!("--randseed={round}"));
         fio(&pool, &["--name=flood", rw, "--bs=64k", &fill, &format!("--size={FLOOD}"), &seed], Ends::Full);
-        assert_eq!(pool.json(&["pool", "status"])["pool"]["full"], "data");
+        let full = &pool.json(&["pool", "status"])["pool"]["full"];
+        assert!(full == "data" || !exact && full.is_null(), "full of {full}");
         let fresh = FLOOD_AT + FLOOD;
-        let refused = client.write(fresh, &[1; BLOCK]).expect_err("there is no space");
-        assert_eq!(refused.raw_os_error(), Some(ENOSPC));
+        if exact {
+            let refused = client.write(fresh, &[1; BLOCK]).expect_err("there is no space");
+            assert_eq!(refused.raw_os_error(), Some(ENOSPC));
+        }
 
         overwrite(&mut client, &mut stamps, round, |_| rng.below(4) == 0);
         let verify =
@@ -73,7 +85,7 @@ fn rounds(rounds: u64) {
         verify_kept(&mut client, &stamps);
         client.disconnect();
         if round % 10 == 0 || round == rounds {
-            server = restarted(&pool, server, round);
+            server = restarted(&pool, server, round, exact);
             let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
             verify_kept(&mut client, &stamps);
         }
@@ -83,7 +95,7 @@ fn rounds(rounds: u64) {
 }
 
 /// Stopped or killed, checked, and started again.
-fn restarted(pool: &Pool, server: Server, round: u64) -> Server {
+fn restarted(pool: &Pool, server: Server, round: u64, exact: bool) -> Server {
     if round.is_multiple_of(20) {
         server.kill();
     } else {
@@ -92,7 +104,10 @@ fn restarted(pool: &Pool, server: Server, round: u64) -> Server {
     pool.run(["pool", "check"]);
     let used = &pool.json(&["pool", "status"])["pool"]["used_bytes"];
     let kept = (KEPT + FIO).div_ceil(128 << 10) * (128 << 10);
-    assert_eq!(used.as_u64(), Some(kept), "what was trimmed was given back");
+    assert!(
+        used.as_u64() == Some(kept) || !exact && used.as_u64() >= Some(kept),
+        "what was trimmed was given back"
+    );
     pool.serve()
 }
 
