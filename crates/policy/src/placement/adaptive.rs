@@ -39,7 +39,7 @@ use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
 };
 use cost::Costs;
-use fast::Fast;
+use fast::{Fast, UnderLoad};
 use heat::{Cut, Mask, ONE, PARTS, Table};
 use room::Room;
 use std::collections::VecDeque;
@@ -88,6 +88,7 @@ pub struct Adaptive {
     fast: Fast,
     /// … of whom all are known.
     certain: bool,
+    load: UnderLoad,
     stripe: Stripe,
     /// What is worth more is to be on the fast device.
     price: u16,
@@ -135,6 +136,7 @@ impl Adaptive {
             table: Table::new(EXTENTS_MIN),
             fast: Fast::default(),
             certain: false,
+            load: UnderLoad::default(),
             stripe: Stripe::default(),
             price: 0,
             wanted: VecDeque::new(),
@@ -152,15 +154,11 @@ impl Adaptive {
     }
 
     /// The fast devices, if there are others. Stay the same, once all devices have said how fast they are, while they
-    /// can be used.
+    /// can be used and load does not tell otherwise.
     fn fast(&mut self, devices: &[DeviceView]) -> Option<Fast> {
         if !self.certain || !self.fast.are_usable(devices) {
             self.certain = Fast::is_certain(devices);
-            let before = std::mem::replace(&mut self.fast, Fast::of(devices));
-            if before != self.fast {
-                self.table.forget_residents();
-                self.wanted.clear();
-            }
+            self.set_fast(Fast::of(devices));
             let extents: u64 = devices.iter().map(|d| u64::from(d.extents)).sum();
             self.table.set_most((extents as usize).max(EXTENTS_MIN));
         }
@@ -172,6 +170,15 @@ impl Adaptive {
         match self.told.take() {
             Some((told, worth)) if told == Told::of(moment, access) => worth,
             _ => self.worth(moment, access, parts),
+        }
+    }
+
+    /// From now on these are the fast devices. What is on them is learnt anew if they are others.
+    fn set_fast(&mut self, fast: Fast) {
+        if std::mem::replace(&mut self.fast, fast) != fast {
+            self.table.forget_residents();
+            self.wanted.clear();
+            self.burden.clear();
         }
     }
 
@@ -474,6 +481,9 @@ impl Placement for Adaptive {
     }
 
     fn round(&mut self, moment: &mut Moment<'_>) {
+        if let Some(fast) = self.load.round(moment.now, moment.devices, self.fast) {
+            self.set_fast(fast);
+        }
         let Some(fast) = self.fast(moment.devices) else { return };
         self.costs.round(moment.devices);
         let cut = Cut::new(moment.extent.blocks());

@@ -2,7 +2,7 @@
 
 use super::Action;
 use crate::{Ewma, Random};
-use weir_model::{Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
+use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
 
 /// Sizes of commands told apart, since a device's cost per byte depends on it: to 4, 16, 64, 256 KiB,
 /// and larger.
@@ -169,6 +169,15 @@ impl DeviceView {
             flush: none,
             flushes: 0,
         }
+    }
+
+    /// What a read of 4 KiB takes of the device's time, as far as is known: what it takes when idle, or, where that was
+    /// measured to be more, for each of those it had at a time. A volume of a cloud answers at once until it has used up
+    /// what it is allowed.
+    pub fn service(&self) -> Nanos {
+        let len = Bytes(BLOCK);
+        let each = |response: Nanos| Nanos((response.0 as f64 / self.reads.depth_of(len).max(1.0)) as u64);
+        self.reads.response_to(len).map_or(self.idle, |response| self.idle.max(each(response)))
     }
 
     /// Mean response to clients' reads; what an idle one takes before the first.

@@ -34,6 +34,11 @@ fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(i, mean)| (mean, traffic.depth[i]))
 }
 
+/// What a read takes of a device's time, in seconds.
+fn service(device: &DeviceView) -> f64 {
+    if device.idle == Nanos::MAX { idle(device) } else { device.service().as_secs_f64() }
+}
+
 /// What a read takes of an idle device, in seconds; of one that has not said, as long as a disk.
 fn idle(device: &DeviceView) -> f64 {
     if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() }
@@ -128,6 +133,6 @@ impl Costs {
         let others = fast.others(devices).filter(|d| d.usable);
         let Some(slow) = others.min_by(|a, b| cost(a).total_cmp(&cost(b))) else { return 0.0 };
         let best = fast.these(devices).map(cost).fold(f64::INFINITY, f64::min);
-        (cost(slow) - best) / idle(slow).max(1e-9)
+        (cost(slow) - best) / service(slow).max(1e-9)
     }
 }

@@ -1,4 +1,7 @@
 //! Which devices are the fast ones; the others have the homes.
+//!
+//! Idle reads tell. Where they do not, since all devices are alike when idle, load does, after a while: volumes of a cloud,
+//! disks behind a cap, an array and a single disk answer a single read alike, and can do very different amounts.
 
 use super::super::{DeviceView, PlaceView, Places};
 use super::heat::Cut;
@@ -7,6 +10,13 @@ use weir_model::{DeviceId, Nanos, PlaceKind};
 
 /// Of what the last device takes for an idle read, what a fast one takes at most.
 const SLOWEST: f64 = 0.25;
+
+/// Devices whose idle reads take at most this many times as long as the first one's are alike.
+const ALIKE: u64 = 2;
+/// Of these, fast are those of whose time a read takes less than this, of what it takes of the slowest one's.
+const LESS: f64 = 0.7;
+/// How long that must have been so.
+const LONG: Nanos = Nanos::secs(10);
 
 /// A set of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +34,22 @@ impl Fast {
         let last = usable().map(idle).fold(0.0, f64::max);
         usable().filter(|d| d.id == first.id || idle(d) < SLOWEST * last).for_each(|d| fast.insert(d.id));
         fast
+    }
+
+    /// Of devices that are alike when idle, the faster ones under load; `None` if idle reads tell, or there is no
+    /// difference, or it is not known yet.
+    fn under_load(devices: &[DeviceView]) -> Option<Self> {
+        let usable = || devices.iter().filter(|d| d.usable);
+        let idle = || usable().map(|d| d.idle.0);
+        let service = || usable().map(|d| d.service().0);
+        let alike = idle().max()? <= idle().min()?.saturating_mul(ALIKE);
+        if !alike || usable().any(|d| d.reads.count == 0) {
+            return None;
+        }
+        let limit = (LESS * service().max()? as f64) as u64;
+        let mut fast = Self::default();
+        usable().filter(|d| d.service().0 < limit).for_each(|d| fast.insert(d.id));
+        (!fast.is_empty()).then_some(fast)
     }
 
     fn insert(&mut self, id: DeviceId) {
@@ -101,10 +127,53 @@ impl Fast {
     }
 }
 
+/// What load says of devices that are alike when idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnderLoad(Option<(Fast, Nanos)>);
+
+impl UnderLoad {
+    /// A round: which devices are to be the fast ones instead of these, if others have been faster for long.
+    pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], these: Fast) -> Option<Fast> {
+        let others = Fast::under_load(devices).filter(|fast| *fast != these);
+        let since = self.0.filter(|(fast, _)| Some(*fast) == others).map_or(now, |(_, since)| since);
+        self.0 = others.map(|fast| (fast, since));
+        others.filter(|_| now.since(since) >= LONG)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::Command;
     use super::super::super::testing::device;
     use super::*;
+    use weir_model::Bytes;
+
+    /// Which of devices is fast after so many seconds, each given by what it takes for an idle read and, of 16 at a time,
+    /// for each, in microseconds.
+    fn fast_after(seconds: u64, devices: &[(u64, u64)]) -> Vec<u8> {
+        let view = |(id, (idle, each)): (u8, &(u64, u64))| {
+            let mut view = device(id, 64, *idle);
+            let command = Command::new(false, Bytes::kib(4), 16, Nanos::micros(16 * each), Nanos(0));
+            (0..1000).for_each(|_| view.note(&command));
+            view
+        };
+        let views: Vec<_> = (0..).zip(devices).map(view).collect();
+        let (mut fast, mut load) = (Fast::of(&views), UnderLoad::default());
+        for tenth in 0..seconds * 10 {
+            fast = load.round(Nanos::millis(tenth * 100), &views, fast).unwrap_or(fast);
+        }
+        fast.these(&views).map(|d| d.id.0).collect()
+    }
+
+    #[test]
+    fn load_tells_where_idle_reads_do_not() {
+        let capped = [(900, 5000), (1000, 1700)];
+        assert_eq!(fast_after(9, &capped), [0], "not at once");
+        assert_eq!(fast_after(12, &capped), [1]);
+        assert_eq!(fast_after(1000, &[(900, 5000), (1000, 4000)]), [0], "not for so little");
+        assert_eq!(fast_after(12, &[(900, 5000), (1000, 1700), (800, 1600)]), [1, 2]);
+        assert_eq!(fast_after(1000, &[(100, 9000), (5000, 5000)]), [0], "overloaded, and fast all the same");
+    }
 
     #[test]
     fn those_are_fast_that_are_not_of_the_slowest_kind() {
