@@ -237,15 +237,18 @@ fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
     let view = |p: &Place| {
         let id = p.at.id();
-        let others = record.places.iter().filter(|other| other.at.id() != id);
+        let of_extent = p.valid.count() as u16;
+        let is_other = |other: &&Place| !std::ptr::eq(*other, p);
+        let alone = match &record.places[..] {
+            [_] => of_extent,
+            all => p.valid.count_outside(all.iter().filter(is_other).map(|p| &p.valid)) as u16,
+        };
         let wholes = record.places.iter().filter(|other| other.at.id().kind == PlaceKind::Whole);
-        PlaceView {
-            id,
-            blocks: p.valid.count_in(range) as u16,
-            of_extent: p.valid.count() as u16,
-            alone: p.valid.count_outside(others.map(|p| &p.valid)) as u16,
-            dirty: p.valid.count_outside(wholes.map(|p| &p.valid)) as u16,
-        }
+        let dirty = match id.kind {
+            PlaceKind::Whole => 0,
+            PlaceKind::Fine => p.valid.count_outside(wholes.map(|p| &p.valid)) as u16,
+        };
+        PlaceView { id, blocks: p.valid.count_in(range) as u16, of_extent, alone, dirty }
     };
     record.places.iter().map(view).collect()
 }

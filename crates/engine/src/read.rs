@@ -1,11 +1,13 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
 use crate::Engine;
+use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, PieceId, Purpose};
 use crate::route::Route;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
+use weir_policy::placement::Places;
 
 /// Where a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +59,14 @@ impl Engine {
             return self.piece_ended(id);
         }
         let is_written = !piece.takes_blocks && self.mirror.is_writing(key, range);
-        match self.map.find(key) {
+        let is_told = self.policies.watches(key.volume).accesses;
+        let held = match self.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => return self.read_in_turn(id),
-            Found::Record(_) | Found::Empty => {}
-        }
-        self.tell_access(id, |engine| engine.held_of(key, range));
+            Found::Record(record) if is_told => places_of(&record, range),
+            Found::Record(_) | Found::Empty => Places::NONE,
+        };
+        self.tell_access(id, |_| held);
         match self.plan_read(key, range) {
             Some(plan) => self.read_planned(id, &plan, memory),
             None => self.read_zeros(id, memory),

@@ -71,6 +71,12 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         Some(&mut self.entries[at as usize].value)
     }
 
+    /// The value of the key used last.
+    #[inline]
+    pub fn newest_mut(&mut self) -> Option<&mut V> {
+        self.entries.get_mut(self.newest as usize).map(|entry| &mut entry.value)
+    }
+
     /// The value of a key; its place in the order stays.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.index.get(key).map(|at| &self.entries[*at as usize].value)
@@ -190,6 +196,7 @@ mod tests {
                     3 => prop_assert_eq!(lru.remove(&key), at.map(|at| twin.remove(at).1)),
                     _ => prop_assert_eq!(lru.pop_oldest(), twin.pop()),
                 }
+                prop_assert_eq!(lru.newest_mut().copied(), twin.first().map(|(_, v)| *v));
                 let all: Vec<_> = lru.iter().map(|(k, v)| (k, *v)).collect();
                 prop_assert_eq!(&all, &twin);
                 let mut back: Vec<_> = lru.iter_oldest().map(|(k, v)| (k, *v)).collect();

@@ -19,6 +19,8 @@ pub(super) struct Costs {
     /// Writes of late to all devices, and flushes, those side by side counted once.
     writes: f64,
     flushes: f64,
+    /// A write's part of a flush, by these.
+    flush_each: f64,
     /// How many there had been by device at the last round.
     seen: Vec<[u64; 2]>,
 }
@@ -65,12 +67,12 @@ impl Costs {
         }
         self.writes = STILL * self.writes + writes as f64;
         self.flushes = STILL * self.flushes + flushes as f64;
+        self.flush_each = self.flushes / self.writes.max(self.flushes).max(1.0);
     }
 
     /// A write's part of the flush it makes necessary on this device, in seconds.
     fn flush(&self, device: &DeviceView) -> f64 {
-        let each = self.flushes / self.writes.max(self.flushes).max(1.0);
-        each * device.flush.seconds().unwrap_or(0.0)
+        self.flush_each * device.flush.seconds().unwrap_or(0.0)
     }
 
     /// … of an access: none of a read.

@@ -234,7 +234,7 @@ impl Table {
             }
         }
         let epoch = self.epoch;
-        let heat = self.heat.get_mut(&key).unwrap_or_else(|| unreachable!("it is there now"));
+        let heat = self.heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
         heat.age(epoch);
         heat
     }
@@ -244,7 +244,7 @@ impl Table {
         self.accesses += u64::from(parts.count_ones());
         self.entry(key);
         let Self { heat, worths, read_once, read_again, .. } = self;
-        let heat = heat.get_mut(&key).unwrap_or_else(|| unreachable!("it is there now"));
+        let heat = heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
         for part in bits(parts) {
             let all = &mut heat.worth[part as usize];
             bucket(*all).into_iter().for_each(|bucket| worths[bucket] -= 1);
@@ -284,11 +284,13 @@ impl Table {
             return;
         }
         let heat = self.entry(key);
+        let was = heat.resident != 0 || heat.whole;
         (heat.resident, heat.whole) = (parts, whole);
-        if parts != 0 || whole {
-            self.resident.insert(key);
-        } else {
-            self.resident.remove(&key);
+        debug_assert_eq!(was, self.resident.contains(&key), "{key}");
+        match (was, parts != 0 || whole) {
+            (false, true) => drop(self.resident.insert(key)),
+            (true, false) => drop(self.resident.remove(&key)),
+            _ => {}
         }
     }
 
