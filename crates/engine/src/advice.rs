@@ -6,7 +6,8 @@ use crate::pacing::Whose;
 use crate::piece::PieceId;
 use crate::policies::{Which, is_about};
 use crate::runs::Runs;
-use weir_map::{Found, Map, Place, Record, Whole};
+use std::borrow::Cow;
+use weir_map::{Found, Map, Place, Record, Value, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
@@ -52,6 +53,23 @@ impl Advice {
 }
 
 impl Engine {
+    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
+    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
+        self.lent(key).map(Cow::into_owned)
+    }
+
+    /// … lent where the map has one. Cost: a look-up then.
+    #[inline]
+    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
+        match self.map.find(key) {
+            Found::Empty => None,
+            Found::Direct(whole) => {
+                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
+            }
+            Found::Record(record) => Some(record),
+        }
+    }
+
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
         self.advice.views.iter().map(DeviceView::completed)

@@ -18,9 +18,8 @@ use crate::feed::Feed;
 use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::collections::VecDeque;
-use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot, Value};
+use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Nanos, PlaceId, PlaceKind, VolumeId,
 };
@@ -311,20 +310,14 @@ impl Engine {
         }
     }
 
-    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
-    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
-        self.lent(key).map(Cow::into_owned)
-    }
-
-    /// … lent where the map has one. Cost: a look-up then.
-    #[inline]
-    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
-        match self.map.find(key) {
-            Found::Empty => None,
-            Found::Direct(whole) => {
-                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
-            }
-            Found::Record(record) => Some(record),
+    /// Whether the metadata area has room for what a move adds. For two whole places of what has a record there is
+    /// always some, or bringing blocks home would wait for what only that can release; a second copy is owed.
+    fn has_room_for_move(&self, key: ExtentKey, to: PlaceId) -> bool {
+        let is_owed = self.is_mirrored(key) || matches!(self.map.find(key), Found::Record(_));
+        if to.kind == PlaceKind::Whole && is_owed {
+            self.map.has_metadata_room()
+        } else {
+            self.map.has_room_for_places()
         }
     }
 
@@ -347,7 +340,7 @@ impl Engine {
         let run = BlockRange { count: run.count.min(most), ..run };
         let route = self.route(key.volume, &record, run);
         let (run, Some(source)) = self.run(&record, &route, run) else { return self.end_move(id) };
-        if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.map.has_room_for_places() {
+        if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.has_room_for_move(key, to) {
             return self.end_move(id);
         }
         // What is read here may be of a cache whose writes are lost already: it never goes where a block

@@ -39,7 +39,7 @@ const JOURNAL_MAX: u64 = 16_384;
 /// The journal takes 1/16384 of the pool (64 MiB a terabyte), from 512 KiB to 64 MiB. The metadata
 /// pages are enough for three versions of a map in which every extent has a record of two places
 /// (0.1 % of the pool at 128 KiB extents), and besides, of several devices, all but the largest are cut into slots, or
-/// as much as an eighth of the pool (0.2 % of the pool more at most); at most a quarter of the smaller member.
+/// as much as an eighth of the pool (0.2 % of the pool more at most, at 128 KiB extents); at most a quarter of the smaller member.
 ///
 /// # Errors
 /// If a device is too small or too large.
@@ -107,8 +107,7 @@ fn metadata_layout(pool: &NewPool) -> (u64, u64) {
 const META_MIN: u64 = 192;
 
 fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
-    let group_bytes = crate::records::GROUP as u64 * (5 + 2 * (6 + u64::from(extent.blocks()) / 8));
-    let group_pages = group_bytes.div_ceil(crate::page::PAYLOAD as u64);
+    let group_pages = crate::map::record_pages(extent.blocks()) as u64;
     let leaves = extents / 500 + 1;
     let groups = extents / crate::records::GROUP as u64 + 1;
     let slot_bytes = slots * crate::map::slot_bytes(extent.blocks()) as u64;

@@ -123,6 +123,11 @@ pub struct Map {
     pub(crate) checkpoint_head: u64,
 }
 
+/// Pages a group of records takes when every record has two whole places.
+pub(crate) fn record_pages(blocks: u16) -> usize {
+    (GROUP * (5 + 2 * (6 + usize::from(blocks) / 8))).div_ceil(crate::page::PAYLOAD)
+}
+
 /// Bytes of metadata a slot takes at most, of an extent of so many blocks: as the only one of its place.
 pub(crate) fn slot_bytes(blocks: u16) -> usize {
     6 + 2 + usize::from(blocks) / 8
@@ -224,16 +229,19 @@ impl Map {
     }
 
     /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents there still is
-    /// space for could want the room. So a pool is full of data before its metadata area is full, whatever is copied, unless
-    /// extents far apart are written.
+    /// space for could want the room, each with a record of two whole places, as [`crate::create::layout`] has reckoned. So a
+    /// pool is full of data before its metadata area is full, unless extents far apart are written. An area that was made
+    /// smaller than that, since its device is small, leaves half its room to them.
     pub fn has_room_for_places(&self) -> bool {
         let (need, room) = self.metadata_need();
-        let free = self.spaces.iter().map(|space| space.free() as usize).sum::<usize>();
-        let groups = free.div_ceil(GROUP) + 4 + self.catalogue.volumes.len();
-        let pages = groups * self.pages_per_group();
-        // Both what they take and the tables that name it.
-        let to_come = 3 * (pages + Table::pages_for(pages) + Table::pages_for(groups));
-        need.0 + (to_come * crate::PAGE) as u64 <= room.0
+        let present =
+            self.spaces.iter().enumerate().filter(|(i, _)| self.present.contains(DeviceId(*i as u8)));
+        let free = present.map(|(_, space)| space.free() as usize).sum::<usize>();
+        let volumes = self.catalogue.volumes.len();
+        let pages = free / GROUP * record_pages(self.blocks);
+        let to_come = 3 * (pages + pages / 100) * crate::PAGE;
+        let spare = 3 * (4 + volumes) * crate::PAGE;
+        need.0 + (to_come as u64).min(room.0 / 2) + spare as u64 <= room.0
     }
 
     /// What the metadata area must hold with one more extent, and what it can.

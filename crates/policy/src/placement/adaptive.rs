@@ -26,7 +26,7 @@
 //!
 //! Constants: see below; chosen on the development traces.
 //!
-//! When not: with devices that are alike there is nothing to save, and it only keeps books.
+//! When not: with devices that are alike, under load too, there is nothing to save, and it only keeps books.
 
 mod cost;
 mod explain;
@@ -36,7 +36,8 @@ mod room;
 
 use super::allocation::home_off;
 use super::{
-    Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
+    Access, Action, DeviceView, Key, Moment, PlaceView, Placement, Question, Reasons, Settings, Stripe,
+    Watches, WriteTo,
 };
 use cost::Costs;
 use fast::{Fast, UnderLoad};
@@ -343,8 +344,9 @@ impl Adaptive {
     }
 
     /// Looks for what is on the fast device and is not known to be: what was there before, and what was asked
-    /// to leave and did not.
-    fn adopt(&mut self, moment: &Moment<'_>, cut: Cut) {
+    /// to leave and did not. What is in slots of others goes home.
+    fn adopt(&mut self, moment: &mut Moment<'_>, cut: Cut) {
+        let (fast, mut stranded) = (self.fast, 0);
         for _ in 0..LOOKS {
             let Some(key) = moment.map.next(self.looking) else {
                 self.looking = ExtentKey::default();
@@ -357,6 +359,16 @@ impl Adaptive {
             let known = self.table.get(key).is_some_and(|heat| heat.resident != 0 || heat.whole);
             if !known && (whole || slots) {
                 self.table.set_resident(key, cut.all(), whole);
+            }
+            // In slots of a device that was fast.
+            let elsewhere = |p: &PlaceView| p.id.kind == PlaceKind::Fine && !fast.has(p.id.device);
+            let is_stranded = !whole && !slots && places.as_slice().iter().any(elsewhere);
+            if is_stranded && stranded < RELIEF && moment.actions.len() < moment.room {
+                let to = home_off(&mut self.stripe, moment.devices, &places, |d| fast.has(d));
+                let Some(to) = to.filter(|to| to.kind == PlaceKind::Whole) else { continue };
+                let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
+                moment.actions.push(Action::Move { key, blocks, to });
+                stranded += 1;
             }
         }
     }

@@ -6,16 +6,18 @@
 use super::super::{DeviceView, PlaceView, Places};
 use super::heat::Cut;
 use super::room::Room;
-use weir_model::{DeviceId, Nanos, PlaceKind};
+use weir_model::{BLOCK, Bytes, DeviceId, Nanos, PlaceKind};
 
 /// Of what the last device takes for an idle read, what a fast one takes at most.
 const SLOWEST: f64 = 0.25;
 
-/// Devices whose idle reads take at most this many times as long as the first one's are alike.
+/// Devices are alike when idle if the last one's read takes at most this many times as long as the first one's.
 const ALIKE: u64 = 2;
 /// Of these, fast are those of whose time a read takes less than this, of what it takes of the slowest one's.
 const LESS: f64 = 0.7;
-/// How long that must have been so.
+/// Commands a device has at a time, on average, that is under load.
+const LOADED: f64 = 2.0;
+/// How long one must have been faster.
 const LONG: Nanos = Nanos::secs(10);
 
 /// A set of devices.
@@ -36,19 +38,20 @@ impl Fast {
         fast
     }
 
-    /// Of devices that are alike when idle, the faster ones under load; `None` if idle reads tell, or there is no
-    /// difference, or it is not known yet.
-    fn under_load(devices: &[DeviceView]) -> Option<Self> {
+    /// Of devices that are alike when idle, the faster ones by what each takes for a read under load, or idle where it has
+    /// had none; `None` if idle reads tell, or there is no difference, or none has had load.
+    fn under_load(devices: &[DeviceView], loaded: &[Option<Nanos>]) -> Option<Self> {
         let usable = || devices.iter().filter(|d| d.usable);
+        let known = |d: &DeviceView| loaded.get(d.id.index()).copied().flatten();
+        let service = |d: &DeviceView| known(d).unwrap_or(d.idle).0;
         let idle = || usable().map(|d| d.idle.0);
-        let service = || usable().map(|d| d.service().0);
         let alike = idle().max()? <= idle().min()?.saturating_mul(ALIKE);
-        if !alike || usable().any(|d| d.reads.count == 0) {
+        if !alike || usable().all(|d| known(d).is_none()) {
             return None;
         }
-        let limit = (LESS * service().max()? as f64) as u64;
+        let limit = (LESS * usable().map(service).max()? as f64) as u64;
         let mut fast = Self::default();
-        usable().filter(|d| d.service().0 < limit).for_each(|d| fast.insert(d.id));
+        usable().filter(|d| service(d) < limit).for_each(|d| fast.insert(d.id));
         (!fast.is_empty()).then_some(fast)
     }
 
@@ -127,17 +130,40 @@ impl Fast {
     }
 }
 
-/// What load says of devices that are alike when idle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct UnderLoad(Option<(Fast, Nanos)>);
+/// What load says of devices that are alike when idle. What it said last of a device is remembered, so that one whose load
+/// has gone elsewhere does not look fast for that.
+#[derive(Clone, Debug)]
+pub(super) struct UnderLoad {
+    /// Of a device's time, what a read took when there were others.
+    loaded: Vec<Option<Nanos>>,
+    /// Devices that have been faster, and since when.
+    faster: Option<(Fast, Nanos)>,
+    /// How long they must have been: twice as long after each change.
+    long: Nanos,
+}
+
+impl Default for UnderLoad {
+    fn default() -> Self {
+        Self { loaded: Vec::new(), faster: None, long: LONG }
+    }
+}
 
 impl UnderLoad {
     /// A round: which devices are to be the fast ones instead of these, if others have been faster for long.
     pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], these: Fast) -> Option<Fast> {
-        let others = Fast::under_load(devices).filter(|fast| *fast != these);
-        let since = self.0.filter(|(fast, _)| Some(*fast) == others).map_or(now, |(_, since)| since);
-        self.0 = others.map(|fast| (fast, since));
-        others.filter(|_| now.since(since) >= LONG)
+        self.loaded.resize(devices.len(), None);
+        for (loaded, device) in self.loaded.iter_mut().zip(devices) {
+            let is_loaded = device.reads.depth_of(Bytes(BLOCK)) >= LOADED && device.in_flight > 0;
+            *loaded = if is_loaded { Some(device.service()) } else { *loaded };
+        }
+        let others = Fast::under_load(devices, &self.loaded).filter(|fast| *fast != these);
+        let since = self.faster.filter(|(fast, _)| Some(*fast) == others).map_or(now, |(_, since)| since);
+        self.faster = others.map(|fast| (fast, since));
+        let changes = others.filter(|_| now.since(since) >= self.long);
+        if changes.is_some() {
+            self.long = Nanos(self.long.0.saturating_mul(2));
+        }
+        changes
     }
 }
 
@@ -146,13 +172,12 @@ mod tests {
     use super::super::super::Command;
     use super::super::super::testing::device;
     use super::*;
-    use weir_model::Bytes;
 
     /// Which of devices is fast after so many seconds, each given by what it takes for an idle read and, of 16 at a time,
     /// for each, in microseconds.
     fn fast_after(seconds: u64, devices: &[(u64, u64)]) -> Vec<u8> {
         let view = |(id, (idle, each)): (u8, &(u64, u64))| {
-            let mut view = device(id, 64, *idle);
+            let mut view = DeviceView { in_flight: 16, ..device(id, 64, *idle) };
             let command = Command::new(false, Bytes::kib(4), 16, Nanos::micros(16 * each), Nanos(0));
             (0..1000).for_each(|_| view.note(&command));
             view
@@ -173,6 +198,23 @@ mod tests {
         assert_eq!(fast_after(1000, &[(900, 5000), (1000, 4000)]), [0], "not for so little");
         assert_eq!(fast_after(12, &[(900, 5000), (1000, 1700), (800, 1600)]), [1, 2]);
         assert_eq!(fast_after(1000, &[(100, 9000), (5000, 5000)]), [0], "overloaded, and fast all the same");
+    }
+
+    /// Two devices that take a reads' load in turn, wherever the fast one is: the other one is idle.
+    #[test]
+    fn alike_under_load_they_do_not_change_again_and_again() {
+        let mut views = [device(0, 64, 900), device(1, 64, 900)];
+        let (mut fast, mut load, mut changes) = (Fast::of(&views), UnderLoad::default(), 0);
+        for tenth in 0..36_000 {
+            let busy = usize::from(fast.has(DeviceId(1)));
+            let command = Command::new(false, Bytes::kib(4), 16, Nanos::micros(16 * 1670), Nanos(0));
+            (0..60).for_each(|_| views[busy].note(&command));
+            (views[busy].in_flight, views[1 - busy].in_flight) = (16, 0);
+            if let Some(other) = load.round(Nanos::millis(tenth * 100), &views, fast) {
+                (fast, changes) = (other, changes + 1);
+            }
+        }
+        assert!(changes <= 1, "{changes} changes in an hour");
     }
 
     #[test]
