@@ -107,6 +107,12 @@ impl BlockSet {
         any
     }
 
+    /// Whether some block is in both sets.
+    #[inline]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
     /// No block at all.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -224,6 +230,7 @@ mod tests {
             let count = set.count_outside([&low, &middle].into_iter()) as usize;
             prop_assert_eq!(count, expected.iter().filter(outside).count());
             prop_assert_eq!(set.count_outside([].into_iter()) as usize, expected.len());
+            prop_assert_eq!(set.meets(&middle), expected.iter().any(|b| middle.contains(*b)));
             let mut bytes = Vec::new();
             set.encode(blocks, &mut bytes);
             prop_assert_eq!(bytes.len(), BlockSet::encoded_len(blocks));

@@ -195,7 +195,10 @@ impl Map {
 
     #[inline(never)]
     fn found_record(&self, id: RecordId) -> Found<'_> {
-        self.records.get(id).map_or(Found::Empty, Found::Record)
+        match self.records.apart(id) {
+            Some(record) => Found::Record(Cow::Borrowed(record)),
+            None => self.records.get(id).map_or(Found::Empty, Found::Record),
+        }
     }
 
     /// The durable value of an extent, and the record that holds it.

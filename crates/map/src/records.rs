@@ -111,6 +111,7 @@ impl Records {
         self.groups.len()
     }
 
+    #[inline]
     fn packed(&self, id: RecordId) -> Option<&Packed> {
         let group = self.groups.get(id.0 as usize / GROUP)?.as_ref()?;
         Some(&group[id.0 as usize % GROUP])
@@ -120,6 +121,12 @@ impl Records {
     #[inline]
     pub(crate) fn get(&self, id: RecordId) -> Option<Cow<'_, Record>> {
         self.packed(id)?.unpack()
+    }
+
+    /// The record, if it is kept decoded.
+    #[inline]
+    pub(crate) fn apart(&self, id: RecordId) -> Option<&Record> {
+        self.packed(id)?.apart.as_deref()
     }
 
     /// A free id, reserved for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
