@@ -174,6 +174,7 @@ impl Engine {
     }
 
     /// A piece as policies see it.
+    #[inline(always)]
     pub(crate) fn access(&self, id: PieceId, held: Places) -> Access {
         let piece = &self.pieces[id.0 as usize];
         let active = &self.active[piece.request.0];
@@ -237,7 +238,8 @@ fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) {
 }
 
 /// Where the blocks of a range are, of what the map found.
-fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
+#[inline]
+pub(crate) fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
     match found {
         Found::Empty => Places::NONE,
         Found::Direct(whole) => directly(*whole, range, all),
@@ -248,27 +250,47 @@ fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
 #[inline]
 fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
     let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-    std::iter::once(PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 }).collect()
+    Places::one(PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 })
 }
 
 /// Where the blocks of a range are, of all of a record's places.
+#[inline(never)]
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
-    let view = |p: &Place| {
-        let id = p.at.id();
-        let of_extent = p.valid.count() as u16;
-        let is_other = |other: &&Place| !std::ptr::eq(*other, p);
-        let alone = match &record.places[..] {
-            [_] => of_extent,
-            all => p.valid.count_outside(all.iter().filter(is_other).map(|p| &p.valid)) as u16,
-        };
-        let wholes = record.places.iter().filter(|other| other.at.id().kind == PlaceKind::Whole);
-        let dirty = match id.kind {
-            PlaceKind::Whole => 0,
-            PlaceKind::Fine => p.valid.count_outside(wholes.map(|p| &p.valid)) as u16,
-        };
-        PlaceView { id, blocks: p.valid.count_in(range) as u16, of_extent, alone, dirty }
+    match &record.places[..] {
+        [place] => Places::one(seen(place, range, apart)),
+        [a, b] if !a.valid.meets(&b.valid) => [a, b].iter().map(|place| seen(place, range, apart)).collect(),
+        places => places.iter().map(|place| seen(place, range, |p, _| alone_and_dirty(record, p))).collect(),
+    }
+}
+
+/// A place as policies see it. `others` tells how many of the blocks it holds, given these, no other place holds, and no
+/// whole one.
+#[inline]
+fn seen(place: &Place, range: BlockRange, others: impl FnOnce(&Place, u16) -> (u16, u16)) -> PlaceView {
+    let (id, of_extent) = (place.at.id(), place.valid.count() as u16);
+    let blocks = match range.count {
+        1 => u16::from(place.valid.contains(range.first)),
+        _ => place.valid.count_in(range) as u16,
     };
-    record.places.iter().map(view).collect()
+    let (alone, dirty) = others(place, of_extent);
+    let dirty = if id.kind == PlaceKind::Whole { 0 } else { dirty };
+    PlaceView { id, blocks, of_extent, alone, dirty }
+}
+
+/// … of a place that has nothing in common with others.
+fn apart(_: &Place, all: u16) -> (u16, u16) {
+    (all, all)
+}
+
+/// How many of a place's blocks no other place of the record holds, and how many no whole one.
+#[inline(never)]
+fn alone_and_dirty(record: &Record, place: &Place) -> (u16, u16) {
+    let outside = |others: &dyn Fn(&Place) -> bool| {
+        let others = record.places.iter().filter(|other| others(other)).map(|other| &other.valid);
+        place.valid.count_outside(others) as u16
+    };
+    let alone = outside(&|other| !std::ptr::eq(other, place));
+    (alone, outside(&|other| !std::ptr::eq(other, place) && other.at.id().kind == PlaceKind::Whole))
 }
 
 /// The map as a policy sees it: of its own volumes.

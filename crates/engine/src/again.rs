@@ -9,7 +9,8 @@
 //! - a write that completes blocks, with other scratch blocks.
 //!
 //! Reads of blocks that are cleared meanwhile keep their buffer. Their space may be written next, and what they
-//! find there would tell of a write before it is in effect.
+//! find there would tell of a write before it is in effect. They have their turn among the changes of these blocks
+//! then, so that a client that goes on clearing and writing them cannot keep a read from ending.
 //!
 //! The first can happen once per device that is given up. While none is, nothing here takes time or memory. Without
 //! free memory a read waits for some, no longer than it waited for the device.
@@ -38,7 +39,7 @@ struct Others {
 struct Waiting {
     piece: PieceId,
     until: Nanos,
-    error: Option<RequestError>,
+    error: RequestError,
 }
 
 /// Pieces that begin again.
@@ -102,9 +103,9 @@ impl Engine {
     }
 
     /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
-    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: Option<RequestError>, memory: &mut M) {
+    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
-            Some(RequestError::Io { device, .. }) => self.devices[device.index()].settings.deadline,
+            RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
         self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
@@ -121,7 +122,7 @@ impl Engine {
                 piece.buffer = buffer;
                 piece.found = (false, false);
                 self.ready.push_back(id);
-            } else if let (Some(error), true) = (error, until <= self.now) {
+            } else if until <= self.now {
                 self.pieces[id.0 as usize].error = Some(error);
                 self.piece_ended(id);
             } else {

@@ -11,7 +11,7 @@ use crate::piece::{Piece, PieceId, Spot, Work};
 use crate::policies::Which;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
-use weir_policy::placement::{Watches, WriteTo};
+use weir_policy::placement::{Places, Watches, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
@@ -21,18 +21,24 @@ fn has_room(record: &Record) -> bool {
 impl Engine {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what may be done.
     #[inline]
-    pub(crate) fn tell_and_ask(&mut self, id: PieceId) -> WriteTo {
+    pub(crate) fn tell_and_ask(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) -> WriteTo {
         let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
         let watches = self.policies.all[which.0].watches;
         if watches.accesses || watches.writes {
-            self.ask_of_write(id, which, watches)
+            self.ask_of_write(id, which, watches, held)
         } else {
             WriteTo::InPlace
         }
     }
 
-    #[inline(never)]
-    fn ask_of_write(&mut self, id: PieceId, which: Which, watches: Watches) -> WriteTo {
+    #[inline]
+    fn ask_of_write(
+        &mut self,
+        id: PieceId,
+        which: Which,
+        watches: Watches,
+        held: impl FnOnce(&Self) -> Places,
+    ) -> WriteTo {
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         let tells = watches.accesses && !std::mem::replace(&mut piece.told, true);
@@ -40,7 +46,7 @@ impl Engine {
         if !tells && !asks {
             return WriteTo::InPlace;
         }
-        let access = self.access(id, self.held_of(key, range));
+        let access = self.access(id, held(self));
         if tells {
             self.note_superblock(key, range);
         }
@@ -63,7 +69,10 @@ impl Engine {
     ) -> Option<Spot> {
         let wish = match wish {
             Some(wish) => wish,
-            None => self.tell_and_ask(id),
+            None => {
+                let Piece { key, range, .. } = self.pieces[id.0 as usize];
+                self.tell_and_ask(id, |engine| engine.held_of(key, range))
+            }
         };
         let device = wish.device();
         let elsewhere = match (wish, device) {

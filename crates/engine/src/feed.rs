@@ -32,7 +32,7 @@ impl Engine {
     /// move begins with it.
     #[inline]
     pub(crate) fn feed_move(&mut self, piece: PieceId, source: Source) {
-        if self.mover_can_begin() {
+        if self.mover_can_be_fed() {
             self.feed_queued(piece, source);
         }
     }
@@ -44,7 +44,11 @@ impl Engine {
             // To the mover they are as blocks that are being written.
             return;
         }
-        let brings = |blocks: &BlockRange| blocks.first >= range.first && blocks.end() <= range.end();
+        let [one, more] = [1, 2].map(|count| self.scratch.has_for_move(BlockRange { first: 0, count }, true));
+        let brings = |blocks: &BlockRange| {
+            let within = blocks.first >= range.first && blocks.end() <= range.end();
+            within && if blocks.count == 1 { one } else { more }
+        };
         let fits = |action: &Action| match action {
             Action::Copy { blocks, .. } | Action::Move { blocks, .. } => brings(blocks),
             _ => false,

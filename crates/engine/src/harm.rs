@@ -136,11 +136,11 @@ impl Engine {
     #[inline]
     pub(crate) fn weigh(&mut self, flight: usize, command: &Command) {
         if self.policies.moving {
-            self.weigh_one(flight, *command);
+            self.weigh_one(flight, command);
         }
     }
 
-    fn weigh_one(&mut self, flight: usize, command: Command) {
+    fn weigh_one(&mut self, flight: usize, command: &Command) {
         let flight = &self.flights[flight];
         let piece = match flight.purpose {
             Purpose::Read(id)
@@ -152,11 +152,11 @@ impl Engine {
             _ => return,
         };
         let device = flight.device;
-        self.harm.curves[device.index()].note(self.now, &command);
+        self.harm.curves[device.index()].note(self.now, command);
         if let Some(id) = piece {
             let key = self.pieces[id.0 as usize].key;
             if self.harm.moves.samples(key) {
-                self.weigh_sampled(key, device, command);
+                self.weigh_sampled(key, device, *command);
             }
         }
     }

@@ -126,8 +126,8 @@ impl Engine {
         self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
     }
 
-    /// A read that met a write takes its blocks, as a write would: it has its turn after those that are
-    /// waiting now, and before all that come later.
+    /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it has its
+    /// turn after those that are waiting now, and before all that come later.
     pub(crate) fn read_in_turn(&mut self, id: PieceId) {
         let piece = &mut self.pieces[id.0 as usize];
         piece.takes_blocks = true;

@@ -161,6 +161,12 @@ impl Engine {
         !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
     }
 
+    /// Something is queued that could begin now with the bytes of a client's read.
+    #[inline]
+    pub(crate) fn mover_can_be_fed(&self) -> bool {
+        !self.mover.queue.is_empty()
+    }
+
     /// Fewer moves than this are under way, and none waits.
     pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
         self.mover.queue.is_empty() && self.mover.moves.len() < moves
@@ -270,7 +276,7 @@ impl Engine {
         if matches!(self.map.find(key), Found::Empty) || !self.locks.begin_move(key, all) {
             return;
         }
-        let Some(buffer) = self.scratch.runs.pop() else {
+        let Some(buffer) = self.scratch.for_move(blocks, feed.is_some()) else {
             return self.leave_extent(key);
         };
         let mut left = BlockSet::none(all);
@@ -349,7 +355,10 @@ impl Engine {
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
-        if let Some(until) = self.must_wait(key, [source.device, to.device]) {
+        // What a client's read brings costs its device nothing.
+        let feed = feed.filter(|feed| feed.brings(run, source));
+        let reads_from = if feed.is_some() { to.device } else { source.device };
+        if let Some(until) = self.must_wait(key, [reads_from, to.device]) {
             self.mover.moves[id.0].until = Some(until);
             return;
         }
@@ -365,7 +374,7 @@ impl Engine {
         task.distrusts = distrusts;
         task.source = owed;
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
-        if let Some(feed) = feed.filter(|feed| feed.brings(run, source)) {
+        if let Some(feed) = feed {
             task.fed_by = Some(feed.piece);
             self.mover.fed += 1;
             return;
@@ -413,7 +422,7 @@ impl Engine {
         let task = &self.mover.moves[id.0];
         let device = task.to.device;
         if task.to.kind == PlaceKind::Fine {
-            let slots = self.has_reserve(device).then(|| self.adjacent_slots(device, count))?;
+            let slots = self.adjacent_slots(device, self.slots_for_copies(device, count));
             let first = *slots.first()?;
             let spot = Spot::Slots { device, first, fresh: true };
             return Some((Destination { spot, fresh: true }, slots.len() as u16));
@@ -431,6 +440,13 @@ impl Engine {
     pub(crate) fn has_reserve(&self, device: DeviceId) -> bool {
         let space = self.map.space(device);
         !self.space.is_waited_for() && space.free() > space.extents() / RESERVE
+    }
+
+    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents that are.
+    fn slots_for_copies(&self, device: DeviceId, count: u16) -> u16 {
+        let space = self.map.space(device);
+        let there = if self.space.is_waited_for() { 0 } else { space.free_slots(self.map.extent().blocks()) };
+        if self.has_reserve(device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
     }
 
     /// What the mover wanted to copy has been read.
@@ -545,7 +561,11 @@ impl Engine {
     fn end_move(&mut self, id: MoveId) {
         let task = self.mover.moves.remove(id.0);
         self.ready.extend(task.waiting);
-        self.put_back_run(task.buffer);
+        if u64::from(task.buffer.len) == BLOCK {
+            self.put_back_block(task.buffer);
+        } else {
+            self.put_back_run(task.buffer);
+        }
         if task.alone && !task.failed && !self.changes_have_stopped() {
             self.drop_elsewhere(task.key, task.to, task.blocks);
         }

@@ -122,7 +122,7 @@ pub(crate) struct Piece {
     pub(crate) work: Work,
     /// The blocks touched.
     pub(crate) range: BlockRange,
-    /// It takes them in [`crate::lock`]: what changes anything does, and a read that met a write.
+    /// It takes them in [`crate::lock`]: what changes anything does, and a read that met a change.
     pub(crate) takes_blocks: bool,
     /// The policy has been told of it.
     pub(crate) told: bool,

@@ -2,8 +2,9 @@
 
 use crate::Engine;
 use crate::advice::places_of;
-use crate::piece::{Flight, NewIo, PieceId, Purpose};
+use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use crate::route::Route;
+use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
@@ -31,22 +32,50 @@ impl Engine {
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let key = self.pieces[id.0 as usize].key;
-        match self.map.find(key) {
-            Found::Direct(whole) if self.doubt.is_empty() => self.read_directly(id, whole),
-            _ => self.read_found(id, memory),
+        let alone = match self.map.find(key) {
+            Found::Direct(whole) if self.doubt.is_empty() => return self.read_directly(id, whole),
+            Found::Record(record) if self.doubt.is_empty() => self.alone(id, &record),
+            _ => None,
+        };
+        match alone {
+            Some((source, held)) => {
+                self.tell_access(id, |_| held);
+                self.read_one(id, source);
+            }
+            None => self.read_found(id, memory),
         }
+    }
+
+    /// Where all of a piece is to be read, if one place of a record has it alone, side by side, and it need not wait for
+    /// copies being written; and, if the policy is to be told, where its blocks are.
+    #[inline(never)]
+    fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
+        let Piece { key, range, takes_blocks, told, .. } = self.pieces[id.0 as usize];
+        if !takes_blocks && self.mirror.is_writing(key, range) {
+            return None;
+        }
+        let spot = alone_in(record, range)?;
+        let source = Source { device: spot.place().device, at: self.spot_address(spot, range, 0) };
+        let is_told = self.policies.watches(key.volume).accesses && !told;
+        Some((source, if is_told { places_of(record, range) } else { Places::NONE }))
     }
 
     #[inline(always)]
     fn read_directly(&mut self, id: PieceId, whole: Whole) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let (range, buffer, device) = (piece.range, piece.buffer, whole.device);
+        let range = self.pieces[id.0 as usize].range;
         let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
-        piece.found.0 = true;
-        piece.left = 1;
         self.tell_access(id, |engine| engine.held_directly(whole, range));
+        self.read_one(id, Source { device: whole.device, at });
+    }
+
+    /// Reads all of the piece in one command.
+    #[inline(always)]
+    fn read_one(&mut self, id: PieceId, source: Source) {
+        let piece = &mut self.pieces[id.0 as usize];
+        (piece.found.0, piece.left) = (true, 1);
+        let (Source { device, at }, buffer) = (source, piece.buffer);
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
-        self.feed_move(id, Source { device, at });
+        self.feed_move(id, source);
     }
 
     /// Reads a piece whatever it is that the map has, and though there may be doubt.
@@ -245,8 +274,12 @@ impl Engine {
         if piece.left > 0 {
             return;
         }
-        match self.again.take(id) {
-            Some(error) if piece.error.is_none() => self.read_again(id, error, memory),
+        match (self.again.take(id), piece.error) {
+            (Some(Some(error)), None) => self.read_again(id, error, memory),
+            (Some(None), None) => {
+                piece.found = (false, false);
+                self.read_in_turn(id);
+            }
             _ => self.piece_ended(id),
         }
     }

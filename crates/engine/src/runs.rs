@@ -25,12 +25,13 @@ impl Runs {
     /// Notes a request; how long the run was that it continues.
     pub(crate) fn note(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Bytes {
         let end = offset + len;
-        // Who appends to a log writes its last block, which was not full, once more.
-        let again = |r: &Run| Bytes(r.end.0.saturating_sub(offset.0));
-        let goes_on = |r: &Run| {
-            offset <= r.end && (offset == r.end || end > r.end) && again(r) <= r.len.min(Bytes(BLOCK))
-        };
-        let continued = self.runs.iter_mut().find(|r| r.len.0 > 0 && r.volume == volume && goes_on(r));
+        // Who appends to a log writes its last block, which was not full, once more. Of a run that ends before the
+        // request this is vast: one comparison rules most runs out.
+        let again = |r: &Run| Bytes(r.end.0.wrapping_sub(offset.0));
+        let goes_on = |r: &Run| (again(r).0 == 0 || end > r.end) && again(r) <= r.len;
+        let is_near = |r: &Run| again(r).0 <= BLOCK;
+        let continues = |r: &&mut Run| is_near(r) && r.len.0 > 0 && r.volume == volume && goes_on(r);
+        let continued = self.runs.iter_mut().find(continues);
         if let Some(run) = continued {
             let before = run.len - again(run);
             *run = Run { volume, end, len: before + len };

@@ -1,6 +1,6 @@
 //! Buffers the engine keeps for itself, so that clients can never leave it without.
 
-use weir_model::{BLOCK, Buffer, Bytes, Memory};
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory};
 
 /// Blocks for read-modify-write and probes.
 const BLOCKS: usize = 64;
@@ -11,7 +11,7 @@ const LARGE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
 const ZEROS: Bytes = Bytes::kib(64);
 /// What the mover reads and writes at once.
 const RUN: Bytes = Bytes::kib(64);
-/// So many moves can be under way.
+/// So many moves can be under way, besides those of single blocks that clients' reads bring.
 const RUNS: usize = 3;
 
 /// The engine's own buffers.
@@ -76,6 +76,21 @@ impl Scratch {
         self.out += count;
         let mut next = |i| if i < count { self.blocks.pop() } else { None };
         Some([next(0), next(1)])
+    }
+
+    /// Whether there is a buffer for a move of these blocks. One of a single block that a client's read brings, and that
+    /// keeps its buffer as long as that takes, has one of the blocks, as long as most of them are left.
+    pub(crate) fn has_for_move(&self, blocks: BlockRange, fed: bool) -> bool {
+        !self.runs.is_empty() || self.spares_block(blocks, fed)
+    }
+
+    /// … which is out then.
+    pub(crate) fn for_move(&mut self, blocks: BlockRange, fed: bool) -> Option<Buffer> {
+        if self.spares_block(blocks, fed) { self.blocks(1)?[0] } else { self.runs.pop() }
+    }
+
+    fn spares_block(&self, blocks: BlockRange, fed: bool) -> bool {
+        fed && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
     }
 
     /// Whether there is a block.

@@ -6,12 +6,12 @@
 
 use crate::Engine;
 use crate::active::ActiveId;
-use crate::advice::places_of;
+use crate::advice::{held, places_of};
 use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
 use crate::read::Source;
 use smallvec::SmallVec;
-use weir_map::{Found, Location, Record, Slot};
+use weir_map::{Found, Location, Place, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span, VolumeId,
@@ -31,13 +31,17 @@ impl Engine {
         if self.cache.is_on() {
             self.cache_write(id, memory);
         }
+        let watches = self.policies.watches(key.volume);
         let mut wish = None;
-        if let Some(spot) = self.plain_spot(id) {
-            let wished = self.tell_and_ask(id);
-            if stays(spot, wished) {
-                return self.overwrite(id, spot, memory);
-            }
-            wish = Some(wished);
+        let plain = if watches.accesses || watches.writes {
+            let asked = self.plain_spot_and_wish(id);
+            wish = asked.map(|(_, wish)| wish);
+            asked.filter(|(spot, wish)| stays(*spot, *wish)).map(|(spot, _)| spot)
+        } else {
+            self.plain_spot(id, |_, _| ()).map(|(spot, ())| spot)
+        };
+        if let Some(spot) = plain {
+            return self.overwrite(id, spot, memory);
         }
         let record = self.record(key);
         self.tell_access(id, |engine| {
@@ -63,19 +67,34 @@ impl Engine {
 
     /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are in, side by
     /// side, if no other place holds any of them or did of late, and the device is not lost. What most writes find:
-    /// nothing is copied to tell.
-    #[inline]
-    fn plain_spot(&self, id: PieceId) -> Option<Spot> {
+    /// nothing is copied to tell. And what else is to be known of what the map has there.
+    #[inline(always)]
+    fn plain_spot<T>(
+        &self,
+        id: PieceId,
+        know: impl FnOnce(&Found<'_>, BlockRange) -> T,
+    ) -> Option<(Spot, T)> {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let spot = match self.map.find(key) {
+        let found = self.map.find(key);
+        let spot = match &found {
             Found::Empty => return None,
-            Found::Direct(whole) => Spot::Whole(whole),
-            Found::Record(record) => alone_in(&record, range)?,
+            Found::Direct(whole) => Spot::Whole(*whole),
+            Found::Record(record) if record.copies > 1 => return None,
+            Found::Record(record) => alone_in(record, range)?,
         };
         let place = spot.place();
-        let may = self.map.pending() == 0 && matches!(spot, Spot::Whole(_))
-            || self.map.may_overwrite(key, place, range);
-        (may && self.is_usable(place.device)).then_some(spot)
+        // What is durable is the only state there is: it has the blocks in one place.
+        let may = self.map.pending() == 0 || self.map.may_overwrite(key, place, range);
+        debug_assert!(!may || self.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
+        (may && self.is_usable(place.device)).then(|| (spot, know(&found, range)))
+    }
+
+    /// … and where the policy wants it.
+    #[inline(never)]
+    fn plain_spot_and_wish(&mut self, id: PieceId) -> Option<(Spot, WriteTo)> {
+        let blocks = self.map.extent().blocks();
+        let (spot, held) = self.plain_spot(id, |found, range| held(found, range, blocks))?;
+        Some((spot, self.tell_and_ask(id, |_| held)))
     }
 
     /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if the
@@ -404,7 +423,8 @@ impl Engine {
 
     pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
-        if self.map.has_pending(key) && self.map_is_durable_when_acknowledged(asked.volume, asked.fua) {
+        let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
+        if self.map.pending() > 0 && is_durable() && self.map.has_pending(key) {
             self.active[request.0].commit = true;
         }
     }
@@ -434,21 +454,27 @@ impl Engine {
     }
 }
 
-/// The spot of these blocks, if one place holds all of them, side by side, and no other any, and there are to be no
-/// copies.
-fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
-    let mut holding = record.places.iter().filter(|p| p.valid.contains_any(range));
-    let place = holding.next().filter(|p| p.valid.contains_all(range))?;
-    if holding.next().is_some() || record.copies > 1 {
+/// The spot of these blocks, if one place holds all of them, side by side, and no other any.
+#[inline(always)]
+pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
+    let is_one = range.count == 1;
+    let holds = |p: &&Place| match is_one {
+        true => p.valid.contains(range.first),
+        false => p.valid.contains_any(range),
+    };
+    let mut holding = record.places.iter().filter(holds);
+    let place = holding.next()?;
+    if holding.next().is_some() || !(is_one || place.valid.contains_all(range)) {
         return None;
     }
     match &place.at {
         Location::Whole(whole) => Some(Spot::Whole(*whole)),
-        Location::Fine { device, .. } => {
-            let first = place.slot(range.first)?;
+        Location::Fine { device, slots } => {
+            let first = *slots.get(place.valid.rank(range.first))?;
             let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-            let adjacent = (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
-            adjacent.then_some(Spot::Slots { device: *device, first, fresh: false })
+            let are_adjacent = || (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
+            let spot = Spot::Slots { device: *device, first, fresh: false };
+            (is_one || are_adjacent()).then_some(spot)
         }
     }
 }

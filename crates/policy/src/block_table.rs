@@ -120,46 +120,33 @@ impl BlockTable {
     /// Adds the weight of an access to these blocks. Cost: three loads each, after a hash look-up.
     pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
         for block in first..first + count {
-            let Some((bmd, bte)) = self.descend(BlockOf { volume, block }) else { return };
+            let Self { regions, bmds, btes } = self;
+            let Some((region, bmd, bte)) = descend(regions, bmds, btes, BlockOf { volume, block }) else {
+                return;
+            };
             let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
-            let page = &mut self.btes[bte];
+            let page = &mut btes[bte];
             let fresh = page[low].flags & Flags::USED.0 == 0;
             page[low].flags |= Flags::USED.0;
             add(&mut page[..], low, weight);
-            let page = &mut self.bmds[bmd];
+            let page = &mut bmds[bmd];
             page[middle].unique += u16::from(fresh);
             add(&mut page[..], middle, weight);
-            self.add_to_region((volume, block / REGION), weight, fresh);
+            region.unique = region.unique.saturating_add(u16::from(fresh));
+            match region.counter.checked_add(weight) {
+                Some(sum) => region.counter = sum,
+                None => self.halve_regions((volume, block / REGION), weight),
+            }
         }
     }
 
-    fn add_to_region(&mut self, key: (VolumeId, u64), weight: u16, fresh: bool) {
-        let Some(entry) = self.regions.get_mut(&key) else { return };
-        entry.unique = entry.unique.saturating_add(u16::from(fresh));
-        if let Some(sum) = entry.counter.checked_add(weight) {
-            entry.counter = sum;
-            return;
-        }
+    /// A region's counter is full: all are halved, and the weight is added.
+    #[inline(never)]
+    fn halve_regions(&mut self, key: (VolumeId, u64), weight: u16) {
         self.regions.values_mut().for_each(|e| e.counter /= 2);
         if let Some(entry) = self.regions.get_mut(&key) {
             entry.counter += weight;
         }
-    }
-
-    /// The pages of a block, made if there are none. `None` if there are more than can be numbered.
-    fn descend(&mut self, at: BlockOf) -> Option<(usize, usize)> {
-        let region = self.regions.entry((at.volume, at.block / REGION)).or_insert(Entry::EMPTY);
-        if region.child == NONE {
-            region.child = u32::try_from(self.bmds.len()).ok().filter(|n| *n != NONE)?;
-            self.bmds.push(Box::new([Entry::EMPTY; BMDS]));
-        }
-        let bmd = region.child as usize;
-        let entry = &mut self.bmds[bmd][at.block as usize / BTES % BMDS];
-        if entry.child == NONE {
-            entry.child = u32::try_from(self.btes.len()).ok().filter(|n| *n != NONE)?;
-            self.btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
-        }
-        Some((bmd, entry.child as usize))
     }
 
     fn find(&self, at: BlockOf) -> Option<(usize, usize)> {
@@ -183,7 +170,7 @@ impl BlockTable {
     /// Sets or clears a block's flag.
     pub fn set(&mut self, at: BlockOf, flag: Flags, on: bool) {
         if on && self.find(at).is_none() {
-            self.descend(at);
+            descend(&mut self.regions, &mut self.bmds, &mut self.btes, at);
         }
         if let Some((page, low)) = self.find(at) {
             let flags = &mut self.btes[page][low].flags;
@@ -260,6 +247,28 @@ impl BlockTable {
     pub fn forget(&mut self, volume: VolumeId) {
         self.regions.retain(|(of, _), _| *of != volume);
     }
+}
+
+/// A block's region and pages, made if there are none. `None` if there are more than can be numbered.
+#[inline]
+fn descend<'a>(
+    regions: &'a mut FxHashMap<(VolumeId, u64), Entry>,
+    bmds: &mut Vec<BmdPage>,
+    btes: &mut Vec<BtePage>,
+    at: BlockOf,
+) -> Option<(&'a mut Entry, usize, usize)> {
+    let region = regions.entry((at.volume, at.block / REGION)).or_insert(Entry::EMPTY);
+    if region.child == NONE {
+        region.child = u32::try_from(bmds.len()).ok().filter(|n| *n != NONE)?;
+        bmds.push(Box::new([Entry::EMPTY; BMDS]));
+    }
+    let bmd = region.child as usize;
+    let entry = &mut bmds[bmd][at.block as usize / BTES % BMDS];
+    if entry.child == NONE {
+        entry.child = u32::try_from(btes.len()).ok().filter(|n| *n != NONE)?;
+        btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
+    }
+    Some((region, bmd, entry.child as usize))
 }
 
 #[cfg(test)]

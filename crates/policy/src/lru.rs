@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
+use weir_model::Bytes;
 
 const NONE: u32 = u32::MAX;
 
@@ -36,6 +37,16 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     /// Bytes an entry takes, the hash table's share included at its fullest.
     pub const BYTES_EACH: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
 
+    /// … just after it grew, to twice as much.
+    pub const BYTES_MOST: usize = size_of::<Entry<K, V>>() + 16 * (size_of::<(K, u32)>() + 1) / 7;
+
+    /// Bytes of memory it has taken.
+    pub fn memory(&self) -> Bytes {
+        let entries =
+            self.entries.capacity() * size_of::<Entry<K, V>>() + self.free.capacity() * size_of::<u32>();
+        Bytes((entries + self.index.capacity() * 8 * (size_of::<(K, u32)>() + 1) / 7) as u64)
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -61,9 +72,19 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         gone
     }
 
+    /// Where a key's entry is. What was used last is often what is asked for next.
+    #[inline]
+    fn find(&self, key: &K) -> Option<u32> {
+        match self.entries.get(self.newest as usize) {
+            Some(newest) if newest.key == *key => Some(self.newest),
+            _ => self.index.get(key).copied(),
+        }
+    }
+
     /// The value of a key, which is now the one used last.
+    #[inline]
     pub fn touch(&mut self, key: K) -> Option<&mut V> {
-        let at = *self.index.get(&key)?;
+        let at = self.find(&key)?;
         if at != self.newest {
             self.unlink(at);
             self.link_newest(at);
@@ -79,12 +100,12 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
 
     /// The value of a key; its place in the order stays.
     pub fn get(&self, key: &K) -> Option<&V> {
-        self.index.get(key).map(|at| &self.entries[*at as usize].value)
+        self.find(key).map(|at| &self.entries[at as usize].value)
     }
 
     /// … to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.index.get(key).map(|at| &mut self.entries[*at as usize].value)
+        self.find(key).map(|at| &mut self.entries[at as usize].value)
     }
 
     /// Gives a key a value, as the one used last; returns what is forgotten for it.
@@ -100,6 +121,11 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
                 at
             }
             None => {
+                if self.entries.len() == self.entries.capacity() {
+                    // Twice as many, but no more than there may be.
+                    let len = self.entries.len();
+                    self.entries.reserve_exact(len.max(4).min(self.most - len));
+                }
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
             }

@@ -100,3 +100,58 @@ fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
     h.read(0, EXTENT);
     assert_eq!((copied(&h).len(), h.engine.mover_status().fed, reads(&h)), (32, 16, 2));
 }
+
+/// More than there are large buffers for; each keeps one as long as its read takes.
+#[test]
+fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
+    let mut h = pool(PlaceKind::Fine);
+    (1..12).for_each(|extent| h.write(extent * EXTENT as u64, &[7; EXTENT]));
+    h.flush().expect("a flush");
+    h.hanging = vec![DeviceId(0)];
+    (0..12).for_each(|extent| h.submit(extent, Op::Read, extent * EXTENT as u64, 4096, 0));
+    h.run();
+    h.wake(DeviceId(0));
+    (0..12).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
+    assert_eq!((h.engine.mover_status().fed, reads(&h)), (12, 12));
+    let is_copied = |extent| h.engine.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
+    assert!((0..12).all(is_copied));
+}
+
+#[test]
+fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
+    let mut h = pool(PlaceKind::Fine);
+    h.engine.set_mover_share(crate::Percent(1));
+    // What moves have taken of the first device's time is to be paid for a long while.
+    h.hanging = vec![DeviceId(0)];
+    h.submit(1, Op::Read, 31 * 4096, 4096, 0);
+    h.run();
+    let key = h.key(0);
+    let blocks = BlockRange { first: 20, count: 8 };
+    h.act(Action::Copy { key, blocks, to: PlaceId { device: DeviceId(2), kind: PlaceKind::Fine } });
+    h.jump(weir_model::Nanos::secs(1));
+    h.wake(DeviceId(0));
+    while h.answer().is_some() {}
+    let before = h.engine.mover_status().fed;
+    h.read(0, 4096);
+    assert_eq!(h.engine.mover_status().fed, before + 1);
+    assert!(copied(&h).contains(&0));
+}
+
+/// The last extents of a device are left to new data, and slots of those that are cut up are not.
+#[test]
+fn copies_of_blocks_take_slots_that_are_there_when_no_extent_is() {
+    let mut h = pool(PlaceKind::Fine);
+    (1..50).for_each(|extent| h.write(extent * EXTENT as u64, &[7; EXTENT]));
+    h.read(0, 4096);
+    assert_eq!(copied(&h), [0], "an extent is cut up");
+    let blocks = BlockRange { first: 0, count: 32 };
+    let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
+    let free = |h: &Harness| h.engine.map.space(DeviceId(1)).free();
+    (1..50).for_each(|extent| h.act(Action::Copy { key: h.key(extent), blocks, to }));
+    let left = free(&h);
+    assert!(left > 0, "what is left is the reserve");
+    h.read(5 * 4096, 4096);
+    assert_eq!((copied(&h), free(&h)), (vec![0, 5], left));
+    (6..32).chain(1..5).for_each(|block| drop(h.read(block * 4096, 4096)));
+    assert_eq!((copied(&h).len(), free(&h)), (32, left));
+}

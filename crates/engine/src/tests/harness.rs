@@ -437,6 +437,20 @@ impl Harness {
         Ok(())
     }
 
+    /// Creates empty volumes until the metadata area has no room for places that nobody needs; there is still some for
+    /// those that somebody does.
+    pub(super) fn leave_no_room_for_places(&mut self) {
+        for n in 0.. {
+            if !self.engine.map().has_room_for_places() {
+                break;
+            }
+            let (name, size) = (format!("empty{n}"), Bytes(self.volume_size));
+            self.admin(Command::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 })
+                .expect("a volume");
+        }
+        assert!(self.engine.map().has_metadata_room());
+    }
+
     pub(super) fn set_hardening(&mut self, hardening: Hardening) -> Result<VolumeId, AdminError> {
         self.admin(Command::SetHardening { name: "vol".into(), hardening })
     }

@@ -96,6 +96,23 @@ fn after_a_kill_one_copy_counts_and_the_other_is_made_again() {
 }
 
 #[test]
+fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_same() {
+    let mut h = of(2);
+    h.lose(DeviceId(0));
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    assert_eq!(h.degraded(), EXTENT as u64);
+    h.leave_no_room_for_places();
+    h.reopen();
+    h.wait(Nanos::secs(10));
+    assert!(!h.engine.map().has_room_for_places());
+    assert_eq!((h.copies().len(), h.degraded()), (2, 0));
+    h.flush().expect("a flush");
+    h.lose(DeviceId(1));
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+#[test]
 fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_back() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);

@@ -432,3 +432,21 @@ fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
     h.hanging.push(DeviceId(1));
     assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
 }
+
+#[test]
+fn without_metadata_room_for_copies_blocks_still_come_home() {
+    let mut h = Harness::new(2, "sequential");
+    let (home, slots) = (place(0, PlaceKind::Whole), place(1, PlaceKind::Fine));
+    let key = h.copied(slots);
+    h.act(Action::Drop { key, blocks: BlockRange { first: 4, count: 2 }, from: home });
+    h.write(EXTENT as u64, &[2; EXTENT]);
+    h.flush().expect("a flush");
+    h.leave_no_room_for_places();
+    let other = h.key(1);
+    h.act(Action::Copy { key: other, blocks: ALL, to: slots });
+    assert_eq!(h.places(1), [(home, 32)], "nobody needs a copy");
+    h.act(Action::Move { key, blocks: ALL, to: home });
+    h.flush().expect("a flush");
+    assert_eq!(h.places(0), [(home, 32)]);
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+}

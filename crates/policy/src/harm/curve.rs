@@ -11,6 +11,8 @@ const OLD: Nanos = Nanos::secs(600);
 const LATER: f64 = 0.5;
 /// A sample counts at least this much.
 const WEIGHT: f32 = 0.02;
+/// As long as there are no more than so many, all count alike.
+const ALIKE: u32 = 50;
 
 /// One point of a curve: means that forget.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,12 +25,15 @@ struct Point {
 }
 
 impl Point {
-    fn add(&mut self, depth: u32, response: Nanos, now: Nanos) {
+    /// What a sample counts.
+    #[inline]
+    fn add(&mut self, depth: u32, response: Nanos, now: Nanos) -> f32 {
         self.samples = self.samples.saturating_add(1);
-        let weight = WEIGHT.max(1.0 / self.samples as f32);
+        let weight = if self.samples > ALIKE { WEIGHT } else { 1.0 / self.samples as f32 };
         self.depth += weight * (depth as f32 - self.depth);
         self.response += weight * (response.0 as f32 - self.response);
         self.at = now;
+        weight
     }
 }
 
@@ -82,8 +87,7 @@ impl Curves {
         let depth = command.depth.max(1);
         let at = ((depth - 1).checked_ilog2().map_or(0, |log| log + 1) as usize).min(DEPTHS - 1);
         let point = &mut curve.points[at];
-        point.add(depth, command.response, now);
-        let weight = WEIGHT.max(1.0 / point.samples as f32);
+        let weight = point.add(depth, command.response, now);
         curve.took += weight * (command.took.0 as f32 - curve.took);
         curve.at = Some(now);
     }

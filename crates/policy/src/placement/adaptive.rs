@@ -21,8 +21,12 @@
 //! - Room for writes to come is made while the other devices have nothing to do ([`room`]).
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
-//!   answered sooner elsewhere, by a fifth at least, is written there, or leaves, a few extents a round; what is
-//!   only read gets a copy there. So responses become alike.
+//!   answered sooner elsewhere, by a fifth at least, is written there, or gets a copy there that it is read from, a few
+//!   extents a round. So responses become alike.
+//!
+//! Memory: at most a thousandth of the pool's size, as Hystor's block table takes at most. Of extents of 128 KiB that is some
+//! three fifths of those the pool has room for, the latest accessed; what is on the fast device stays known longest, and is
+//! found again if it does not.
 //!
 //! Constants: see below; chosen on the development traces.
 //!
@@ -39,10 +43,10 @@ use super::{
     Access, Action, DeviceView, Key, Moment, PlaceView, Placement, Question, Reasons, Settings, Stripe,
     Watches, WriteTo,
 };
-use cost::Costs;
+use cost::{Costs, Prices};
 use fast::{Fast, UnderLoad};
 use heat::{Cut, Mask, ONE, PARTS, Table};
-use room::Room;
+use room::{BRIM, Room};
 use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -74,11 +78,15 @@ const RELIEF: usize = 8;
 const STILL_LEAVING: f64 = 0.98;
 /// Extents looked at in a round for some to leave, and for what an earlier policy left.
 const LOOKS: usize = 256;
-/// A copy is asked for at once while the mover would take this many more.
+/// A copy is asked for at once, and made with what the read brings, while the mover would take this many more; one that
+/// has to read for itself only while the mover has little else to do.
 const ROOM: usize = 16;
+const LATER: usize = 48;
 /// Parts waiting to be copied.
 const WANTED: usize = 1024;
-/// The least number of extents known.
+/// What is known of extents may take one byte in so many of the pool's, as Hystor's block table; and the least number of
+/// extents known.
+const MEMORY: u64 = 1000;
 const EXTENTS_MIN: usize = 1024;
 
 /// See the module.
@@ -109,7 +117,7 @@ pub struct Adaptive {
     /// Where the search for what is on the fast device goes on.
     looking: ExtentKey,
     epoch_began: Nanos,
-    /// The write that was told last, until it is asked about, and what it is worth.
+    /// The write that was told last, and what it is worth.
     told: Option<(Told, u16)>,
 }
 
@@ -119,14 +127,11 @@ struct Told {
     at: Nanos,
     key: ExtentKey,
     blocks: BlockRange,
-    bytes: Bytes,
-    run: Bytes,
 }
 
 impl Told {
     fn of(moment: &Moment<'_>, access: &Access) -> Self {
-        let Access { key, blocks, bytes, run, .. } = *access;
-        Self { at: moment.now, key, blocks, bytes, run }
+        Self { at: moment.now, key: access.key, blocks: access.blocks }
     }
 }
 
@@ -156,21 +161,26 @@ impl Adaptive {
 
     /// The fast devices, if there are others. Stay the same, once all devices have said how fast they are, while they
     /// can be used and load does not tell otherwise.
+    #[inline]
     fn fast(&mut self, devices: &[DeviceView]) -> Option<Fast> {
         if !self.certain || !self.fast.are_usable(devices) {
-            self.certain = Fast::is_certain(devices);
-            self.set_fast(Fast::of(devices));
-            let extents: u64 = devices.iter().map(|d| u64::from(d.extents)).sum();
-            self.table.set_most((extents as usize).max(EXTENTS_MIN));
+            self.find_fast(devices);
         }
-        Some(self.fast).filter(|fast| !fast.is_empty())
+        (!self.fast.is_empty()).then_some(self.fast)
+    }
+
+    #[inline(never)]
+    fn find_fast(&mut self, devices: &[DeviceView]) {
+        self.certain = Fast::is_certain(devices);
+        self.set_fast(Fast::of(devices));
     }
 
     /// What a write is worth of whose access was told just now, or is not known of.
+    #[inline]
     fn worth_of_write(&mut self, moment: &Moment<'_>, access: &Access, parts: Mask) -> u16 {
-        match self.told.take() {
+        match self.told {
             Some((told, worth)) if told == Told::of(moment, access) => worth,
-            _ => self.worth(moment, access, parts),
+            _ => worth(&self.costs.prices(moment.devices, self.fast, true, access.bytes), access, parts),
         }
     }
 
@@ -183,16 +193,6 @@ impl Adaptive {
         }
     }
 
-    /// What this access is worth to each part it carries.
-    fn worth(&self, moment: &Moment<'_>, access: &Access, parts: Mask) -> u16 {
-        let write = access.op == Op::Write;
-        // An access that continues a run costs a disk only its share of it.
-        let share = access.bytes.0 as f64 / access.run.0.max(access.bytes.0).max(1) as f64;
-        let saved = self.costs.saving(moment.devices, self.fast, write, access.bytes, share);
-        let each = saved / f64::from(parts.count_ones().max(1));
-        (each * f64::from(ONE)).clamp(0.0, 4.0 * f64::from(ONE)) as u16
-    }
-
     /// Parts that would be worth the price and the move.
     fn want(&mut self, key: ExtentKey, parts: Mask) {
         if parts != 0 && self.wanted.len() < WANTED && self.wanted.back() != Some(&(key, parts)) {
@@ -200,7 +200,7 @@ impl Adaptive {
         }
     }
 
-    /// What a part must be worth for a copy to pay, whatever the price.
+    /// What a part must be worth more than the price for a copy to pay.
     fn copy_cost(&self) -> u16 {
         let reread = self.table.reread().max(REREAD_LEAST);
         (COPY * self.room.busy().max(BUSY_LEAST) / reread * f64::from(ONE)) as u16
@@ -210,9 +210,12 @@ impl Adaptive {
     /// be asked for, the others later.
     fn copy(&mut self, moment: &mut Moment<'_>, cut: Cut, key: ExtentKey, parts: Mask) {
         let mut left = parts;
-        let read = |d: &DeviceView| self.costs.response(d, false, Bytes(BLOCK));
+        let costs = self.costs.prices(moment.devices, self.fast, false, Bytes(BLOCK));
         let there = moment.map.places(key);
-        let Some(to) = self.fast.with_room(moment.devices, cut, &there, read) else { return };
+        let read = |d: &DeviceView| costs.response(d);
+        let Some(to) = self.fast.with_room(moment.devices, cut, self.room.for_copies(), &there, read) else {
+            return;
+        };
         let to = PlaceId { device: to.id, kind: PlaceKind::Fine };
         while self.asked < COPIES && moment.actions.len() < moment.room {
             let Some(heat) = self.table.get(key) else { return };
@@ -230,10 +233,11 @@ impl Adaptive {
 
     /// What is wanted gets its copies, as long as reads are answered sooner there.
     fn promote(&mut self, moment: &mut Moment<'_>, cut: Cut) {
-        if self.costs.saving(moment.devices, self.fast, false, Bytes(BLOCK), 1.0) <= 0.0 {
+        if self.costs.prices(moment.devices, self.fast, false, Bytes(BLOCK)).saving(1.0) <= 0.0 {
             self.wanted.clear();
         }
-        while self.asked < COPIES && moment.actions.len() < moment.room && self.has_room(moment, cut) {
+        while self.asked < COPIES && moment.actions.len() + LATER < moment.room && self.has_room(moment, cut)
+        {
             let Some((key, parts)) = self.wanted.pop_front() else { return };
             let Some(heat) = self.table.get(key) else { continue };
             self.copy(moment, cut, key, parts & !heat.cheap(parts, self.price));
@@ -242,7 +246,7 @@ impl Adaptive {
 
     /// Whether parts may be added to a fast device.
     fn has_room(&self, moment: &Moment<'_>, cut: Cut) -> bool {
-        self.fast.these(moment.devices).any(|d| Room::is_below_brim(d, cut))
+        self.fast.these(moment.devices).any(|d| Room::is_below(d, cut, self.room.for_copies()))
     }
 
     /// The price is such that what is worth more has room on the fast device.
@@ -314,7 +318,8 @@ impl Adaptive {
         self.table.set_resident(key, heat.resident & !gone, whole && gone == 0);
     }
 
-    /// What the fast device is overloaded with leaves it, whatever it is worth.
+    /// What reads overload the fast device with gets a copy elsewhere, whatever it is worth: they go where they are
+    /// answered sooner.
     fn relieve(&mut self, moment: &mut Moment<'_>) {
         let fast = self.fast;
         while let Some(key) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room) {
@@ -322,13 +327,7 @@ impl Adaptive {
             let to = home_off(&mut self.stripe, moment.devices, &places, |d| fast.has(d));
             let Some(to) = to.filter(|_| fast.holder(moment.devices, &places).is_some()) else { continue };
             let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
-            // What is only read may be in both places: reads go where they are answered sooner.
-            if self.table.get(key).is_some_and(|heat| heat.written == 0) {
-                moment.actions.push(Action::Copy { key, blocks, to });
-            } else {
-                moment.actions.push(Action::Move { key, blocks, to });
-                self.table.set_resident(key, 0, false);
-            }
+            moment.actions.push(Action::Copy { key, blocks, to });
         }
     }
 
@@ -374,6 +373,83 @@ impl Adaptive {
     }
 }
 
+/// What an access is worth to each part it carries.
+#[inline]
+fn worth(costs: &Prices<'_>, access: &Access, parts: Mask) -> u16 {
+    // An access that continues a run costs a disk only its share of it.
+    let share = match access.run <= access.bytes {
+        true => 1.0,
+        false => access.bytes.0 as f64 / access.run.0 as f64,
+    };
+    let saved = costs.saving(share) * f64::from(ONE);
+    let each = if parts.is_power_of_two() { saved } else { saved / f64::from(parts.count_ones().max(1)) };
+    // Less than nothing is nothing.
+    (each as u16).min(4 * ONE)
+}
+
+/// Where writes go.
+impl Adaptive {
+    /// The device that is not fast and answers writes soonest at this moment, and what it takes.
+    fn slow<'d>(fast: Fast, devices: &'d [DeviceView], costs: &Prices<'_>) -> Option<(&'d DeviceView, f64)> {
+        let others = fast.others(devices).filter(|d| d.usable).map(|d| (d, costs.now(d)));
+        others.min_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+
+    /// A write of blocks that this fast device holds.
+    fn write_there(&mut self, moment: &Moment<'_>, access: &Access, holder: &DeviceView) -> WriteTo {
+        let cut = Cut::new(moment.extent.blocks());
+        let parts = cut.parts(access.blocks);
+        let Some(heat) = self.table.latest(access.key) else { return WriteTo::InPlace };
+        let (whole, resident) = (heat.whole, heat.resident);
+        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
+        let Some((slow, takes)) = Self::slow(self.fast, moment.devices, &costs) else {
+            return WriteTo::InPlace;
+        };
+        if takes < SOONER * costs.now(holder) {
+            // The fast device is overloaded: what would be moved from there is written elsewhere.
+            if !whole {
+                self.table.set_resident(access.key, resident & !cut.within(access.blocks), false);
+            }
+            return WriteTo::Whole(slow.id);
+        }
+        if whole {
+            return WriteTo::InPlace;
+        }
+        if parts & !resident != 0 {
+            self.table.set_resident(access.key, resident | parts, false);
+        }
+        WriteTo::Fine(holder.id)
+    }
+
+    /// A write of blocks that no fast device holds.
+    fn write_anew(&mut self, moment: &Moment<'_>, access: &Access) -> WriteTo {
+        let (fast, cut) = (self.fast, Cut::new(moment.extent.blocks()));
+        let parts = cut.parts(access.blocks);
+        let own = self.worth_of_write(moment, access, parts);
+        let Some(heat) = self.table.latest(access.key) else { return WriteTo::InPlace };
+        let (worth, whole, resident) = (heat.most(parts).max(own), heat.whole, heat.resident);
+        if worth < LEAST || whole {
+            return WriteTo::InPlace;
+        }
+        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
+        let to = fast.with_room(moment.devices, cut, BRIM, &access.held, |d: &DeviceView| costs.now(d));
+        // What is only buffered goes home later: as long as the others have time for it.
+        let part = if self.evicting || to.is_none() { 1.0 } else { self.room.busy() };
+        let worthy = worth >= (part * f64::from(self.price)) as u16;
+        if worthy && access.held.device().is_some() {
+            self.room.ask(parts.count_ones());
+        }
+        let (Some((_, takes)), Some(to)) = (Self::slow(fast, moment.devices, &costs), to) else {
+            return WriteTo::InPlace;
+        };
+        if !worthy || takes < costs.now(to) {
+            return WriteTo::InPlace;
+        }
+        self.table.set_resident(access.key, resident | parts, false);
+        WriteTo::Fine(to.id)
+    }
+}
+
 impl Placement for Adaptive {
     fn name(&self) -> &'static str {
         "adaptive"
@@ -383,7 +459,8 @@ impl Placement for Adaptive {
         let fast = self.fast(moment.devices).unwrap_or_default();
         let cut = Cut::new(moment.extent.blocks());
         let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
-        let write = |d: &DeviceView| self.costs.response(d, true, access.bytes);
+        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
+        let write = |d: &DeviceView| costs.response(d);
         let roomy = fast.these(moment.devices).filter(|d| Room::takes_extents(d, cut));
         let roomy = roomy.min_by(|a, b| write(a).total_cmp(&write(b)));
         let sooner = roomy.filter(|fast| {
@@ -410,33 +487,37 @@ impl Placement for Adaptive {
         }
         self.costs.note(moment.devices);
         let parts = cut.parts(access.blocks);
-        let worth = self.worth(moment, access, parts);
         let write = access.op == Op::Write;
+        let costs = self.costs.prices(moment.devices, fast, write, access.bytes);
+        let worth = worth(&costs, access, parts);
         self.told = write.then(|| (Told::of(moment, access), worth));
-        if let Some(holder) = fast.holder(moment.devices, &access.held)
+        if !write
+            && let Some(holder) = fast.holder(moment.devices, &access.held)
             && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
             && self.burden.len() < RELIEF
-            && self.costs.is_sooner_elsewhere(moment.devices, fast, holder, write, access.bytes, SOONER)
+            && costs.is_sooner_elsewhere(holder, SOONER)
             && self.burden.back() != Some(&access.key)
         {
             self.burden.push_back(access.key);
         }
-        let mut heat = self.table.note(access.key, parts, worth, write);
-        if !heat.whole {
-            // What was asked for may not have been done.
-            let resident = match fast.slots_of(&access.held) {
-                0 => heat.resident & !parts,
-                some if some == access.blocks.count => heat.resident | parts,
-                _ => heat.resident,
-            };
-            if resident != heat.resident {
-                heat.resident = resident;
-                self.table.set_resident(access.key, resident, false);
-            }
+        let heat = self.table.note(access.key, parts, worth, write);
+        if heat.whole {
+            return;
         }
-        let missing = parts & !heat.resident;
-        if !write && missing != 0 && !heat.whole && worth > 0 && access.held.device().is_some() {
-            let least = self.price.max(self.copy_cost().saturating_sub(1));
+        // What was asked for may not have been done.
+        let known = heat.resident;
+        let resident = match fast.slots_of(&access.held) {
+            0 => known & !parts,
+            some if some == access.blocks.count => known | parts,
+            _ => known,
+        };
+        if resident != known {
+            self.table.set_resident(access.key, resident, false);
+        }
+        let missing = parts & !resident;
+        if !write && missing != 0 && worth > 0 && access.held.device().is_some() {
+            let Some(heat) = self.table.get(access.key) else { return };
+            let least = self.price.saturating_add(self.copy_cost());
             let parts = missing & !heat.cheap(missing, least);
             if parts != 0 {
                 self.room.want();
@@ -452,40 +533,10 @@ impl Placement for Adaptive {
 
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
-        let cut = Cut::new(moment.extent.blocks());
-        let parts = cut.parts(access.blocks);
-        let Some(heat) = self.table.get(access.key) else { return WriteTo::InPlace };
-        let own = self.worth_of_write(moment, access, parts);
-        let now = |d: &DeviceView| self.costs.now(d, true, access.bytes);
-        let holder = fast.holder(moment.devices, &access.held);
-        let there = holder.is_some();
-        let roomy = fast.with_room(moment.devices, cut, &access.held, now);
-        let has_room = roomy.is_some();
-        // What is only buffered goes home later: as long as the others have time for it.
-        let part = if self.evicting || !has_room { 1.0 } else { self.room.busy() };
-        let least = LEAST.max((part * f64::from(self.price)) as u16);
-        let worthy = heat.most(parts).max(own) >= least;
-        if worthy && !there && !heat.whole && access.held.device().is_some() {
-            self.room.ask(parts.count_ones());
+        match fast.holder(moment.devices, &access.held) {
+            Some(holder) => self.write_there(moment, access, holder),
+            None => self.write_anew(moment, access),
         }
-        let others = fast.others(moment.devices).filter(|d| d.usable);
-        let slow = others.min_by(|a, b| now(a).total_cmp(&now(b)));
-        let (Some(slow), Some(to)) = (slow, holder.or(roomy)) else { return WriteTo::InPlace };
-        if there && now(slow) < SOONER * now(to) {
-            // The fast device is overloaded: what would be moved from there is written elsewhere.
-            if !heat.whole {
-                self.table.set_resident(access.key, heat.resident & !cut.within(access.blocks), false);
-            }
-            return WriteTo::Whole(slow.id);
-        }
-        if heat.whole || !(there || (worthy && has_room)) {
-            return WriteTo::InPlace;
-        }
-        if !there && now(slow) < now(to) {
-            return WriteTo::InPlace;
-        }
-        self.table.set_resident(access.key, heat.resident | parts, false);
-        WriteTo::Fine(to.id)
     }
 
     fn round_every(&self) -> Option<Nanos> {
@@ -505,6 +556,8 @@ impl Placement for Adaptive {
             self.epoch_began = moment.now;
         }
         self.room.round(moment.devices, fast, cut);
+        let extents: u64 = moment.devices.iter().map(|d| u64::from(d.extents)).sum();
+        self.table.set_memory(Bytes(extents * moment.extent.bytes().0 / MEMORY), EXTENTS_MIN);
         self.asked = 0;
         self.set_price(moment.devices, cut);
         self.adopt(moment, cut);

@@ -384,9 +384,11 @@ impl Placement for Hystor {
         let first = first_block(key, moment.extent.blocks()) + u64::from(blocks.first);
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
+        if self.metadata == OFF || !is_metadata(access) {
+            return;
+        }
         let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return };
-        let is_there = access.held.place(fine(fast.id)).is_some_and(|p| p.blocks > 0);
-        if self.metadata == OFF || !is_metadata(access) || is_there {
+        if access.held.place(fine(fast.id)).is_some_and(|p| p.blocks > 0) {
             return;
         }
         for block in first..first + u64::from(blocks.count) {
@@ -405,8 +407,8 @@ impl Placement for Hystor {
         let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
         let (buffered, elsewhere) = self.ways(moment.devices, fast.id, &access.held);
         let (Some(buffered), true) = (buffered, fast.has_room()) else { return elsewhere };
-        let seen = Extent::of(&access.held, fine(fast.id));
-        let there = access.held.place(fine(fast.id)).map_or(0, |p| p.blocks);
+        let place = access.held.place(fine(fast.id));
+        let (seen, there) = place.map_or((Extent::default(), 0), |p| (Extent::of_place(&p), p.blocks));
         let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
         let first = first_block(key, all);
         let resident = |b: u16| {

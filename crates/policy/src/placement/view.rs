@@ -276,6 +276,15 @@ impl Places {
         }
     };
 
+    /// One.
+    #[inline]
+    pub const fn one(place: PlaceView) -> Self {
+        let mut places = Self::NONE;
+        places.places[0] = place;
+        places.count = 1;
+        places
+    }
+
     /// Adds one; beyond [`Self::MAX`] none is added.
     #[inline]
     pub fn push(&mut self, place: PlaceView) {

@@ -33,6 +33,8 @@ pub(super) struct Row {
     fast: f64,
     /// The model of a third device, and what of the data has room there.
     third: Option<(&'static str, f64)>,
+    /// The slow device is the pool's first.
+    slow_first: bool,
     /// The fast device is given more than it can do: classic caching is to be beaten by far.
     pub(super) saturates: bool,
 }
@@ -53,11 +55,23 @@ const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
 const PAPERS: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
 /// Memory and a disk of today; what is between them is the third device.
 const MEMORY: [&str; 2] = ["nvm", "hdd-7200"];
+/// An SSD and a disk of which each lets through so many commands a second, and answers a single one alike.
+const CAPPED: [&str; 2] = ["capped-600", "capped-200"];
 /// A local SSD of then and a remote one of today: slower to answer, and able to do more.
 const REMOTE: [&str; 2] = ["intel-x25-m-g2", "remote-ssd-lan"];
 
 const fn row(name: &'static str, source: Source, clients: usize, about: &'static str) -> Row {
-    Row { name, about, source, clients, models: TODAY, fast: 0.1, third: None, saturates: false }
+    Row {
+        name,
+        about,
+        source,
+        clients,
+        models: TODAY,
+        fast: 0.1,
+        third: None,
+        slow_first: false,
+        saturates: false,
+    }
 }
 
 /// All of them.
@@ -215,6 +229,40 @@ pub(super) const ROWS: &[Row] = &[
         )
     },
     Row {
+        models: CAPPED,
+        fast: 0.25,
+        ..row(
+            "capped",
+            MadeUp("zipf theta=1.1 size=4KiB over=1GiB"),
+            16,
+            "reads by Zipf's law, of devices that load alone tells apart",
+        )
+    },
+    Row {
+        models: CAPPED,
+        fast: 0.25,
+        slow_first: true,
+        ..row(
+            "capped-turned",
+            MadeUp("zipf theta=1.1 size=4KiB over=1GiB"),
+            16,
+            "the same, the slow device first",
+        )
+    },
+    Row {
+        models: CAPPED,
+        fast: 0.25,
+        slow_first: true,
+        ..row(
+            "capped-guest",
+            MadeUp(
+                "zipf theta=1.1 size=4KiB over=1GiB for=200s / zipf theta=1.1 reads=70% size=4KiB over=1GiB for=200s / scan size=256KiB over=1GiB for=50s / zipf theta=1.1 size=4KiB over=1GiB for=200s",
+            ),
+            16,
+            "there reads by Zipf's law, three reads for a write or so, a scan, and reads again",
+        )
+    },
+    Row {
         fast: 0.2,
         third: Some(("hdd-7200", SLOW)),
         ..row("two-disks-postmark", MadeUp("postmark files=20000 memory=50% rate=60"), 0, "many small files")
@@ -228,11 +276,14 @@ pub(super) enum Loaded {
 }
 
 impl Row {
-    /// Its devices' models and what of the data has room there, the fast one first.
+    /// Its devices' models and what of the data has room there, in the pool's order.
     fn devices(&self) -> Vec<(&'static str, &'static str, f64)> {
         let [fast, slow] = self.models;
         let third = self.third.map(|(model, share)| ("third", model, share));
-        [Some(("fast", fast, self.fast)), third, Some(("slow", slow, SLOW))].into_iter().flatten().collect()
+        let all = [Some(("fast", fast, self.fast)), third, Some(("slow", slow, SLOW))];
+        let mut all: Vec<_> = all.into_iter().flatten().collect();
+        all.rotate_right(usize::from(self.slow_first));
+        all
     }
 
     /// Its devices in words: those with room for a part of the data, and those with room for all of it.

@@ -56,8 +56,8 @@ impl Adaptive {
             ));
         } else {
             reasons.moves_if(format_args!(
-                "a read copies it to {name} once it is worth {}, and more than the price",
-                saved(self.copy_cost())
+                "a read copies it to {name} once it is worth more than {}, the price and what the copy costs",
+                saved(self.price.saturating_add(self.copy_cost()))
             ));
             reasons.moves_if(format_args!(
                 "a write to it goes to {name} if that saves anything, it answers sooner at that moment and has room"

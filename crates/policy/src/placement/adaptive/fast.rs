@@ -121,10 +121,11 @@ impl Fast {
         self,
         devices: &'d [DeviceView],
         cut: Cut,
+        most: f64,
         places: &Places,
         cost: impl Fn(&DeviceView) -> f64,
     ) -> Option<&'d DeviceView> {
-        let roomy = self.these(devices).filter(|d| Room::is_below_brim(d, cut));
+        let roomy = self.these(devices).filter(|d| Room::is_below(d, cut, most));
         let elsewhere = |d: &DeviceView| !places.as_slice().iter().any(|place| place.id.device == d.id);
         roomy.min_by(|a, b| elsewhere(a).cmp(&elsewhere(b)).then(cost(a).total_cmp(&cost(b))))
     }

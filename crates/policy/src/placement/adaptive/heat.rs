@@ -4,7 +4,7 @@ use super::super::DeviceView;
 use crate::Lru;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
-use weir_model::{BlockRange, ExtentKey};
+use weir_model::{BlockRange, Bytes, ExtentKey};
 
 /// Parts of an extent that are told apart: of 128 KiB, its blocks.
 pub(super) const PARTS: u16 = 32;
@@ -51,6 +51,7 @@ pub(super) struct Heat {
 
 impl Heat {
     /// Forgets by halves what was before this epoch.
+    #[inline]
     fn age(&mut self, epoch: u32) {
         let epochs = (epoch - self.epoch).min(15);
         self.epoch = epoch;
@@ -83,18 +84,26 @@ fn bits(mask: Mask) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(mask).filter(|mask| *mask != 0), left).map(Mask::trailing_zeros)
 }
 
+/// Bytes one takes in the set of those on the fast device: a B-tree's nodes are half full at least.
+const RESIDENT: usize = 40;
+/// Bytes an extent that is known takes at most.
+const EACH: usize = Lru::<ExtentKey, Heat>::BYTES_MOST + RESIDENT;
+/// Extents on the fast device that are passed over at a time when something is to be forgotten.
+const CHANCES: usize = 16;
+
 /// How extents are cut into parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// Blocks of a part.
+    /// Blocks of a part: a power of two.
     pub(super) each: u16,
     /// Blocks of an extent.
     all: u16,
 }
 
 impl Cut {
+    #[inline]
     pub(super) fn new(blocks: u16) -> Self {
-        Self { each: blocks.div_ceil(PARTS).max(1), all: blocks }
+        Self { each: blocks.div_ceil(PARTS).next_power_of_two(), all: blocks }
     }
 
     /// The parts of an extent.
@@ -114,13 +123,14 @@ impl Cut {
     }
 
     /// The parts these blocks are in.
+    #[inline]
     pub(super) fn parts(self, blocks: BlockRange) -> Mask {
         if blocks.count == 0 {
             return 0;
         }
-        let (first, last) = (blocks.first / self.each, (blocks.end() - 1) / self.each);
-        let upto = |part: u16| if part >= PARTS { Mask::MAX } else { (1 << part) - 1 };
-        upto(last + 1) & !upto(first)
+        let part = |block: u16| (block >> self.each.trailing_zeros()).min(PARTS - 1);
+        let (first, last) = (part(blocks.first), part(blocks.end() - 1));
+        Mask::MAX >> (PARTS - 1 - last) & Mask::MAX << first
     }
 
     /// The parts all of whose blocks are among these.
@@ -146,7 +156,8 @@ impl Cut {
     }
 }
 
-/// What is known of all extents: of the latest accessed, as many as there is memory for.
+/// What is known of all extents: of the latest accessed, as many as there is memory for, and of those on the fast device in
+/// preference.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     heat: Lru<ExtentKey, Heat>,
@@ -170,10 +181,29 @@ impl Table {
         Self { heat, resident, epoch: 0, accesses: 0, worths, read_once: 0.0, read_again: 0.0 }
     }
 
-    /// Knows this many extents from now on.
-    pub(super) fn set_most(&mut self, extents: usize) {
-        for (key, heat) in self.heat.set_most(extents) {
-            self.forget(key, heat);
+    /// Takes no more memory than this from now on, or what so many extents need.
+    pub(super) fn set_memory(&mut self, memory: Bytes, least: usize) {
+        let most = (memory.0 as usize / EACH).max(least);
+        if most != self.heat.most() {
+            for (key, heat) in self.heat.set_most(most) {
+                self.forget(key, heat);
+            }
+        }
+    }
+
+    /// Bytes of memory it has taken, at most.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> Bytes {
+        Bytes(self.heat.memory().0 + (self.resident.len() * RESIDENT) as u64)
+    }
+
+    /// If all that may be known is, what was accessed longest ago is forgotten next: what is on the fast device only if none
+    /// of the next few is elsewhere.
+    fn spare_residents(&mut self) {
+        for _ in 0..if self.heat.len() < self.heat.most() { 0 } else { CHANCES } {
+            let oldest = self.heat.iter_oldest().next().filter(|(key, _)| self.resident.contains(key));
+            let Some((key, _)) = oldest else { return };
+            self.heat.touch(key);
         }
     }
 
@@ -226,8 +256,10 @@ impl Table {
     }
 
     /// What is known of an extent, as of now; nothing at first.
+    #[inline]
     fn entry(&mut self, key: ExtentKey) -> &mut Heat {
         if self.heat.touch(key).is_none() {
+            self.spare_residents();
             let fresh = Heat { epoch: self.epoch, ..Heat::default() };
             if let Some((gone, heat)) = self.heat.insert(key, fresh) {
                 self.forget(gone, heat);
@@ -240,12 +272,12 @@ impl Table {
     }
 
     /// An access to parts of an extent, each of which it is worth so much to.
-    pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> Heat {
-        self.accesses += u64::from(parts.count_ones());
+    pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> &Heat {
+        self.accesses += if parts.is_power_of_two() { 1 } else { u64::from(parts.count_ones()) };
         self.entry(key);
         let Self { heat, worths, read_once, read_again, .. } = self;
         let heat = heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
-        for part in bits(parts) {
+        for part in bits(if worth > 0 { parts } else { 0 }) {
             let all = &mut heat.worth[part as usize];
             bucket(*all).into_iter().for_each(|bucket| worths[bucket] -= 1);
             *all = all.saturating_add(worth);
@@ -255,12 +287,15 @@ impl Table {
             heat.written |= parts;
             heat.written_now |= parts;
         } else {
-            *read_once += f64::from((parts & !heat.read).count_ones());
-            *read_again += f64::from((parts & heat.read & !heat.reread).count_ones());
-            heat.reread |= parts & heat.read;
-            heat.read |= parts;
+            let (once, again) = (parts & !heat.read, parts & heat.read & !heat.reread);
+            if once | again != 0 {
+                *read_once += f64::from(once.count_ones());
+                *read_again += f64::from(again.count_ones());
+                heat.reread |= again;
+                heat.read |= once;
+            }
         }
-        *heat
+        heat
     }
 
     /// What is known of an extent, which stays as it is.
@@ -272,10 +307,16 @@ impl Table {
 
     /// What is known of an extent.
     pub(super) fn get(&mut self, key: ExtentKey) -> Option<Heat> {
+        self.latest(key).copied()
+    }
+
+    /// … lent.
+    #[inline]
+    pub(super) fn latest(&mut self, key: ExtentKey) -> Option<&Heat> {
         let epoch = self.epoch;
         let heat = self.heat.get_mut(&key)?;
         heat.age(epoch);
-        Some(*heat)
+        Some(heat)
     }
 
     /// These parts of the extent are on the fast device, and no others; `whole`, in a whole place.

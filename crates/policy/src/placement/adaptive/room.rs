@@ -7,8 +7,8 @@ use super::heat::Cut;
 
 /// Beyond this nothing is added, of the device's space.
 pub(super) const BRIM: f64 = 0.98;
-/// Below that is kept free in any case, and as much again between the fill at which parts begin to leave and
-/// the one at which no more do.
+/// Below that is kept free in any case, half of it for writes alone; and as much again between the fill at which parts begin
+/// to leave and the one at which no more do.
 const LEAST: f64 = 0.04;
 /// What is kept free besides while the other devices have nothing to do: as much as writes took in so many windows,
 /// since many writes at a time last longer than one, but no more than this.
@@ -47,9 +47,9 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Whether parts may be added.
-    pub(super) fn is_below_brim(device: &DeviceView, cut: Cut) -> bool {
-        device.has_slots() && cut.fill([device]) < BRIM
+    /// Whether parts may be added as long as no more than this is taken.
+    pub(super) fn is_below(device: &DeviceView, cut: Cut, most: f64) -> bool {
+        device.has_slots() && cut.fill([device]) < most
     }
 
     /// Whether new extents may go there.
@@ -60,6 +60,12 @@ impl Room {
     /// How busy the other devices are: 0 to 1.
     pub(super) fn busy(&self) -> f64 {
         (self.busy / BUSY).min(1.0)
+    }
+
+    /// The part of the space that copies may take: somewhat more than parts leave at, so that they do before copies have
+    /// to wait for them.
+    pub(super) fn for_copies(&self) -> f64 {
+        self.full() + LEAST / 2.0
     }
 
     /// The part of the space that may be taken before parts leave.

@@ -56,6 +56,32 @@ fn new_data_goes_to_the_fast_device_until_it_is_nearly_full() {
     assert!(devices[..30].iter().all(|d| *d == Some(0)));
 }
 
+/// Twice as many extents are accessed as the pool has, half of what it has in slots of the fast device.
+#[test]
+fn what_is_known_takes_a_thousandth_of_the_pool_and_what_is_there_stays_known() {
+    let extents = 1u64 << 16;
+    let space = Bytes(extents * weir_model::ExtentSize::DEFAULT.bytes().0);
+    let mut table = Table::new(8);
+    table.set_memory(Bytes(space.0 / MEMORY), 8);
+    for index in 0..2 * extents {
+        table.note(key(index), 1, ONE, false);
+        if index < extents / 2 {
+            table.set_resident(key(index), 1, false);
+        }
+        if index % 256 == 0 {
+            assert!(table.memory().0 <= space.0 / MEMORY, "{} of {space}", table.memory());
+        }
+    }
+    let known = (0..2 * extents).filter(|index| table.peek(key(*index)).is_some()).count() as u64;
+    assert!(known > extents / 2, "{known} of {extents}");
+    assert!(table.residents() as u64 > extents / 2 * 9 / 10, "{}", table.residents());
+    // What is forgotten after all is forgotten wholly.
+    (0..extents).for_each(|index| table.set_resident(key(index), 1, false));
+    assert!(table.memory().0 <= space.0 / MEMORY);
+    let there = (0..extents).filter(|index| table.peek(key(*index)).is_some_and(|heat| heat.resident != 0));
+    assert_eq!(table.residents(), there.count());
+}
+
 #[test]
 fn what_is_read_again_and_again_is_copied() {
     let (mut pool, mut policy) = (pool(), policy());

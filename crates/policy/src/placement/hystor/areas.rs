@@ -3,7 +3,7 @@
 //! anything is done.
 
 use crate::Lru;
-use crate::placement::Places;
+use crate::placement::{PlaceView, Places};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ExtentKey, PlaceId};
 
@@ -17,7 +17,12 @@ pub(super) struct Extent {
 impl Extent {
     /// As the map has it.
     pub(super) fn of(places: &Places, fine: PlaceId) -> Self {
-        places.place(fine).map_or(Self::default(), |p| Self { blocks: p.of_extent, dirty: p.dirty })
+        places.place(fine).map_or(Self::default(), |place| Self::of_place(&place))
+    }
+
+    /// … in its slots on the fast device.
+    pub(super) fn of_place(place: &PlaceView) -> Self {
+        Self { blocks: place.of_extent, dirty: place.dirty }
     }
 
     /// With so many more clean ones, of at most `all`.
