@@ -418,7 +418,7 @@ impl Oracle {
             }
             !covered
         });
-        self.note_settled(volume);
+        self.note_settled(volume, ticket);
     }
 
     /// A flush failed: it promised nothing. What it was to make durable may be lost, and a later flush

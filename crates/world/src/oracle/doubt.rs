@@ -43,10 +43,13 @@ impl Oracle {
         self.unsettled.contains(&volume) || self.failed.iter().any(|failed| failed.volume == volume)
     }
 
-    /// A flush of the volume was acknowledged.
-    pub(super) fn note_settled(&mut self, volume: usize) {
+    /// A flush of the volume was acknowledged. What another one, which failed, was told of may have been acknowledged
+    /// after this one was submitted, and is still to be flushed.
+    pub(super) fn note_settled(&mut self, volume: usize, flush: Ticket) {
         let under_way = self.changes.values().any(|change| change.place.volume == volume && !change.trim);
-        let unflushed = self.unflushed.iter().any(|change| change.place.volume == volume && !change.trim);
+        let later = self.forsaken.iter().filter(|change| change.acked >= flush.0);
+        let unflushed =
+            self.unflushed.iter().chain(later).any(|change| change.place.volume == volume && !change.trim);
         if !under_way && !unflushed {
             self.unsettled.remove(&volume);
         }
