@@ -5,7 +5,9 @@
 //! run the very same code.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod block_table;
+pub mod eviction;
 mod ewma;
 pub mod ext;
 pub mod harm;

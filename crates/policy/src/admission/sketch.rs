@@ -1,0 +1,61 @@
+//! About how often blocks were asked for lately, in a few bits each.
+
+use crate::eviction::Block;
+
+/// Rows of counters: a block has one in each, and its count is the lowest.
+const ROWS: usize = 4;
+/// A counter's highest value: four bits.
+const MOST: u8 = 15;
+
+/// A count-min sketch of four-bit counters.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    /// Two counters a byte, all rows in one.
+    counters: Vec<u8>,
+    /// Counters of a row: a power of two.
+    width: usize,
+}
+
+impl Sketch {
+    /// With at least `width` counters a row.
+    pub(super) fn new(width: usize) -> Self {
+        let width = width.max(16).next_power_of_two();
+        Self { counters: vec![0; ROWS * width / 2], width }
+    }
+
+    pub(super) fn count(&self, block: Block) -> u8 {
+        (0..ROWS).map(|row| self.get(self.place(row, block))).min().unwrap_or(0)
+    }
+
+    /// Counts a block: those of its counters that are lowest.
+    pub(super) fn increment(&mut self, block: Block) {
+        let count = self.count(block);
+        if count < MOST {
+            for row in 0..ROWS {
+                let place = self.place(row, block);
+                if self.get(place) == count {
+                    self.counters[place / 2] += 1 << (4 * (place % 2));
+                }
+            }
+        }
+    }
+
+    /// Halves all counts.
+    pub(super) fn halve(&mut self) {
+        for pair in &mut self.counters {
+            *pair = (*pair >> 1) & 0x77;
+        }
+    }
+
+    fn get(&self, place: usize) -> u8 {
+        self.counters[place / 2] >> (4 * (place % 2)) & 0xf
+    }
+
+    /// Which counter of a row is a block's: multiplicative hashing, another odd factor in each row.
+    fn place(&self, row: usize, block: Block) -> usize {
+        const FACTORS: [u64; ROWS] =
+            [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
+        let hash = (u64::from(block.0) + 1).wrapping_mul(FACTORS[row]);
+        row * self.width + (hash >> (64 - self.width.trailing_zeros())) as usize
+    }
+}

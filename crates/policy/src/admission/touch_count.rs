@@ -1,0 +1,82 @@
+//! `touch_count`: what was touched before comes in, counted by large segments of the disk (TC).
+//!
+//! Source: HEC (mechanisms, section 8; the dissertation behind it, section 3.4.1).
+//!
+//! Rule: each segment a request touches counts that. If the touches before it of any of them are as many as the
+//! threshold, the whole request is admitted. Counts are kept in several maps, of which the latest counts and all are
+//! added up; every so many bytes the oldest is emptied and becomes the latest.
+//!
+//! Constants: segments of 4 MB (taken as 4 MiB), one map of one bit a segment, never emptied, as in the published
+//! experiment; with one bit the threshold is one touch before.
+//!
+//! When not: where most segments are touched at all.
+
+use super::{Admission, Asked};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use weir_model::Bytes;
+
+/// How touches are counted. The default is the published experiment's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touches {
+    /// What is counted as one; at least 1.
+    pub segment: Bytes,
+    /// Touches before a request that admit it.
+    pub threshold: u8,
+    /// A map ends after so many bytes were asked for; `None`: never.
+    pub rotated_after: Option<Bytes>,
+    /// Maps; at least 1.
+    pub maps: usize,
+}
+
+impl Default for Touches {
+    fn default() -> Self {
+        Self { segment: Bytes::mib(4), threshold: 1, rotated_after: None, maps: 1 }
+    }
+}
+
+/// Admits what was touched before.
+#[derive(Debug)]
+pub struct TouchCount {
+    touches: Touches,
+    /// The latest last. Counts end at the threshold.
+    maps: VecDeque<FxHashMap<(u32, u64), u8>>,
+    /// Since the latest map began.
+    bytes: u64,
+}
+
+impl TouchCount {
+    /// Nothing touched yet.
+    pub fn new(touches: Touches) -> Self {
+        Self { touches, maps: VecDeque::from([FxHashMap::default()]), bytes: 0 }
+    }
+
+    fn rotate(&mut self, bytes: Bytes) {
+        self.bytes = self.bytes.saturating_add(bytes.0);
+        if self.touches.rotated_after.is_some_and(|most| self.bytes > most.0) {
+            self.bytes = bytes.0;
+            if self.maps.len() >= self.touches.maps {
+                self.maps.pop_front();
+            }
+            self.maps.push_back(FxHashMap::default());
+        }
+    }
+}
+
+impl Admission for TouchCount {
+    fn request(&mut self, asked: Asked) -> bool {
+        self.rotate(asked.len);
+        let Touches { segment, threshold, .. } = self.touches;
+        let (first, last) = (asked.offset.0 / segment.0.max(1), (asked.end() - 1) / segment.0.max(1));
+        let mut admitted = false;
+        for key in (first..=last).map(|segment| (asked.disk, segment)) {
+            let before: u32 = self.maps.iter().filter_map(|map| map.get(&key)).map(|n| u32::from(*n)).sum();
+            admitted |= before >= u32::from(threshold);
+            if let Some(latest) = self.maps.back_mut() {
+                let count = latest.entry(key).or_default();
+                *count = count.saturating_add(1).min(threshold);
+            }
+        }
+        admitted
+    }
+}

@@ -1,0 +1,188 @@
+//! `belady`: what will not be used for longest leaves. The bound: no policy that takes in every miss has fewer.
+//!
+//! Source: L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
+//! 1966 (MIN), with forced insertion: a block that is missed comes in even if it is used again last of all.
+//!
+//! Rule: knows the trace. Of blocks that are never used again the one leaves that became so last.
+
+use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+
+/// No further use.
+const NEVER: u32 = u32::MAX;
+/// Not in the cache.
+const OUT: u32 = u32::MAX - 1;
+
+/// When the block of each access of a trace is used next.
+#[derive(Debug)]
+pub struct Future {
+    next: Vec<u32>,
+}
+
+impl Future {
+    /// Of a trace of fewer than 2^32 - 2 accesses to blocks with numbers below `blocks`. Takes 4 bytes an access.
+    pub fn new(accesses: &[Block], blocks: u32) -> Self {
+        let mut later = vec![NEVER; blocks as usize];
+        let mut next = vec![NEVER; accesses.len()];
+        for (at, block) in accesses.iter().enumerate().rev() {
+            next[at] = std::mem::replace(&mut later[block.index()], at as u32);
+        }
+        Self { next }
+    }
+}
+
+/// MIN.
+#[derive(Debug)]
+pub struct Belady<'t> {
+    capacity: u32,
+    len: u32,
+    accesses: &'t [Block],
+    future: &'t Future,
+    now: u32,
+    /// Of each block: the access that uses it next.
+    next: Vec<u32>,
+    /// The accesses that use a block of the cache next.
+    awaited: Positions,
+    /// Blocks that are not used again, in the order in which they became so; those no longer in are skipped.
+    done: Vec<Block>,
+}
+
+impl<'t> Belady<'t> {
+    /// An empty cache before the first of these accesses, whose future this is.
+    pub fn new(room: Room, accesses: &'t [Block], future: &'t Future) -> Self {
+        Self {
+            capacity: room.capacity,
+            len: 0,
+            accesses,
+            future,
+            now: 0,
+            next: vec![OUT; room.blocks as usize],
+            awaited: Positions::new(future.next.len()),
+            done: Vec::new(),
+        }
+    }
+
+    /// The block waits for its next use after the access that is due.
+    #[inline]
+    fn await_next(&mut self, block: Block) {
+        let next = self.future.next.get(self.now as usize).copied().unwrap_or(NEVER);
+        self.next[block.index()] = next;
+        if next == NEVER {
+            self.done.push(block);
+        } else {
+            self.awaited.set(next);
+        }
+    }
+}
+
+impl Eviction for Belady<'_> {
+    #[inline]
+    fn reach(&mut self, access: u32) {
+        self.now = access;
+    }
+
+    #[inline]
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        let next = self.next[block.index()];
+        if next == OUT {
+            return false;
+        }
+        if next != NEVER {
+            self.awaited.clear(next);
+            self.await_next(block);
+        }
+        true
+    }
+
+    #[inline]
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        turn_over(self, block, may_replace)
+    }
+
+    fn remove(&mut self, block: Block) -> bool {
+        let next = std::mem::replace(&mut self.next[block.index()], OUT);
+        if next == OUT {
+            return false;
+        }
+        if next != NEVER {
+            self.awaited.clear(next);
+        }
+        self.len -= 1;
+        true
+    }
+}
+
+impl Turnover for Belady<'_> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.len >= self.capacity
+    }
+
+    #[inline]
+    fn candidate(&mut self) -> Option<Block> {
+        while let Some(block) = self.done.last() {
+            if self.next[block.index()] == NEVER {
+                return Some(*block);
+            }
+            self.done.pop();
+        }
+        self.awaited.last().map(|access| self.accesses[access as usize])
+    }
+
+    #[inline]
+    fn enter(&mut self, block: Block) {
+        self.await_next(block);
+        self.len += 1;
+    }
+}
+
+/// A set of positions that knows its last one: bits, and above each 64 of them one that tells whether there is any.
+#[derive(Debug)]
+struct Positions {
+    /// The bits themselves first, a single word last.
+    levels: Vec<Vec<u64>>,
+}
+
+impl Positions {
+    /// The empty set of positions below `end`.
+    fn new(end: usize) -> Self {
+        let mut levels = vec![vec![0; end.div_ceil(64).max(1)]];
+        while let Some(below) = levels.last().map(Vec::len).filter(|len| *len > 1) {
+            levels.push(vec![0; below.div_ceil(64)]);
+        }
+        Self { levels }
+    }
+
+    #[inline]
+    fn set(&mut self, position: u32) {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            let before = level[at / 64];
+            level[at / 64] |= 1 << (at % 64);
+            if before != 0 {
+                break;
+            }
+            at /= 64;
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self, position: u32) {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            level[at / 64] &= !(1 << (at % 64));
+            if level[at / 64] != 0 {
+                break;
+            }
+            at /= 64;
+        }
+    }
+
+    #[inline]
+    fn last(&self) -> Option<u32> {
+        let mut at = 0;
+        for level in self.levels.iter().rev() {
+            at = at * 64 + 63_usize.checked_sub(level[at].leading_zeros() as usize)?;
+        }
+        Some(at as u32)
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether blocks are in the cache, and one bit for each that is.
+
+use super::Block;
+
+/// A byte a block.
+#[derive(Debug)]
+pub(super) struct Marks(Vec<Mark>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Out,
+    Unused,
+    Used,
+}
+
+impl Marks {
+    pub(super) fn new(blocks: u32) -> Self {
+        Self(vec![Mark::Out; blocks as usize])
+    }
+
+    /// Sets the bit of a block that is in the cache; whether it is.
+    #[inline]
+    pub(super) fn hit(&mut self, block: Block) -> bool {
+        let mark = &mut self.0[block.index()];
+        let is_in = *mark != Mark::Out;
+        if is_in {
+            *mark = Mark::Used;
+        }
+        is_in
+    }
+
+    /// The block comes in, its bit clear.
+    #[inline]
+    pub(super) fn enter(&mut self, block: Block) {
+        self.0[block.index()] = Mark::Unused;
+    }
+
+    /// The block leaves; whether it was in.
+    #[inline]
+    pub(super) fn leave(&mut self, block: Block) -> bool {
+        std::mem::replace(&mut self.0[block.index()], Mark::Out) != Mark::Out
+    }
+
+    /// Clears the bit of a block that is in the cache; whether it was set.
+    #[inline]
+    pub(super) fn clear(&mut self, block: Block) -> bool {
+        std::mem::replace(&mut self.0[block.index()], Mark::Unused) == Mark::Used
+    }
+}

@@ -1,0 +1,163 @@
+//! `s3fifo`: what comes goes through a small queue first; what is used twice there goes on to the main one.
+//!
+//! Source: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, R. Vinayak, "FIFO queues are all you need for cache eviction", SOSP 2023,
+//! with its constants.
+//!
+//! Rule: a tenth of the capacity is the small queue, the rest the main one; both are in the order of arrival. A hit counts, to
+//! at most 3. While the main queue is larger than its share, or the small one is empty, the oldest of the main one leaves if
+//! its count is 0, else it becomes the newest with a count less by one. Otherwise the oldest of the small one goes to
+//! the main one, its count 0 again, if it was hit twice; else it leaves and is remembered, as are the last such of
+//! nine tenths of the capacity. A miss that is remembered comes into the main queue, any other into the small one.
+//!
+//! When not: where most is used again once, and only soon.
+
+use super::lists::Lists;
+use super::{Block, Eviction, Insertion, Room, Use};
+
+const SMALL: u8 = 0;
+const MAIN: u8 = 1;
+const GHOST: u8 = 2;
+const OUT: u8 = 3;
+
+/// The small queue's share of the capacity.
+const SMALL_SHARE: f64 = 0.1;
+/// What is remembered, as a share of the capacity.
+const GHOST_SHARE: f64 = 0.9;
+/// Hits in the small queue that take a block to the main one.
+const PROMOTED: u8 = 2;
+/// Counts end here.
+const MOST: u8 = 3;
+
+/// S3-FIFO.
+#[derive(Debug)]
+pub struct S3Fifo {
+    capacity: u32,
+    most_main: u32,
+    most_ghost: u32,
+    queues: Lists<3>,
+    states: Vec<State>,
+}
+
+/// The queue a block is in, and its count: in the two lowest bits and those above.
+#[derive(Clone, Copy, Debug)]
+struct State(u8);
+
+impl State {
+    const fn new(queue: u8, count: u8) -> Self {
+        Self(queue | count << 2)
+    }
+    const fn queue(self) -> u8 {
+        self.0 & 3
+    }
+    const fn count(self) -> u8 {
+        self.0 >> 2
+    }
+}
+
+impl S3Fifo {
+    /// An empty cache.
+    pub fn new(room: Room) -> Self {
+        Self {
+            capacity: room.capacity,
+            most_main: room.capacity - room.share(SMALL_SHARE),
+            most_ghost: room.share(GHOST_SHARE),
+            queues: Lists::new(room.blocks),
+            states: vec![State::new(OUT, 0); room.blocks as usize],
+        }
+    }
+
+    #[inline]
+    fn len(&self, queue: u8) -> u32 {
+        self.queues.len(queue.into())
+    }
+
+    /// Takes a block out of whatever queue it is in; which that was.
+    #[inline]
+    fn take_out(&mut self, block: Block) -> u8 {
+        let state = std::mem::replace(&mut self.states[block.index()], State::new(OUT, 0));
+        if state.queue() != OUT {
+            self.queues.remove(state.queue().into(), block);
+        }
+        state.queue()
+    }
+
+    #[inline]
+    fn put_in(&mut self, block: Block, queue: u8) {
+        self.queues.push(queue.into(), block);
+        self.states[block.index()] = State::new(queue, 0);
+    }
+
+    /// The block that is to leave, at the old end of its queue.
+    fn candidate(&mut self) -> Option<Block> {
+        if self.len(MAIN) <= self.most_main {
+            while let Some(oldest) = self.queues.oldest(SMALL.into()) {
+                if self.states[oldest.index()].count() < PROMOTED {
+                    return Some(oldest);
+                }
+                self.queues.shift(SMALL.into(), MAIN.into(), oldest);
+                self.states[oldest.index()] = State::new(MAIN, 0);
+            }
+        }
+        while let Some(oldest) = self.queues.oldest(MAIN.into()) {
+            let count = self.states[oldest.index()].count();
+            if count == 0 {
+                return Some(oldest);
+            }
+            self.queues.renew(MAIN.into(), oldest);
+            self.states[oldest.index()] = State::new(MAIN, count - 1);
+        }
+        None
+    }
+
+    fn remember(&mut self, block: Block) {
+        if self.most_ghost == 0 {
+            return;
+        }
+        if self.len(GHOST) >= self.most_ghost
+            && let Some(oldest) = self.queues.oldest(GHOST.into())
+        {
+            self.take_out(oldest);
+        }
+        self.put_in(block, GHOST);
+    }
+}
+
+impl Eviction for S3Fifo {
+    #[inline]
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        let state = &mut self.states[block.index()];
+        let is_in = state.queue() <= MAIN;
+        if is_in {
+            *state = State::new(state.queue(), (state.count() + 1).min(MOST));
+        }
+        is_in
+    }
+
+    #[inline]
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        let mut leaving = None;
+        // Not among what is remembered while another one may be forgotten.
+        let remembered = self.take_out(block) == GHOST;
+        if self.len(SMALL) + self.len(MAIN) >= self.capacity {
+            leaving = self.candidate();
+            if !leaving.is_none_or(may_replace) {
+                return Insertion::Refused;
+            }
+            if let Some(leaving) = leaving
+                && self.take_out(leaving) == SMALL
+            {
+                self.remember(leaving);
+            }
+        }
+        self.put_in(block, if remembered { MAIN } else { SMALL });
+        leaving.map_or(Insertion::Added, Insertion::Replaced)
+    }
+
+    fn remove(&mut self, block: Block) -> bool {
+        let is_in = self.states[block.index()].queue() <= MAIN;
+        if is_in {
+            self.take_out(block);
+        }
+        is_in
+    }
+}

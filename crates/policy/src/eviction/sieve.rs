@@ -1,0 +1,80 @@
+//! `sieve`: a hand sifts out what was not used since it last passed; what was used stays where it is.
+//!
+//! Source: Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is Simpler than LRU", NSDI 2024.
+//!
+//! Rule: a queue in the order of arrival and one bit a block, clear when it comes in, set by a hit. The hand begins at
+//! the oldest and goes towards newer ones, from the newest back to the oldest; where the bit is set it clears it and goes
+//! on, else that block leaves and its newer neighbour has the hand.
+//!
+//! When not: where what is asked for changes for good, and with scans: what a scan left is sifted out slowly.
+
+use super::lists::Lists;
+use super::marks::Marks;
+use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+
+/// SIEVE.
+#[derive(Debug)]
+pub struct Sieve {
+    capacity: u32,
+    queue: Lists<1>,
+    marks: Marks,
+    /// `None` for the oldest.
+    hand: Option<Block>,
+}
+
+impl Sieve {
+    /// An empty cache.
+    pub fn new(room: Room) -> Self {
+        let marks = Marks::new(room.blocks);
+        Self { capacity: room.capacity, queue: Lists::new(room.blocks), marks, hand: None }
+    }
+}
+
+impl Eviction for Sieve {
+    #[inline]
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        self.marks.hit(block)
+    }
+
+    #[inline]
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        turn_over(self, block, may_replace)
+    }
+
+    #[inline]
+    fn remove(&mut self, block: Block) -> bool {
+        let was_in = self.marks.leave(block);
+        if was_in {
+            if self.hand == Some(block) {
+                self.hand = self.queue.newer(block);
+            }
+            self.queue.remove(0, block);
+        }
+        was_in
+    }
+}
+
+impl Turnover for Sieve {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.queue.len(0) >= self.capacity
+    }
+
+    #[inline]
+    fn candidate(&mut self) -> Option<Block> {
+        loop {
+            let at = self.hand.or_else(|| self.queue.oldest(0))?;
+            if !self.marks.clear(at) {
+                self.hand = Some(at);
+                return Some(at);
+            }
+            self.hand = self.queue.newer(at);
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, block: Block) {
+        self.queue.push(0, block);
+        self.marks.enter(block);
+    }
+}

@@ -1,0 +1,141 @@
+//! Every policy beside its naive twin.
+
+mod naive;
+
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+const BLOCKS: u32 = 24;
+
+/// What happens to a block.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// It is asked for, and taken in if it is not there.
+    Asked(Use),
+    /// ... but nothing is to leave for it.
+    AskedInVain,
+    Removed,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(What, Block)>> {
+    let what = prop_oneof![
+        8 => Just(What::Asked(Use::Read)),
+        4 => Just(What::Asked(Use::Write)),
+        1 => Just(What::AskedInVain),
+        1 => Just(What::Removed),
+    ];
+    // Some blocks more often than others.
+    let block = (0..BLOCKS, 0..BLOCKS).prop_map(|(a, b)| Block(a.min(b)));
+    prop::collection::vec((what, block), 0..400)
+}
+
+fn accesses(steps: &[(What, Block)]) -> Vec<Block> {
+    steps.iter().filter(|(what, _)| !matches!(what, What::Removed)).map(|(_, block)| *block).collect()
+}
+
+/// Plays the steps to a policy and its twin: they must answer alike.
+fn agree(
+    mut policy: impl Eviction,
+    mut twin: impl Eviction,
+    steps: &[(What, Block)],
+) -> Result<(), TestCaseError> {
+    let mut access = 0;
+    for &(what, block) in steps {
+        let (used, may) = match what {
+            What::Asked(used) => (used, true),
+            What::AskedInVain => (Use::Read, false),
+            What::Removed => {
+                prop_assert_eq!(policy.remove(block), twin.remove(block));
+                continue;
+            }
+        };
+        policy.reach(access);
+        twin.reach(access);
+        access += 1;
+        let hit = policy.hit(block, used);
+        prop_assert_eq!(hit, twin.hit(block, used));
+        if !hit {
+            let asked = std::cell::Cell::new(None);
+            let ours = policy.insert(block, |leaving| {
+                asked.set(Some(leaving));
+                may
+            });
+            prop_assert_eq!(ours, twin.insert(block, |leaving| asked.get() == Some(leaving) && may));
+        }
+    }
+    for block in (0..BLOCKS).map(Block) {
+        prop_assert_eq!(policy.remove(block), twin.remove(block), "{:?} at the end", block);
+    }
+    Ok(())
+}
+
+macro_rules! beside_twins {
+    ($($name:ident: $policy:ident;)*) => {
+        proptest! {
+            $(
+                #[test]
+                fn $name(capacity in 1u32..20, steps in steps()) {
+                    let room = Room { blocks: BLOCKS, capacity };
+                    agree($policy::new(room), naive::$policy::new(room), &steps)?;
+                }
+            )*
+        }
+    };
+}
+
+beside_twins! {
+    fifo_agrees_with_its_twin: Fifo;
+    lru_agrees_with_its_twin: Lru;
+    lrw_agrees_with_its_twin: Lrw;
+    clock_agrees_with_its_twin: Clock;
+    sieve_agrees_with_its_twin: Sieve;
+    lfu_agrees_with_its_twin: Lfu;
+    slru_agrees_with_its_twin: Slru;
+    twoq_agrees_with_its_twin: TwoQ;
+    arc_agrees_with_its_twin: Arc;
+    s3fifo_agrees_with_its_twin: S3Fifo;
+}
+
+proptest! {
+    #[test]
+    fn belady_agrees_with_its_twin(capacity in 1u32..20, steps in steps()) {
+        let room = Room { blocks: BLOCKS, capacity };
+        let accesses = accesses(&steps);
+        let future = Future::new(&accesses, BLOCKS);
+        agree(Belady::new(room, &accesses, &future), naive::Belady::new(room, &accesses), &steps)?;
+    }
+
+    /// The bound is one: nobody misses less who takes in every miss.
+    #[test]
+    fn nobody_misses_less_than_belady(capacity in 1u32..20, blocks in prop::collection::vec(0..BLOCKS, 0..600)) {
+        let room = Room { blocks: BLOCKS, capacity };
+        let accesses: Vec<_> = blocks.into_iter().map(Block).collect();
+        let future = Future::new(&accesses, BLOCKS);
+        let bound = misses(Belady::new(room, &accesses, &future), &accesses);
+        let all = [
+            misses(Fifo::new(room), &accesses),
+            misses(Lru::new(room), &accesses),
+            misses(Clock::new(room), &accesses),
+            misses(Sieve::new(room), &accesses),
+            misses(Lfu::new(room), &accesses),
+            misses(Slru::new(room), &accesses),
+            misses(TwoQ::new(room), &accesses),
+            misses(Arc::new(room), &accesses),
+            misses(S3Fifo::new(room), &accesses),
+        ];
+        prop_assert!(all.iter().all(|misses| *misses >= bound), "{all:?} < {bound}");
+    }
+}
+
+fn misses(mut policy: impl Eviction, accesses: &[Block]) -> usize {
+    let mut misses = 0;
+    for (at, block) in accesses.iter().enumerate() {
+        policy.reach(at as u32);
+        if !policy.hit(*block, Use::Read) {
+            policy.insert(*block, |_| true);
+            misses += 1;
+        }
+    }
+    misses
+}

@@ -1,0 +1,262 @@
+//! A trace as accesses to blocks.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher;
+use std::ops::{Range, RangeInclusive};
+use std::sync::OnceLock;
+use thiserror::Error;
+use weir_model::{BLOCK, Bytes, Op, VolumeOffset};
+use weir_policy::admission::Asked;
+use weir_policy::eviction::{Block, Future, Use};
+use weir_trace::Record;
+
+/// The blocks, counted from the start of the disk, that a record touches: partly covered ones at its ends, too.
+pub fn blocks(record: &Record) -> RangeInclusive<u64> {
+    let first = record.offset.0 / BLOCK;
+    first..=(record.offset.0 + record.len.0.max(1) - 1) / BLOCK
+}
+
+/// A trace's accesses to 4 KiB blocks, in the order of its records, made by a [`Loader`].
+///
+/// Takes 4 bytes an access, 8 a request and 8 a block.
+#[derive(Debug, Default)]
+pub struct BlockTrace {
+    accesses: Vec<Block>,
+    requests: Vec<Request>,
+    trims: Vec<Trim>,
+    trimmed: Vec<Block>,
+    /// Disk and block, by number.
+    homes: Vec<u64>,
+    future: OnceLock<Future>,
+}
+
+/// A request to read or write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// The index after that of its last access.
+    end: u32,
+    /// In the 12 lowest bits, bytes of the first block before the request; in the next 12, bytes of the last block behind it;
+    /// then 1 for a write.
+    shape: u32,
+}
+
+impl Request {
+    #[inline]
+    pub(super) fn used(self) -> Use {
+        if self.shape >> 24 == 0 { Use::Read } else { Use::Write }
+    }
+
+    /// Bytes of its first block that are not part of it.
+    #[inline]
+    pub(super) fn before(self) -> u64 {
+        u64::from(self.shape & 0xfff)
+    }
+
+    /// Bytes of its last block that are not part of it.
+    #[inline]
+    pub(super) fn behind(self) -> u64 {
+        u64::from(self.shape >> 12 & 0xfff)
+    }
+
+    #[inline]
+    pub(super) fn end(self) -> usize {
+        self.end as usize
+    }
+}
+
+/// Blocks become unused between two requests.
+#[derive(Clone, Copy, Debug)]
+struct Trim {
+    /// The index of the request after it.
+    before: u32,
+    /// The index after its last in `trimmed`.
+    end: u32,
+}
+
+/// What a trace cannot have. Messages have the form "what is wrong; the way out".
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum BlockTraceError {
+    /// Too many accesses, or blocks that are trimmed.
+    #[error(
+        "there are more than {} accesses to blocks, or trims of them; take a shorter trace",
+        BlockTrace::MOST
+    )]
+    TooLong,
+    /// An address or a disk's number is too large.
+    #[error(
+        "disk {disk} at byte {offset} is out of reach, which is 4 EiB of each of 16384 disks; is the format right?"
+    )]
+    TooFar {
+        /// The number of the disk, in the order of appearance.
+        disk: u32,
+        /// The offset.
+        offset: u64,
+    },
+    /// A request longer than any machine makes: rather a line that is damaged.
+    #[error(
+        "a request at byte {offset} of disk {disk} has {len} bytes, more than 4 GiB; is the format right?"
+    )]
+    TooLarge {
+        /// The number of the disk, in the order of appearance.
+        disk: u32,
+        /// The offset.
+        offset: u64,
+        /// Its length.
+        len: u64,
+    },
+    /// Nothing is read or written.
+    #[error("nothing is read or written in it; take another trace")]
+    Empty,
+}
+
+/// Bits of a home that are the block's; the disk's are above them.
+const BLOCK_BITS: u32 = 50;
+/// Bytes of the longest request to read or write.
+const LONGEST: u64 = 4 << 30;
+
+/// Makes a [`BlockTrace`], record by record. Takes up to 12 bytes a block more than that.
+#[derive(Debug, Default)]
+pub struct Loader {
+    trace: BlockTrace,
+    /// Numbers of blocks, by the hash of what is in `homes`.
+    numbers: HashTable<u32>,
+    error: Option<BlockTraceError>,
+}
+
+impl Loader {
+    /// Adds what a record asks for. Blocks that are trimmed whole leave caches then; trims of blocks not accessed before
+    /// change nothing. What cannot be had is told by [`Self::finish`].
+    pub fn take(&mut self, record: &Record) {
+        if self.error.is_none() {
+            self.error = self.add(record).err();
+        }
+    }
+
+    /// The trace.
+    ///
+    /// # Errors
+    /// If there was too much, or nothing.
+    pub fn finish(self) -> Result<BlockTrace, BlockTraceError> {
+        match self.error {
+            Some(error) => Err(error),
+            None if self.trace.accesses.is_empty() => Err(BlockTraceError::Empty),
+            None => Ok(self.trace),
+        }
+    }
+
+    fn add(&mut self, record: &Record) -> Result<(), BlockTraceError> {
+        let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
+        let in_reach = offset.checked_add(len).is_some_and(|end| end <= BLOCK << BLOCK_BITS);
+        if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
+            return Err(BlockTraceError::TooFar { disk, offset });
+        }
+        let home = |block: u64| (u64::from(disk) << BLOCK_BITS) + block;
+        if record.op == Op::Trim {
+            return self.trim(home(offset.div_ceil(BLOCK))..home((offset + len) / BLOCK));
+        }
+        if len > LONGEST {
+            return Err(BlockTraceError::TooLarge { disk, offset, len });
+        }
+        let blocks = blocks(record);
+        if blocks.end() - blocks.start() >= u64::from(BlockTrace::MOST) - self.trace.accesses.len() as u64 {
+            return Err(BlockTraceError::TooLong);
+        }
+        for block in blocks.clone() {
+            let number = self.number(home(block));
+            self.trace.accesses.push(number);
+        }
+        let before = (offset % BLOCK) as u32;
+        let behind = ((blocks.end() + 1) * BLOCK - offset - len) as u32;
+        let is_write = u32::from(record.op == Op::Write);
+        self.trace.requests.push(Request {
+            end: self.trace.accesses.len() as u32,
+            shape: before | behind << 12 | is_write << 24,
+        });
+        Ok(())
+    }
+
+    fn trim(&mut self, homes: Range<u64>) -> Result<(), BlockTraceError> {
+        let trace = &mut self.trace;
+        let most = (homes.end.saturating_sub(homes.start)).min(trace.homes.len() as u64);
+        if most > u64::from(BlockTrace::MOST) - trace.trimmed.len() as u64 {
+            return Err(BlockTraceError::TooLong);
+        }
+        if homes.end.saturating_sub(homes.start) < trace.homes.len() as u64 {
+            let known = |home| self.numbers.find(hash(home), |n| trace.homes[*n as usize] == home);
+            trace.trimmed.extend(homes.filter_map(known).map(|n| Block(*n)));
+        } else {
+            let all = trace.homes.iter().zip(0..).filter(|(home, _)| homes.contains(home));
+            trace.trimmed.extend(all.map(|(_, n)| Block(n)));
+        }
+        let trim = Trim { before: trace.requests.len() as u32, end: trace.trimmed.len() as u32 };
+        trace.trims.push(trim);
+        Ok(())
+    }
+
+    /// The number of a block, a new one if it has none.
+    fn number(&mut self, home: u64) -> Block {
+        let homes = &mut self.trace.homes;
+        let is_it = |n: &u32| homes[*n as usize] == home;
+        match self.numbers.entry(hash(home), is_it, |n| hash(homes[*n as usize])) {
+            Entry::Occupied(entry) => Block(*entry.get()),
+            Entry::Vacant(entry) => {
+                let number = homes.len() as u32;
+                entry.insert(number);
+                homes.push(home);
+                Block(number)
+            }
+        }
+    }
+}
+
+fn hash(home: u64) -> u64 {
+    FxBuildHasher.hash_one(home)
+}
+
+impl BlockTrace {
+    /// The most accesses a trace can have.
+    pub const MOST: u32 = u32::MAX - (1 << 16);
+
+    /// Distinct blocks accessed.
+    pub fn blocks(&self) -> u32 {
+        self.homes.len() as u32
+    }
+
+    /// Accesses to blocks, in order.
+    pub fn accesses(&self) -> &[Block] {
+        &self.accesses
+    }
+
+    /// Requests to read or write.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// When each access's block is used next; found out on the first call.
+    pub(super) fn future(&self) -> &Future {
+        self.future.get_or_init(|| Future::new(&self.accesses, self.blocks()))
+    }
+
+    /// Stretches of requests, each with the blocks that are trimmed after it.
+    pub(super) fn stretches(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
+        let (mut request, mut trimmed) = (0, 0);
+        let last = Trim { before: self.requests.len() as u32, end: self.trimmed.len() as u32 };
+        self.trims.iter().copied().chain([last]).map(move |trim| {
+            let requests = &self.requests[request..trim.before as usize];
+            let blocks = &self.trimmed[trimmed..trim.end as usize];
+            (request, trimmed) = (trim.before as usize, trim.end as usize);
+            (requests, blocks)
+        })
+    }
+
+    /// A request as admission sees it; its first access has this index.
+    #[inline]
+    pub(super) fn asked(&self, request: Request, first: usize) -> Asked {
+        let home = self.homes[self.accesses[first].index()];
+        let offset = (home & ((1 << BLOCK_BITS) - 1)) * BLOCK + request.before();
+        let len = (request.end() - first) as u64 * BLOCK - request.before() - request.behind();
+        Asked { disk: (home >> BLOCK_BITS) as u32, offset: VolumeOffset(offset), len: Bytes(len) }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a cache came to.
+
+use serde::{Serialize, Serializer};
+use weir_model::BLOCK;
+use weir_policy::eviction::Use;
+
+/// What was asked for in one direction or both, and what of it the cache had not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Blocks of requests.
+    pub accesses: u64,
+    /// Of them, missed.
+    pub misses: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Of them, with a block that was missed.
+    #[serde(rename = "missed_requests")]
+    pub missed: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Of them, in blocks that were missed.
+    pub missed_bytes: u64,
+}
+
+impl Counts {
+    /// Misses to accesses; 0 if there was none.
+    pub fn miss_ratio(&self) -> f64 {
+        share(self.misses, self.accesses)
+    }
+    /// Hits to accesses.
+    pub fn hit_ratio(&self) -> f64 {
+        share(self.accesses - self.misses, self.accesses)
+    }
+    /// Requests of which every block was hit, to all.
+    pub fn request_hit_ratio(&self) -> f64 {
+        share(self.requests - self.missed, self.requests)
+    }
+    /// Bytes in blocks that were hit, to all.
+    pub fn byte_hit_ratio(&self) -> f64 {
+        share(self.bytes - self.missed_bytes, self.bytes)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            accesses: self.accesses + other.accesses,
+            misses: self.misses + other.misses,
+            requests: self.requests + other.requests,
+            missed: self.missed + other.missed,
+            bytes: self.bytes + other.bytes,
+            missed_bytes: self.missed_bytes + other.missed_bytes,
+        }
+    }
+}
+
+fn share(part: u64, all: u64) -> f64 {
+    part as f64 / all.max(1) as f64
+}
+
+/// What a trace came to with one cache. Numbers are of 4 KiB blocks, written whole, unless they say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheOutcome {
+    /// The eviction policy.
+    pub policy: &'static str,
+    /// The admission policy.
+    pub admission: &'static str,
+    /// The capacity.
+    pub size_blocks: u32,
+    /// Of reads.
+    pub reads: Counts,
+    /// Of writes. Written around, all of them count as missed.
+    pub writes: Counts,
+    /// Blocks written to the cache because a read missed them.
+    pub filled: u64,
+    /// Blocks written to the cache because they were written by the user.
+    pub written: u64,
+    /// Blocks that left for others.
+    pub evicted: u64,
+    /// Blocks written to the disk behind the cache when the user wrote them.
+    pub back_end_direct: u64,
+    /// Dirty blocks written there because there were too many.
+    pub back_end_flushed: u64,
+    /// Dirty blocks written there because they left.
+    pub back_end_evicted: u64,
+    /// Dirty blocks at the end.
+    pub dirty: u64,
+}
+
+impl CacheOutcome {
+    /// Of reads and writes.
+    pub fn all(&self) -> Counts {
+        self.reads.plus(&self.writes)
+    }
+
+    pub(super) fn of(&mut self, used: Use) -> &mut Counts {
+        match used {
+            Use::Read => &mut self.reads,
+            Use::Write => &mut self.writes,
+        }
+    }
+
+    /// Blocks written to the cache.
+    pub fn cache_writes(&self) -> u64 {
+        self.filled + self.written
+    }
+
+    /// Cache-level write amplification: blocks written to the cache for each the user wrote (HEC, mechanisms section
+    /// 8); `None` if the user wrote none.
+    pub fn clwa(&self) -> Option<f64> {
+        (self.writes.accesses > 0).then(|| self.cache_writes() as f64 / self.writes.accesses as f64)
+    }
+
+    /// Blocks read from the disk behind the cache: those that reads missed.
+    pub fn back_end_reads(&self) -> u64 {
+        self.reads.misses
+    }
+
+    /// Blocks written to the disk behind the cache; what is dirty at the end is not.
+    pub fn back_end_writes(&self) -> u64 {
+        self.back_end_direct + self.back_end_flushed + self.back_end_evicted
+    }
+}
+
+impl Serialize for CacheOutcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// What `--json` shows of it: totals and ratios first.
+        #[derive(Serialize)]
+        struct Shown {
+            policy: &'static str,
+            admission: &'static str,
+            size_blocks: u32,
+            size_bytes: u64,
+            #[serde(flatten)]
+            all: Ratios,
+            reads: Ratios,
+            writes: Ratios,
+            cache_writes: u64,
+            cache_fills: u64,
+            clwa: Option<f64>,
+            evictions: u64,
+            back_end_reads: u64,
+            back_end_writes: u64,
+            flushed: u64,
+            evicted_dirty: u64,
+            dirty_at_end: u64,
+        }
+        #[derive(Serialize)]
+        struct Ratios {
+            #[serde(flatten)]
+            counts: Counts,
+            miss_ratio: f64,
+            hit_ratio: f64,
+            request_hit_ratio: f64,
+            byte_hit_ratio: f64,
+        }
+        let ratios = |counts: Counts| Ratios {
+            counts,
+            miss_ratio: counts.miss_ratio(),
+            hit_ratio: counts.hit_ratio(),
+            request_hit_ratio: counts.request_hit_ratio(),
+            byte_hit_ratio: counts.byte_hit_ratio(),
+        };
+        Shown {
+            policy: self.policy,
+            admission: self.admission,
+            size_blocks: self.size_blocks,
+            size_bytes: u64::from(self.size_blocks) * BLOCK,
+            all: ratios(self.all()),
+            reads: ratios(self.reads),
+            writes: ratios(self.writes),
+            cache_writes: self.cache_writes(),
+            cache_fills: self.filled,
+            clwa: self.clwa(),
+            evictions: self.evicted,
+            back_end_reads: self.back_end_reads(),
+            back_end_writes: self.back_end_writes(),
+            flushed: self.back_end_flushed,
+            evicted_dirty: self.back_end_evicted,
+            dirty_at_end: self.dirty,
+        }
+        .serialize(serializer)
+    }
+}

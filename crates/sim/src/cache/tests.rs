@@ -1,0 +1,256 @@
+//! Small traces with counts made by hand, and every setup beside a naive twin.
+
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_policy::eviction::Block;
+use weir_trace::{Disk, Record};
+
+fn record(op: Op, offset: u64, len: u64) -> Record {
+    Record { at: Nanos(0), disk: Disk(0), op, offset: VolumeOffset(offset), len: Bytes(len) }
+}
+
+fn load(records: &[Record]) -> BlockTrace {
+    let mut loader = Loader::default();
+    records.iter().for_each(|record| loader.take(record));
+    loader.finish().expect("a trace")
+}
+
+fn setup(eviction: &str, admission: &str, capacity: u32, mode: WriteMode) -> Setup {
+    let eviction = EvictionPolicy::by_name(eviction).expect("an eviction policy");
+    let admission = AdmissionPolicy::by_name(admission).expect("an admission policy");
+    Setup { eviction, admission, capacity, mode }
+}
+
+#[test]
+fn requests_touch_every_block_they_overlap() {
+    let trace = load(&[
+        record(Op::Read, 512, 4096),
+        record(Op::Write, 0, 4096),
+        record(Op::Read, 8191, 1),
+        Record { disk: Disk(1), ..record(Op::Read, 0, 8192) },
+    ]);
+    let numbers: Vec<_> = trace.accesses().iter().map(|block| block.0).collect();
+    assert_eq!(numbers, [0, 1, 0, 1, 2, 3], "blocks are numbered as they appear, each disk's for itself");
+    assert_eq!((trace.blocks(), trace.requests()), (4, 4));
+    let all = play(&trace, &setup("lru", "all", 4, WriteMode::Through));
+    // The first request misses two blocks, of which it asks for parts; the last is missed whole.
+    let reads = Counts {
+        accesses: 5,
+        misses: 4,
+        requests: 3,
+        missed: 2,
+        bytes: 4096 + 1 + 8192,
+        missed_bytes: 4096 + 8192,
+    };
+    let writes = Counts { accesses: 1, misses: 0, requests: 1, missed: 0, bytes: 4096, missed_bytes: 0 };
+    assert_eq!((all.reads, all.writes), (reads, writes));
+    assert_eq!((all.cache_writes(), all.clwa(), all.back_end_writes()), (5, Some(5.0), 1));
+}
+
+#[test]
+fn bytes_of_missed_ends_are_those_asked_for() {
+    // A block hit in the middle, the ends missed.
+    let trace = load(&[record(Op::Read, 4096, 4096), record(Op::Read, 4000, 4096 + 196)]);
+    let outcome = play(&trace, &setup("lru", "all", 4, WriteMode::Through));
+    assert_eq!((outcome.reads.bytes, outcome.reads.missed_bytes), (4096 + 4292, 4096 + 96 + 100));
+}
+
+#[test]
+fn writes_around_the_cache_take_the_block_out() {
+    let trace = load(&[
+        record(Op::Read, 0, 4096),
+        record(Op::Write, 0, 4096),
+        record(Op::Read, 0, 4096),
+        record(Op::Read, 0, 4096),
+    ]);
+    let outcome = play(&trace, &setup("lru", "all", 4, WriteMode::Around));
+    assert_eq!((outcome.reads.misses, outcome.writes.misses), (2, 1));
+    assert_eq!((outcome.filled, outcome.written, outcome.back_end_writes()), (2, 0, 1));
+}
+
+#[test]
+fn dirty_blocks_are_written_back_when_they_leave_or_are_too_many() {
+    let writes: Vec<_> = [0, 0, 1, 2, 3, 0, 4].map(|block| record(Op::Write, block * 4096, 4096)).into();
+    let trace = load(&writes);
+    let whole = play(&trace, &setup("fifo", "all", 4, WriteMode::Back { dirty: 1.0 }));
+    // Block 4 makes block 0 leave, which is dirty.
+    assert_eq!((whole.back_end_evicted, whole.back_end_flushed, whole.dirty), (1, 0, 4));
+    let half = play(&trace, &setup("fifo", "all", 4, WriteMode::Back { dirty: 0.5 }));
+    // Blocks 2, 3, 0 and 4 each cause the longest dirty one to be written: 0, 1, 2, 3 while 0 leaves dirty before 4 comes.
+    assert_eq!((half.back_end_evicted, half.back_end_flushed, half.dirty), (1, 3, 2));
+    assert_eq!((half.back_end_direct, half.cache_writes(), half.clwa()), (0, 7, Some(1.0)));
+}
+
+#[test]
+fn what_is_trimmed_is_gone_and_need_not_be_written_back() {
+    let trace = load(&[
+        record(Op::Write, 0, 8192),
+        // Covers block 0 whole and block 1 in part; block 7 nobody knows.
+        record(Op::Trim, 0, 8000),
+        record(Op::Trim, 7 * 4096, 4096),
+        record(Op::Read, 0, 8192),
+        record(Op::Trim, 0, 1 << 40),
+    ]);
+    let outcome = play(&trace, &setup("lru", "all", 4, WriteMode::Back { dirty: 1.0 }));
+    assert_eq!((outcome.reads.misses, outcome.back_end_writes(), outcome.dirty), (1, 0, 0));
+    assert_eq!(outcome.all().requests, 3 - 1, "trims are no requests for blocks");
+}
+
+#[test]
+fn long_runs_stay_out_and_touched_segments_come_in() {
+    let scan: Vec<_> = (0..64).map(|i| record(Op::Read, i << 18, 1 << 18)).collect();
+    let trace = load(&scan);
+    let filled = |admission| play(&trace, &setup("lru", admission, 4096, WriteMode::Through)).filled;
+    // 16 MiB, of which 4 MiB are no long run; of each 4 MiB but the first request's blocks.
+    assert_eq!((filled("all"), filled("sequential")), (4096, 1024));
+    assert_eq!((filled("touch_count"), filled("sequential+touch_count")), (4096 - 256, 1024 - 64));
+    assert_eq!(filled("tinylfu"), 4096, "while there is room all comes in");
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let finish = |record: Option<Record>| {
+        let mut loader = Loader::default();
+        record.iter().for_each(|record| loader.take(record));
+        loader.finish().map(|trace| trace.blocks())
+    };
+    assert_eq!(finish(None), Err(BlockTraceError::Empty));
+    assert_eq!(finish(Some(record(Op::Trim, 0, 4096))), Err(BlockTraceError::Empty));
+    let too_far = Err(BlockTraceError::TooFar { disk: 0, offset: 1 << 62 });
+    assert_eq!(finish(Some(record(Op::Read, 1 << 62, 1))), too_far);
+    let too_large = Err(BlockTraceError::TooLarge { disk: 0, offset: 512, len: 1 << 40 });
+    assert_eq!(finish(Some(record(Op::Write, 512, 1 << 40))), too_large);
+    assert_eq!(finish(Some(record(Op::Read, (1 << 62) - 4096, 4096))), Ok(1), "the last block in reach");
+}
+
+/// A cache that is a set of dirty and clean blocks in the order of use.
+#[derive(Default)]
+struct Twin {
+    /// The latest use last; since when dirty.
+    blocks: Vec<(u64, Option<u64>)>,
+    accesses: u64,
+    misses: u64,
+    cache_writes: u64,
+    back_end_writes: u64,
+}
+
+impl Twin {
+    fn play(records: &[Record], capacity: usize, mode: WriteMode) -> Self {
+        let mut twin = Self::default();
+        for record in records {
+            let first = record.offset.0 / 4096;
+            if record.op == Op::Trim {
+                let whole = record.offset.0.div_ceil(4096)..(record.offset.0 + record.len.0) / 4096;
+                twin.blocks.retain(|(block, _)| !whole.contains(block));
+                continue;
+            }
+            for block in first..=(record.offset.0 + record.len.0 - 1) / 4096 {
+                twin.access(block, record.op == Op::Write, capacity, mode);
+            }
+        }
+        twin
+    }
+
+    fn access(&mut self, block: u64, write: bool, capacity: usize, mode: WriteMode) {
+        self.accesses += 1;
+        let at = self.blocks.iter().position(|(other, _)| *other == block);
+        let old = at.map(|at| self.blocks.remove(at));
+        if write && mode == WriteMode::Around {
+            self.misses += 1;
+            self.back_end_writes += 1;
+            return;
+        }
+        self.misses += u64::from(old.is_none());
+        self.cache_writes += u64::from(write || old.is_none());
+        if old.is_none() && self.blocks.len() == capacity {
+            self.back_end_writes += u64::from(self.blocks.remove(0).1.is_some());
+        }
+        let mut dirty = old.and_then(|(_, dirty)| dirty);
+        match mode {
+            WriteMode::Back { .. } if write => dirty = dirty.or(Some(self.accesses)),
+            _ => self.back_end_writes += u64::from(write),
+        }
+        self.blocks.push((block, dirty));
+        if let WriteMode::Back { dirty } = mode {
+            let most = ((capacity as f64 * dirty) as usize).max(1);
+            if self.blocks.iter().filter(|(_, since)| since.is_some()).count() > most {
+                let of = |(_, since): &&mut (u64, Option<u64>)| since.unwrap_or(u64::MAX);
+                self.blocks.iter_mut().min_by_key(of).expect("a dirty one").1 = None;
+                self.back_end_writes += 1;
+            }
+        }
+    }
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let op = prop_oneof![4 => Just(Op::Read), 4 => Just(Op::Write), 1 => Just(Op::Trim)];
+    let one = (op, 0u64..60_000, 1u64..12_000).prop_map(|(op, offset, len)| record(op, offset, len));
+    prop::collection::vec(one, 1..80)
+}
+
+fn beside_twin(records: &[Record], capacity: u32, mode: WriteMode) -> Result<(), TestCaseError> {
+    let mut loader = Loader::default();
+    records.iter().for_each(|record| loader.take(record));
+    let Ok(trace) = loader.finish() else { return Ok(()) };
+    let ours = play(&trace, &setup("lru", "all", capacity, mode));
+    let twin = Twin::play(records, capacity as usize, mode);
+    prop_assert_eq!(ours.all().misses, twin.misses);
+    prop_assert_eq!(ours.cache_writes(), twin.cache_writes);
+    prop_assert_eq!(ours.back_end_writes(), twin.back_end_writes);
+    let dirty = twin.blocks.iter().filter(|(_, since)| since.is_some()).count();
+    prop_assert_eq!(ours.dirty, dirty as u64);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn every_way_to_write_agrees_with_its_twin(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
+        for mode in [WriteMode::Through, WriteMode::Around, WriteMode::Back { dirty }] {
+            beside_twin(&records, capacity, mode)?;
+        }
+    }
+
+    /// Whatever the policy, what comes in, leaves and goes back adds up.
+    #[test]
+    fn books_balance(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
+        let mut loader = Loader::default();
+        records.iter().filter(|record| record.op != Op::Trim).for_each(|record| loader.take(record));
+        let Ok(trace) = loader.finish() else { return Ok(()) };
+        let bytes: u64 = records.iter().filter(|r| r.op != Op::Trim).map(|r| r.len.0).sum();
+        for eviction in EvictionPolicy::ALL {
+            for admission in AdmissionPolicy::ALL {
+                let mode = WriteMode::Back { dirty };
+                let o = play(&trace, &Setup { eviction, admission, capacity, mode });
+                prop_assert_eq!(o.all().accesses, trace.accesses().len() as u64);
+                prop_assert_eq!(o.all().bytes, bytes);
+                prop_assert!(o.all().missed_bytes <= bytes && o.all().missed <= o.all().requests);
+                prop_assert!(o.evicted <= o.all().misses);
+                prop_assert_eq!(o.written + o.back_end_direct, o.writes.accesses, "{:?}", o);
+                let least = (f64::from(capacity) * dirty) as u64;
+                prop_assert!(o.dirty <= least.max(1) && o.dirty <= o.written, "{:?}", o);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_stand_for_blocks(records in records()) {
+        let mut loader = Loader::default();
+        records.iter().for_each(|record| loader.take(record));
+        let Ok(trace) = loader.finish() else { return Ok(()) };
+        let mut known = Vec::new();
+        let accessed = records.iter().filter(|record| record.op != Op::Trim).flat_map(blocks);
+        let numbers: Vec<_> = accessed
+            .map(|block| {
+                let at = known.iter().position(|other| *other == block).unwrap_or_else(|| {
+                    known.push(block);
+                    known.len() - 1
+                });
+                Block(at as u32)
+            })
+            .collect();
+        prop_assert_eq!(trace.accesses(), &numbers[..]);
+        prop_assert_eq!(trace.blocks() as usize, known.len());
+    }
+}
