@@ -21,6 +21,11 @@ impl Found {
         }
         Self(shown)
     }
+
+    /// These bytes, which are no text, in hexadecimal.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+    }
 }
 
 impl fmt::Display for Found {
@@ -45,14 +50,6 @@ pub enum TraceError {
         /// All formats' names.
         known: String,
     },
-    /// Packed by something that is not unpacked here.
-    #[error("{trace} is compressed with {with}; unpack it first, or pack it with gzip")]
-    Compressed {
-        /// The trace's name.
-        trace: String,
-        /// By what.
-        with: &'static str,
-    },
     /// A line that is not as the format says. The lines after it can be read.
     #[error(
         "{trace}, line {line}, column {column}: {wanted} expected, {found} found; \
@@ -70,7 +67,7 @@ pub enum TraceError {
         /// What stands there.
         found: Found,
         /// The format it was read as.
-        format: &'static str,
+        format: String,
     },
     /// The trace ends in the middle, or cannot be read any further.
     #[error("{trace} breaks off after line {line}: {why}; get the rest of it, or go on with what there is")]

@@ -1,135 +1,336 @@
-//! The formats: how each one's lines read.
+//! The formats: what each is, and how it is known.
 
+mod binary;
+mod columns;
+mod text;
+
+use crate::chunk::MAGIC;
 use crate::fields::{Fault, Fields, Number, Separator};
-use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+use columns::Columns;
+use std::borrow::Cow;
+use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+
+pub use columns::DescriptionError;
 
 /// A format of traces.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Format {
-    /// Its name.
-    pub name: &'static str,
+    /// Its name, or the description of its columns.
+    pub name: Cow<'static, str>,
     /// What it is, for people.
     pub about: &'static str,
     /// Whether it says when requests were made.
     pub timed: bool,
-    /// The heading it begins with, by which it is known.
-    pub(crate) heading: Option<&'static [u8]>,
-    pub(crate) separator: Separator,
-    pub(crate) parse: Parse,
+    pub(crate) shape: Shape,
 }
 
-/// What a line says: a request, or nothing (the end of one, something that is no request).
-pub(crate) type Parsed<'l> = Result<Option<Line<'l>>, Fault<'l>>;
-type Parse = for<'l> fn(&mut Fields<'l>) -> Parsed<'l>;
+/// What its parts are.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// Lines, with the heading they begin with, by which the format is known.
+    Lines { heading: Option<&'static [u8]>, separator: Separator, parse: ParseLine },
+    /// Lines whose fields were described.
+    Columns(Columns),
+    /// Records of bytes, none longer than this.
+    Records { longest: usize, known: fn(&[u8]) -> bool, parse: ParseRecord },
+    /// weir's own.
+    Chunks,
+}
+
+/// What a line or record says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Said<'l> {
+    Request(Line<'l>),
+    /// What follows happens that much later.
+    Wait(Nanos),
+    /// Nothing to replay: the end of a request, something that is none.
+    Nothing,
+}
+
+pub(crate) type Parsed<'l> = Result<Said<'l>, Fault<'l>>;
+type ParseLine = for<'l> fn(&mut Fields<'l>) -> Parsed<'l>;
+/// From the first bytes of what comes, which are the longest record's or all there are: how many the record has, and
+/// what it says.
+pub(crate) type ParseRecord = for<'l> fn(&'l [u8]) -> (usize, Parsed<'l>);
 
 /// A request as its line has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'l> {
     pub(crate) at: Nanos,
     /// What the trace calls the disk.
-    pub(crate) disk: &'l [u8],
+    pub(crate) disk: Name<'l>,
     pub(crate) op: Op,
     pub(crate) offset: VolumeOffset,
     pub(crate) len: Bytes,
 }
 
-/// All formats. Where lines without a heading could be of several, the first is meant.
+/// What a trace calls a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name<'l> {
+    Text(&'l [u8]),
+    /// Linux's number of a device, with 20 bits of minor number.
+    Device(u32),
+}
+
+impl Format {
+    const fn lines(
+        name: &'static str,
+        about: &'static str,
+        heading: Option<&'static [u8]>,
+        separator: Separator,
+        parse: ParseLine,
+    ) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            about,
+            timed: true,
+            shape: Shape::Lines { heading, separator, parse },
+        }
+    }
+
+    const fn chunks(name: &'static str, about: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), about, timed: true, shape: Shape::Chunks }
+    }
+
+    const fn records(
+        name: &'static str,
+        about: &'static str,
+        longest: usize,
+        known: fn(&[u8]) -> bool,
+        parse: ParseRecord,
+    ) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            about,
+            timed: true,
+            shape: Shape::Records { longest, known, parse },
+        }
+    }
+
+    const fn untimed(mut self) -> Self {
+        self.timed = false;
+        self
+    }
+
+    /// The format of that name; or one of lines whose fields the name says, in order: `csv:` or `blanks:` and
+    /// columns between commas, each one of `time_s`, `time_ms`, `time_us`, `time_ns`, `op` (a word like `R`, `write` or
+    /// `trim`), `read` (1 for a read, else 0), `write` (the other way round), `offset`, `sector` or `block` (of 512 and 4096
+    /// bytes), `size`, `sectors` or `blocks`, `disk`, and `-` for what says nothing. What stands for a place is
+    /// needed; what has no size is a block, what says no operation is read.
+    ///
+    /// # Errors
+    /// If there is no such format, or the description is wrong.
+    pub fn named(name: &str) -> Result<Self, DescriptionError> {
+        match name.split_once(':') {
+            Some((kind, columns)) => Columns::format(name, kind, columns),
+            None => format(name)
+                .cloned()
+                .ok_or_else(|| DescriptionError::Unknown { name: name.into(), known: known() }),
+        }
+    }
+}
+
+/// All formats that have names. Where the first lines could be of several, the first is meant.
 pub static FORMATS: &[Format] = &[
-    Format {
-        name: "msr",
-        about: "MSR Cambridge CSV: file time (100 ns), host, disk, Read/Write, offset, size, response",
-        timed: true,
-        heading: None,
-        separator: Separator::Comma,
-        parse: msr,
-    },
-    Format {
-        name: "vscsi",
-        about: "CloudPhysics CSV: version, time (us), SCSI operation (hex), size, first sector",
-        timed: true,
-        heading: Some(b"version,time,op,size,lbn"),
-        separator: Separator::Comma,
-        parse: vscsi,
-    },
-    Format {
-        name: "systor",
-        about: "SYSTOR '17 CSV: time (s), response, R/W, LUN, offset, size",
-        timed: true,
-        heading: Some(b"Timestamp,Response,IOType,LUN,Offset,Size"),
-        separator: Separator::Comma,
-        parse: systor,
-    },
-    Format {
-        name: "hpl",
-        about: "HP Labs CSV: time (us), disk, start (256 B), size, R/W, and more",
-        timed: true,
-        heading: Some(
-            b"time_us,disk,start_256b,size_bytes,type,flags_hex,service_start_us,done_us,queue_len",
-        ),
-        separator: Separator::Comma,
-        parse: hpl,
-    },
-    Format {
-        name: "tencent",
-        about: "Tencent block storage CSV: time (s), first sector, sectors, 0 read/1 write, volume",
-        timed: true,
-        heading: None,
-        separator: Separator::Comma,
-        parse: tencent,
-    },
-    Format {
-        name: "replayed",
-        about: "replayed CSV: time (ms), latency (us), 1 read/0 write, size, offset, submitted (ms), done",
-        timed: true,
-        heading: None,
-        separator: Separator::Comma,
-        parse: replayed,
-    },
-    Format {
-        name: "mqsim",
-        about: "MQSim, SSDsim: time (ns), disk, first sector, sectors, 1 read/0 write",
-        timed: true,
-        heading: None,
-        separator: Separator::Blanks,
-        parse: mqsim,
-    },
-    Format {
-        name: "ms-bytes",
-        about: "time (ms, with a fraction), disk, offset, size, 1 read/0 write",
-        timed: true,
-        heading: None,
-        separator: Separator::Blanks,
-        parse: ms_bytes,
-    },
-    Format {
-        name: "blkev",
-        about: "blktrace events: process, D/C, operation, offset, size, time (s), gap, synchronous",
-        timed: true,
-        heading: None,
-        separator: Separator::Blanks,
-        parse: blkev,
-    },
-    Format {
-        name: "arc-pages",
-        about: "ARC page references: page (taken as 4 KiB), 1, 0, 0; no times",
-        timed: false,
-        heading: None,
-        separator: Separator::Blanks,
-        parse: arc_pages,
-    },
-    Format {
-        name: "arc",
-        about: "ARC references: first sector, sectors, an ignored number, the request's number; no times",
-        timed: false,
-        heading: None,
-        separator: Separator::Blanks,
-        parse: arc,
-    },
+    Format::chunks("weir", "weir's own: compact, packed with zstd"),
+    Format::lines(
+        "msr",
+        "MSR Cambridge CSV: file time (100 ns), host, disk, Read/Write, offset, size, response",
+        None,
+        Separator::Comma,
+        text::msr,
+    ),
+    Format::lines(
+        "vscsi",
+        "CloudPhysics CSV: version, time (us), SCSI operation (hex), size, first sector",
+        Some(b"version,time,op,size,lbn"),
+        Separator::Comma,
+        text::vscsi,
+    ),
+    Format::lines(
+        "systor",
+        "SYSTOR '17 CSV: time (s), response, R/W, LUN, offset, size",
+        Some(b"Timestamp,Response,IOType,LUN,Offset,Size"),
+        Separator::Comma,
+        text::systor,
+    ),
+    Format::lines(
+        "hpl",
+        "HP Labs CSV: time (us), disk, start (256 B), size, R/W, and more",
+        Some(b"time_us,disk,start_256b,size_bytes,type,flags_hex,service_start_us,done_us,queue_len"),
+        Separator::Comma,
+        text::hpl,
+    ),
+    Format::lines(
+        "tencent",
+        "Tencent block storage CSV: time (s), first sector, sectors, 0 read/1 write, volume",
+        None,
+        Separator::Comma,
+        text::tencent,
+    ),
+    Format::lines(
+        "fio-latency",
+        "fio log of latencies with log_offset=1: time (ms), latency (ns), 0/1/2, size, offset",
+        None,
+        Separator::Comma,
+        text::fio_latency,
+    ),
+    Format::lines(
+        "replayed",
+        "replayed CSV: time (ms), latency (us), 1 read/0 write, size, offset, submitted (ms), done",
+        None,
+        Separator::Comma,
+        text::replayed,
+    ),
+    Format::lines(
+        "mqsim",
+        "MQSim, SSDsim: time (ns), disk, first sector, sectors, 1 read/0 write",
+        None,
+        Separator::Blanks,
+        text::mqsim,
+    ),
+    Format::lines(
+        "ms-bytes",
+        "time (ms, with a fraction), disk, offset, size, 1 read/0 write",
+        None,
+        Separator::Blanks,
+        text::ms_bytes,
+    ),
+    Format::lines(
+        "blkev",
+        "blktrace events: process, D/C, operation, offset, size, time (s), gap, synchronous",
+        None,
+        Separator::Blanks,
+        text::blkev,
+    ),
+    Format::lines(
+        "arc-pages",
+        "ARC page references: page (taken as 4 KiB), 1, 0, 0; no times",
+        None,
+        Separator::Blanks,
+        text::arc_pages,
+    )
+    .untimed(),
+    Format::lines(
+        "arc",
+        "ARC references: first sector, sectors, an ignored number, the request's number; no times",
+        None,
+        Separator::Blanks,
+        text::arc,
+    )
+    .untimed(),
+    Format::lines(
+        "spc",
+        "UMass, SPC: storage unit, first sector, size, R/W, time (s)",
+        None,
+        Separator::Comma,
+        text::spc,
+    ),
+    Format::lines(
+        "alibaba",
+        "Alibaba block storage CSV: device, R/W, offset, size, time (us)",
+        None,
+        Separator::Comma,
+        text::alibaba,
+    ),
+    Format::lines(
+        "blkparse",
+        "blkparse's text: what was asked for (Q)",
+        None,
+        Separator::Blanks,
+        text::blkparse,
+    ),
+    Format::lines(
+        "blkparse-issued",
+        "blkparse's text: what the disk got (D)",
+        None,
+        Separator::Blanks,
+        text::blkparse_issued,
+    ),
+    Format::lines(
+        "fio-2",
+        "fio iolog, version 2: file, action, offset, size; waits instead of times",
+        Some(b"fio version 2 iolog"),
+        Separator::Blanks,
+        text::fio_2,
+    ),
+    Format::lines(
+        "fio-3",
+        "fio iolog, version 3: time (us), file, action, offset, size",
+        Some(b"fio version 3 iolog"),
+        Separator::Blanks,
+        text::fio_3,
+    ),
+    Format::records(
+        "blktrace",
+        "blktrace's own: what was asked for (Q)",
+        binary::BLKTRACE_LONGEST,
+        binary::is_blktrace,
+        binary::blktrace,
+    ),
+    Format::records("vscsi-2", "CloudPhysics, binary, version 2", 40, binary::is_vscsi_2, binary::vscsi_2),
+    Format::records("vscsi-1", "CloudPhysics, binary, version 1", 32, binary::is_vscsi_1, binary::vscsi_1),
+    Format::records(
+        "oracle",
+        "libCacheSim's oracleGeneral: time (s), object, size, next; object N is taken as page N",
+        24,
+        binary::is_oracle,
+        binary::oracle,
+    ),
 ];
 
 /// The format of that name.
 pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
+}
+
+/// The names of all formats, between commas.
+pub(crate) fn known() -> String {
+    FORMATS.iter().map(|format| &format.name[..]).collect::<Vec<_>>().join(", ")
+}
+
+/// What is looked at to find out the format.
+pub(crate) const SAMPLE: usize = 64 << 10;
+/// Lines that must all be of a format for a trace to be taken for one.
+const SAMPLE_LINES: usize = 50;
+
+/// The format whose heading the sample has, or, of those without one, of which all its first whole lines are, with a
+/// request among them, or all its records.
+pub(crate) fn detect(sample: &[u8]) -> Option<&'static Format> {
+    let whole = match memchr::memrchr(b'\n', sample) {
+        Some(last) => &sample[..last],
+        None => sample,
+    };
+    let first = whole.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if let Some(format) = FORMATS.iter().find(|format| format.is_heading(first)) {
+        return Some(format);
+    }
+    let lines = || whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    FORMATS.iter().find(|format| match &format.shape {
+        Shape::Lines { heading: None, separator, parse } => {
+            let mut requests = 0;
+            let all = lines().take(SAMPLE_LINES).all(|line| {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                let said = parse(&mut Fields::new(line, *separator));
+                requests += u32::from(matches!(said, Ok(Said::Request(_))));
+                said.is_ok()
+            });
+            all && requests > 0
+        }
+        Shape::Records { known, .. } => known(sample),
+        Shape::Chunks => sample.starts_with(MAGIC),
+        Shape::Lines { heading: Some(_), .. } | Shape::Columns(_) => false,
+    })
+}
+
+impl Format {
+    /// Whether this is the line it begins with.
+    pub(crate) fn is_heading(&self, line: &[u8]) -> bool {
+        match &self.shape {
+            Shape::Lines { heading: Some(heading), .. } => line.trim_ascii().eq_ignore_ascii_case(heading),
+            _ => false,
+        }
+    }
 }
 
 const NS: u64 = 1;
@@ -141,139 +342,19 @@ const S: u64 = 1_000_000_000;
 /// What a trace with one disk calls it.
 const ONLY: &[u8] = b"0";
 
-fn msr<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = Nanos(fields.number("a time in ticks of 100 ns", TICK)?.value);
-    let host = fields.next("a host's name")?;
-    fields.number("a disk's number", 1)?;
-    let disk = fields.since(host);
-    let op = fields.word("Read or Write", &[(b"Read", Op::Read), (b"Write", Op::Write)])?;
-    let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
-    request(at, disk, op, offset, len)
-}
-
-fn vscsi<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    fields.number("a version", 1)?;
-    let at = Nanos(fields.number("a time in microseconds", US)?.value);
-    let operation = fields.hex("a SCSI operation in hexadecimal")?;
-    let len = fields.number(SIZE, 1)?;
-    let offset = fields.number(SECTOR_NUMBER, SECTOR)?;
-    let op = match operation {
-        0x08 | 0x28 | 0x88 | 0xa8 => Op::Read,
-        0x0a | 0x2a | 0x8a | 0xaa => Op::Write,
-        0x42 => Op::Trim,
-        _ => return Ok(None),
-    };
-    request(at, ONLY, op, offset, len)
-}
-
-fn systor<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = fields.time("a time in seconds", S)?;
-    // The response may be missing.
-    fields.skip(1);
-    let op = fields.word("R or W", &READ_WRITE)?;
-    let disk = fields.next("a LUN")?.text;
-    let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
-    request(at, disk, op, offset, len)
-}
-
-fn hpl<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = Nanos(fields.number("a time in microseconds", US)?.value);
-    let disk = fields.next("a disk's number")?.text;
-    let offset = fields.number("a start in units of 256 bytes", 256)?;
-    let len = fields.number(SIZE, 1)?;
-    let op = fields.word("R or W", &READ_WRITE)?;
-    request(at, disk, op, offset, len)
-}
-
-fn tencent<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = Nanos(fields.number("a time in seconds", S)?.value);
-    let (offset, len) = (sector(fields)?, sectors(fields)?);
-    let op = fields.word("0 (read) or 1 (write)", &[(b"0", Op::Read), (b"1", Op::Write)])?;
-    let disk = fields.next("a volume's number")?.text;
-    fields.end()?;
-    request(at, disk, op, offset, len)
-}
-
-fn replayed<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    fields.time("a time in milliseconds", MS)?;
-    fields.number("a latency in microseconds", 1)?;
-    let op = fields.word(ONE_IS_READ, &ONE_READ)?;
-    let (len, offset) = (fields.number(SIZE, 1)?, fields.number(OFFSET, 1)?);
-    let at = fields.time("a time in milliseconds", MS)?;
-    request(at, ONLY, op, offset, len)
-}
-
-fn mqsim<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = Nanos(fields.number("a time in nanoseconds", NS)?.value);
-    let disk = fields.number("a disk's number", 1)?.field.text;
-    let (offset, len) = (sector(fields)?, sectors(fields)?);
-    let op = fields.word(ONE_IS_READ, &ONE_READ)?;
-    fields.end()?;
-    request(at, disk, op, offset, len)
-}
-
-fn ms_bytes<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let at = fields.time("a time in milliseconds", MS)?;
-    let disk = fields.number("a disk's number", 1)?.field.text;
-    let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
-    let op = fields.word(ONE_IS_READ, &ONE_READ)?;
-    fields.end()?;
-    request(at, disk, op, offset, len)
-}
-
-fn blkev<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    fields.number("a process's number", 1)?;
-    let sent = fields.word("D (sent) or C (completed)", &[(b"D", true), (b"C", false)])?;
-    let words: [(&[u8], Op); 3] = [(b"read", Op::Read), (b"write", Op::Write), (b"discard", Op::Trim)];
-    let op = fields.word("read, write or discard", &words)?;
-    let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
-    let at = fields.time("a time in seconds", S)?;
-    if sent { request(at, ONLY, op, offset, len) } else { Ok(None) }
-}
-
-fn arc_pages<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let offset = fields.number("a page's number", BLOCK)?;
-    let len = fields.number("1", BLOCK)?;
-    if len.value != BLOCK {
-        return Err(len.field.fault("1"));
-    }
-    for _ in 0..2 {
-        fields.word("0", &[(b"0", ())])?;
-    }
-    fields.end()?;
-    request(Nanos(0), ONLY, Op::Read, offset, len)
-}
-
-fn arc<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
-    let (offset, len) = (sector(fields)?, sectors(fields)?);
-    fields.number("0", 1)?;
-    fields.number("a request's number", 1)?;
-    fields.end()?;
-    request(Nanos(0), ONLY, Op::Read, offset, len)
-}
-
-const OFFSET: &str = "an offset in bytes";
-const SIZE: &str = "a size in bytes";
-const SECTOR_NUMBER: &str = "a sector's number";
-const ONE_IS_READ: &str = "1 (read) or 0 (write)";
-const READ_WRITE: [(&[u8], Op); 2] = [(b"R", Op::Read), (b"W", Op::Write)];
-const ONE_READ: [(&[u8], Op); 2] = [(b"1", Op::Read), (b"0", Op::Write)];
-
-fn sector<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, Fault<'l>> {
-    fields.number(SECTOR_NUMBER, SECTOR)
-}
-
-fn sectors<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, Fault<'l>> {
-    fields.number("a number of sectors", SECTOR)
-}
-
 fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Number<'l>) -> Parsed<'l> {
+    let line =
+        Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset.value), len: Bytes(len.value) };
+    said(line, || offset.field.fault(BELOW))
+}
+
+pub(crate) const BELOW: &str = "a range that ends below 8 EiB";
+
+/// What a request says, if its range is one.
+fn said<'l>(line: Line<'l>, fault: impl FnOnce() -> Fault<'l>) -> Parsed<'l> {
     // Volumes are addressed by 63 bits: a sum of offsets and lengths is then never too large.
-    if offset.value.checked_add(len.value).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(offset.field.fault("a range that ends below 8 EiB"));
+    if line.offset.0.checked_add(line.len.0).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(fault());
     }
-    if len.value == 0 {
-        return Ok(None);
-    }
-    Ok(Some(Line { at, disk, op, offset: VolumeOffset(offset.value), len: Bytes(len.value) }))
+    Ok(if line.len.0 == 0 { Said::Nothing } else { Said::Request(line) })
 }

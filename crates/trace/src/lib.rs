@@ -1,11 +1,12 @@
-//! Readers of I/O traces: what some machine once asked of its disks, line by line.
+//! Readers of I/O traces: what some machine once asked of its disks, request by request.
 //!
-//! [`Reader`] takes any bytes ([`BufRead`](std::io::BufRead)), unpacks gzip, finds out the
-//! [`Format`] by looking at the first lines, and gives one [`Record`] after another in constant memory.
+//! [`Reader`] takes any bytes ([`BufRead`](std::io::BufRead)), unpacks gzip, zstd, xz and bzip2, finds out the
+//! [`Format`] by looking at the first lines or records, and gives one [`Record`] after another in constant memory.
 //! [`Trace::load`] collects them for whoever needs them all, in order of time.
 //!
 //! | format | what it is |
 //! |---|---|
+//! | `weir` | weir's own, compact |
 //! | `msr` | MSR Cambridge, CSV: Windows file time, host, disk, `Read`/`Write`, bytes |
 //! | `vscsi` | CloudPhysics, CSV with a heading: microseconds, SCSI operation, sectors |
 //! | `systor` | SYSTOR '17, CSV with a heading: seconds, `R`/`W`, LUN, bytes |
@@ -16,20 +17,35 @@
 //! | `ms-bytes` | as `mqsim`, in milliseconds with a fraction and bytes |
 //! | `blkev` | events of blktrace: seconds, `D` and `C`, bytes |
 //! | `arc-pages`, `arc` | the ARC paper's: pages or runs of sectors, without times |
+//! | `spc` | UMass and SPC, CSV: storage unit, sectors, bytes, seconds |
+//! | `alibaba` | Alibaba block storage, CSV: device, bytes, microseconds |
+//! | `blkparse`, `blkparse-issued` | blkparse's text: what was asked for, what the disk got |
+//! | `blktrace` | blktrace's own records |
+//! | `fio-2`, `fio-3`, `fio-latency` | fio's iologs of versions 2 and 3, and its log of latencies with offsets |
+//! | `vscsi-1`, `vscsi-2` | CloudPhysics, binary |
+//! | `oracle` | libCacheSim's oracleGeneral |
+//! | `csv:...`, `blanks:...` | lines whose columns are named: [`Format::named`] |
+//!
+//! [`Writer`] writes what is read in another format.
 //!
 //! Pure: opens no file.
 #![forbid(unsafe_code)]
 
+mod chunk;
 mod error;
 mod fields;
 mod formats;
-mod lines;
+mod input;
+
 mod reader;
 mod record;
 mod trace;
+mod unpack;
+mod writer;
 
 pub use error::{Found, TraceError};
-pub use formats::{FORMATS, Format, format};
+pub use formats::{DescriptionError, FORMATS, Format, format};
 pub use reader::Reader;
 pub use record::{Disk, Record};
 pub use trace::{Tally, Trace};
+pub use writer::{WriteError, Writer, writable};

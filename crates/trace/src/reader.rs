@@ -1,24 +1,16 @@
-//! From bytes to records, line by line.
+//! From bytes to records, one after the other.
 
-use crate::fields::Fields;
-use crate::formats::{FORMATS, Format};
-use crate::lines::{LINE_MAX, Lines, Next};
+use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
+use crate::fields::{Fault, Fields};
+use crate::formats::{Format, Line, Name, ParseRecord, SAMPLE, Said, Shape, detect, known};
+use crate::input::{Input, LINE_MAX, Next};
 use crate::record::{Disk, Record};
+use crate::unpack::unpack;
 use crate::{Found, TraceError};
-use flate2::bufread::MultiGzDecoder;
-use std::io::{BufRead, Cursor, Read};
-
-/// What is looked at to find out the format.
-const SAMPLE: usize = 64 << 10;
-/// Lines that must all be of a format for a trace to be taken for one.
-const SAMPLE_LINES: usize = 50;
-
-/// How the compressions that are not unpacked begin.
-const COMPRESSED: [(&[u8], &str); 3] =
-    [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2")];
-const GZIP: &[u8] = b"\x1f\x8b";
-/// The longest of these.
-const MAGIC: u64 = 6;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+use weir_model::Nanos;
 
 /// Reads a trace: an iterator of [`Record`]s in the order of the file.
 ///
@@ -33,22 +25,53 @@ const MAGIC: u64 = 6;
 /// # Ok::<(), weir_trace::TraceError>(())
 /// ```
 pub struct Reader<'a> {
-    lines: Lines<'a>,
+    input: Input<'a>,
     parser: Parser,
+    /// Of weir's own format: the records of a chunk, the next one last.
+    chunk: Vec<Record>,
     ended: bool,
 }
 
-/// What makes records of lines.
+/// What makes records of lines, or of what a trace has instead.
 struct Parser {
     trace: String,
-    format: &'static Format,
+    format: Format,
     /// The last line read, from 1.
     line: u64,
-    /// Names of the disks seen.
-    disks: Vec<Vec<u8>>,
+    /// Names of the disks seen, and the numbers of those that have names.
+    disks: Vec<DiskName>,
+    numbers: BTreeMap<Box<[u8]>, usize>,
     /// The disk of the last record.
     last: usize,
+    /// How long the trace said to wait so far.
+    waited: Nanos,
     left_out: u64,
+}
+
+/// What a trace calls a disk.
+#[derive(Debug)]
+enum DiskName {
+    Text(Vec<u8>),
+    Device(u32),
+}
+
+impl DiskName {
+    fn is(&self, name: Name<'_>) -> bool {
+        match (self, name) {
+            (Self::Text(own), Name::Text(name)) => own == name,
+            (Self::Device(own), Name::Device(name)) => *own == name,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for DiskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(name) => f.write_str(&String::from_utf8_lossy(name)),
+            Self::Device(number) => write!(f, "{},{}", number >> 20, number & 0xf_ffff),
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -59,33 +82,40 @@ impl<'a> Reader<'a> {
     pub fn open(
         trace: impl Into<String>,
         input: impl BufRead + 'a,
-        format: Option<&'static Format>,
+        format: Option<&Format>,
     ) -> Result<Self, TraceError> {
         let trace = trace.into();
-        let mut lines = Lines::new(unpack(&trace, input)?);
-        let sample = lines.peek(SAMPLE);
+        let mut input = Input::new(unpack(&trace, input)?);
+        let sample = input.peek(SAMPLE);
         if sample.trim_ascii().is_empty() {
-            return Err(match lines.error() {
+            return Err(match input.error() {
                 Some(error) => TraceError::Cut { trace, line: 0, why: error.to_string() },
                 None => TraceError::Empty { trace },
             });
         }
-        let format = match format.or_else(|| detect(sample)) {
-            Some(format) => format,
-            None => return Err(unknown(trace, sample)),
+        let Some(format) = format.or_else(|| detect(sample)).cloned() else {
+            let first = sample.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            return Err(TraceError::UnknownFormat { trace, found: Found::new(first), known: known() });
         };
-        let parser = Parser { trace, format, line: 0, disks: Vec::new(), last: 0, left_out: 0 };
-        Ok(Self { lines, parser, ended: false })
+        let (disks, waited) = (Vec::new(), Nanos(0));
+        let numbers = BTreeMap::new();
+        let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
+        Ok(Self { input, parser, chunk: Vec::new(), ended: false })
     }
 
     /// The format it is read as.
-    pub fn format(&self) -> &'static Format {
-        self.parser.format
+    pub fn format(&self) -> &Format {
+        &self.parser.format
     }
 
     /// What the trace calls the disks of the records so far.
     pub fn disks(&self) -> impl Iterator<Item = String> {
-        self.parser.disks.iter().map(|name| String::from_utf8_lossy(name).into_owned())
+        self.parser.disks.iter().map(ToString::to_string)
+    }
+
+    /// What the trace calls a disk of the records so far.
+    pub fn disk(&self, disk: Disk) -> Option<String> {
+        self.parser.disks.get(disk.0 as usize).map(ToString::to_string)
     }
 
     /// Lines so far that are as they should be but hold no request to replay: completions,
@@ -94,13 +124,130 @@ impl<'a> Reader<'a> {
         self.parser.left_out
     }
 
-    /// Lines read so far.
+    /// Lines read so far, or records of bytes.
     pub fn lines(&self) -> u64 {
         self.parser.line
     }
 
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.parser.trace
+    }
+
     pub(crate) fn into_name(self) -> String {
         self.parser.trace
+    }
+
+    /// The next record of lines.
+    fn next_line(&mut self) -> Option<Result<Record, TraceError>> {
+        let Self { input, parser, ended, .. } = self;
+        let why = loop {
+            match input.next_line() {
+                Next::Line(line) => match parser.take_line(line) {
+                    None => {}
+                    found => return found,
+                },
+                Next::Last(line) => {
+                    *ended = true;
+                    match parser.take_line(line) {
+                        Some(Err(_)) => {
+                            parser.line -= 1;
+                            break "its last line is not whole".to_owned();
+                        }
+                        found => return found,
+                    }
+                }
+                Next::TooLong => break format!("the next line is longer than {LINE_MAX} bytes"),
+                Next::End(Some(error)) => break error.to_string(),
+                Next::End(None) => {
+                    *ended = true;
+                    return None;
+                }
+            }
+        };
+        *ended = true;
+        Some(Err(parser.cut(why)))
+    }
+
+    /// The next record of records of bytes. What cannot be one is the end: nothing tells where the next begins.
+    fn next_of_bytes(&mut self, longest: usize, parse: ParseRecord) -> Option<Result<Record, TraceError>> {
+        let Self { input, parser, ended, .. } = self;
+        loop {
+            let bytes = input.peek(longest);
+            if bytes.is_empty() {
+                *ended = true;
+                let why = input.error()?.to_string();
+                return Some(Err(parser.cut(why)));
+            }
+            let (len, parsed) = parse(bytes);
+            match parsed {
+                Ok(said) => {
+                    parser.line += 1;
+                    let record = parser.record(said);
+                    input.skip(len);
+                    if record.is_some() {
+                        return record.map(Ok);
+                    }
+                }
+                Err(Fault { wanted, found, .. }) => {
+                    *ended = true;
+                    let why = format!("{wanted} expected, {} found", Found::bytes(found));
+                    return Some(Err(parser.cut(input.error().map_or(why, ToString::to_string))));
+                }
+            }
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The next record of weir's own format.
+    fn next_of_chunks(&mut self) -> Option<Result<Record, TraceError>> {
+        if self.chunk.is_empty() {
+            match self.next_chunk() {
+                Ok(()) => self.chunk.reverse(),
+                Err(why) => {
+                    self.ended = true;
+                    return why.map(|why| Err(self.parser.cut(why)));
+                }
+            }
+        }
+        self.parser.line += 1;
+        self.chunk.pop().map(Ok)
+    }
+
+    /// Fills the chunk.
+    ///
+    /// # Errors
+    /// Why there is no more of the trace, unless that is its end.
+    fn next_chunk(&mut self) -> Result<(), Option<String>> {
+        let Self { input, parser, chunk, .. } = self;
+        if parser.line == 0 {
+            if !input.peek(MAGIC.len()).starts_with(MAGIC) {
+                return Err(Some("a trace of weir's own format, version 1, expected".into()));
+            }
+            input.skip(MAGIC.len());
+        }
+        let Some(head) = input.peek(HEAD).first_chunk::<HEAD>().copied() else {
+            let is_end = input.peek(1).is_empty();
+            return Err(input
+                .error()
+                .map_or((!is_end).then(|| "its last chunk is not whole".into()), |error| {
+                    Some(error.to_string())
+                }));
+        };
+        let len = u32::from_le_bytes(head) as usize;
+        if len == 0 || len > BODY_MAX {
+            return Err(Some(format!("a chunk of 1 to {BODY_MAX} bytes expected, one of {len} found")));
+        }
+        if input.peek(HEAD + len).len() < HEAD + len {
+            let why = input.error().map_or("its last chunk is not whole".into(), ToString::to_string);
+            return Err(Some(why));
+        }
+        let body = &input.peek(HEAD + len)[HEAD..];
+        let known = |name: &[u8]| Disk(parser.disk(Name::Text(name)) as u32);
+        chunk::decode(body, chunk, known).map_err(|wanted| Some(format!("{wanted} expected")))?;
+        input.skip(HEAD + len);
+        Ok(())
     }
 }
 
@@ -108,72 +255,89 @@ impl Iterator for Reader<'_> {
     type Item = Result<Record, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Self { lines, parser, ended } = self;
-        while !*ended {
-            let why = match lines.next() {
-                Next::Line(line) => match parser.take(line) {
-                    None => continue,
-                    found => return found,
-                },
-                Next::Last(line) => {
-                    *ended = true;
-                    match parser.take(line) {
-                        Some(Err(_)) => {
-                            parser.line -= 1;
-                            "its last line is not whole".to_owned()
-                        }
-                        found => return found,
-                    }
-                }
-                Next::TooLong => format!("the next line is longer than {LINE_MAX} bytes"),
-                Next::End(Some(error)) => error.to_string(),
-                Next::End(None) => {
-                    *ended = true;
-                    return None;
-                }
-            };
-            *ended = true;
-            return Some(Err(TraceError::Cut { trace: parser.trace.clone(), line: parser.line, why }));
+        if self.ended {
+            return None;
         }
-        None
+        match self.parser.format.shape {
+            Shape::Records { longest, parse, .. } => self.next_of_bytes(longest, parse),
+            Shape::Lines { .. } | Shape::Columns(_) => self.next_line(),
+            Shape::Chunks => self.next_of_chunks(),
+        }
     }
 }
 
 impl Parser {
     /// One line; `None` if it holds no request.
-    fn take(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
-        let Self { trace, format, disks, last, left_out, line: number } = self;
-        *number += 1;
+    fn take_line(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
+        self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.trim_ascii().is_empty() || (*number == 1 && is_heading(format, line)) {
+        if line.trim_ascii().is_empty() || (self.line == 1 && self.format.is_heading(line)) {
             return None;
         }
-        match (format.parse)(&mut Fields::new(line, format.separator)) {
-            Ok(Some(parsed)) => {
-                if disks.get(*last).is_none_or(|name| name != parsed.disk) {
-                    *last = disk(disks, parsed.disk);
-                }
-                let crate::formats::Line { at, op, offset, len, .. } = parsed;
-                Some(Ok(Record { at, disk: Disk(*last as u32), op, offset, len }))
-            }
-            Ok(None) => {
-                *left_out += 1;
-                None
-            }
+        let parsed = match &self.format.shape {
+            Shape::Lines { separator, parse, .. } => parse(&mut Fields::new(line, *separator)),
+            Shape::Columns(columns) => columns.parse(&mut Fields::new(line, columns.separator)),
+            Shape::Records { .. } | Shape::Chunks => return None,
+        };
+        match parsed {
+            Ok(said) => self.record(said).map(Ok),
+            // What names columns is no bad line.
+            Err(_) if self.line == 1 && matches!(self.format.shape, Shape::Columns(_)) => None,
             Err(fault) => Some(Err(TraceError::Line {
-                trace: trace.clone(),
-                line: *number,
+                trace: self.trace.clone(),
+                line: self.line,
                 column: fault.column,
                 wanted: fault.wanted,
                 found: Found::new(fault.found),
-                format: format.name,
+                format: self.format.name.clone().into_owned(),
             })),
         }
     }
+
+    #[inline]
+    fn record(&mut self, said: Said<'_>) -> Option<Record> {
+        match said {
+            Said::Request(Line { at, disk: name, op, offset, len }) => {
+                if self.disks.get(self.last).is_none_or(|last| !last.is(name)) {
+                    self.last = self.disk(name);
+                }
+                let at = Nanos(at.0.saturating_add(self.waited.0));
+                return Some(Record { at, disk: Disk(self.last as u32), op, offset, len });
+            }
+            Said::Wait(time) => self.waited = Nanos(self.waited.0.saturating_add(time.0)),
+            Said::Nothing => self.left_out += 1,
+        }
+        None
+    }
+
+    /// The number of a disk, which is noted if it is new.
+    fn disk(&mut self, name: Name<'_>) -> usize {
+        let new = self.disks.len();
+        match name {
+            Name::Text(text) => {
+                if let Some(number) = self.numbers.get(text) {
+                    return *number;
+                }
+                self.numbers.insert(text.into(), new);
+                self.disks.push(DiskName::Text(text.to_vec()));
+            }
+            Name::Device(number) => {
+                if let Some(known) = self.disks.iter().position(|known| known.is(name)) {
+                    return known;
+                }
+                self.disks.push(DiskName::Device(number));
+            }
+        }
+        new
+    }
+
+    fn cut(&self, why: String) -> TraceError {
+        TraceError::Cut { trace: self.trace.clone(), line: self.line, why }
+    }
 }
 
-impl std::fmt::Debug for Reader<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parser { trace, format, line, .. } = &self.parser;
         f.debug_struct("Reader")
             .field("trace", trace)
@@ -181,58 +345,6 @@ impl std::fmt::Debug for Reader<'_> {
             .field("line", line)
             .finish_non_exhaustive()
     }
-}
-
-/// The index of a disk's name, which is noted if it is new.
-fn disk(disks: &mut Vec<Vec<u8>>, name: &[u8]) -> usize {
-    disks.iter().position(|known| known == name).unwrap_or_else(|| {
-        disks.push(name.to_vec());
-        disks.len() - 1
-    })
-}
-
-fn unpack<'a>(trace: &str, mut input: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, TraceError> {
-    let mut first = Vec::new();
-    if let Err(error) = input.by_ref().take(MAGIC).read_to_end(&mut first) {
-        return Err(TraceError::Cut { trace: trace.into(), line: 0, why: error.to_string() });
-    }
-    if let Some((_, with)) = COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
-        return Err(TraceError::Compressed { trace: trace.into(), with });
-    }
-    let is_gzip = first.starts_with(GZIP);
-    let all = Cursor::new(first).chain(input);
-    Ok(if is_gzip { Box::new(MultiGzDecoder::new(all)) } else { Box::new(all) })
-}
-
-/// The format whose heading the sample has, or, of those without one, of which all its first whole
-/// lines are.
-fn detect(sample: &[u8]) -> Option<&'static Format> {
-    let whole = match memchr::memrchr(b'\n', sample) {
-        Some(last) => &sample[..last],
-        None => sample,
-    };
-    let first = whole.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    if let Some(format) = FORMATS.iter().find(|format| is_heading(format, first)) {
-        return Some(format);
-    }
-    let lines = || whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let fits = |format: &&Format| {
-        lines().take(SAMPLE_LINES).all(|line| {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            (format.parse)(&mut Fields::new(line, format.separator)).is_ok()
-        })
-    };
-    FORMATS.iter().filter(|format| format.heading.is_none()).find(fits)
-}
-
-fn is_heading(format: &Format, line: &[u8]) -> bool {
-    format.heading.is_some_and(|heading| line.trim_ascii().eq_ignore_ascii_case(heading))
-}
-
-fn unknown(trace: String, sample: &[u8]) -> TraceError {
-    let first = sample.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let known: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
-    TraceError::UnknownFormat { trace, found: Found::new(first), known: known.join(", ") }
 }
 
 #[cfg(test)]

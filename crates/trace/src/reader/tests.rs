@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Trace, format};
+use crate::{FORMATS, Trace, format};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 use std::io::{BufReader, Write as _};
@@ -79,7 +79,147 @@ const SAMPLES: &[(&str, &str, &[Told])] = &[
         "3050771 25 0 0\n2461851 8 0 1\n",
         &[(0, 0, Op::Read, 1_561_994_752, 12_800), (0, 0, Op::Read, 1_260_467_712, 4096)],
     ),
+    (
+        "spc",
+        "0,20941264,8192,W,0.551706\n2,20939840,8192,r,0.554041,more\n",
+        &[
+            (551_706_000, 0, Op::Write, 10_721_927_168, 8192),
+            (554_041_000, 1, Op::Read, 10_721_198_080, 8192),
+        ],
+    ),
+    (
+        "alibaba",
+        "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,4096,1577808144360813\n",
+        &[
+            (1_577_808_144_360_767_000, 0, Op::Write, 8_792_731_648, 16_384),
+            (1_577_808_144_360_813_000, 1, Op::Read, 59_110_326_272, 4096),
+        ],
+    ),
+    (
+        "blkparse",
+        "  8,0    1        1     0.000000000  4162  A   R 2048 + 8 <- (8,1) 0\n\
+         \u{20} 8,0    1        2     0.000001000  4162  Q   R 2048 + 8 [fio]\n\
+         \u{20} 8,0    1        3     0.000002000  4162  D   R 2048 + 8 [fio]\n\
+         259,16   0        4     0.5  0  Q FWS [kworker/0:1H]\n\
+         259,16   0        5     1.000000007     0  Q  WS 16 + 16 [swapper/0]\n\
+         \u{20} 8,0    1        6     2.000000000  4162  Q   D 0 + 1024 [fstrim]\n\
+         CPU1 (8,0):\n Reads Queued:           2,        8KiB\t Writes Queued:           0,        0KiB\n",
+        &[
+            (1_000, 0, Op::Read, 1_048_576, 4096),
+            (1_000_000_007, 1, Op::Write, 8192, 8192),
+            (2_000_000_000, 0, Op::Trim, 0, 524_288),
+        ],
+    ),
+    (
+        "blkparse-issued",
+        "8,0 1 3 0.000002000 4162 D R 2048 + 8 [fio]\n8,0 1 3 0.000002500 4162 D R 36 (12 00 00 00) [smartd]\n8,0 1 4 0.000003000 4162 C R 2048 + 8 [0]\n",
+        &[(2_000, 0, Op::Read, 1_048_576, 4096)],
+    ),
+    (
+        "fio-2",
+        "fio version 2 iolog\n/tmp/a add\n/tmp/a open\n/tmp/a read 4096 8192\n/tmp/a wait 1500 0\n\
+         /dev/b write 0 512\n/tmp/a sync 0 0\n/tmp/a trim 4096 4096\n/tmp/a close\n",
+        &[
+            (0, 0, Op::Read, 4096, 8192),
+            (1_500_000, 1, Op::Write, 0, 512),
+            (1_500_000, 0, Op::Trim, 4096, 4096),
+        ],
+    ),
+    (
+        "fio-3",
+        "fio version 3 iolog\n18 /tmp/a add\n116 /tmp/a open\n119 /tmp/a read 61440 4096\n\
+         3950 /tmp/a write 774144 4096\n32071 /tmp/a close\n",
+        &[(119_000, 0, Op::Read, 61_440, 4096), (3_950_000, 0, Op::Write, 774_144, 4096)],
+    ),
+    (
+        "fio-latency",
+        "3, 3743234, 0, 4096, 61440, 0\n11, 14041, 1, 4096, 491520, 0x6004\n",
+        &[(0, 0, Op::Read, 61_440, 4096), (10_985_959, 0, Op::Write, 491_520, 4096)],
+    ),
 ];
+
+/// An event of blktrace with so much data behind it.
+fn event(at: u64, sector: u64, len: u32, action: u32, device: u32, data: u16) -> Vec<u8> {
+    let mut bytes = 0x6561_7407_u32.to_le_bytes().to_vec();
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(at.to_le_bytes());
+    bytes.extend(sector.to_le_bytes());
+    [len, action, 4162, device, 0].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+    bytes.extend(0_u16.to_le_bytes());
+    bytes.extend(data.to_le_bytes());
+    bytes.extend(vec![b'x'; data.into()]);
+    bytes
+}
+
+/// Numbers one after the other, each with its bytes.
+fn packed(fields: &[(u64, usize)]) -> Vec<u8> {
+    fields.iter().flat_map(|(value, len)| value.to_le_bytes()[..*len].to_vec()).collect()
+}
+
+/// For each format of bytes some records, and what they say.
+fn binary_samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
+    let (read, write, discard) = (1 << 16, 1 << 17, 1 << 29);
+    let (queue, issue) = (1 | 1 << 20, 7 | 1 << 22);
+    let sda = 8 << 20;
+    let blktrace = [
+        event(0, 0, 0, 1 << 26, 0, 12),
+        event(1000, 2048, 4096, queue | read | 1 << 8, sda, 8),
+        event(2000, 2048, 4096, issue | read, sda, 20),
+        event(3000, 16, 8192, queue | write, 259 << 20 | 16, 0),
+        event(4000, 0, 524_288, queue | discard | write, sda, 0),
+    ];
+    let vscsi_1 = |op, len, sector, time| {
+        packed(&[(7, 4), (len, 4), (1, 4), (op, 2), (0x0100, 2), (sector, 8), (time, 8)])
+    };
+    let vscsi_2 = |op, len, sector, time| {
+        packed(&[(op, 2), (0x0200, 2), (7, 4), (len, 4), (1, 4), (sector, 8), (time, 8), (90, 8)])
+    };
+    let oracle = |time, object, next: i64| packed(&[(time, 4), (object, 8), (4096, 4), (next as u64, 8)]);
+    let vscsi_told = vec![(1_000_000, 0, Op::Read, 4096, 4096), (1_500_000, 0, Op::Write, 8704, 512)];
+    let mut own = crate::Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
+    let own_told = vec![(7, 0, Op::Write, 4096, 512), (5, 1, Op::Trim, 1, 3), (9, 0, Op::Read, 4608, 512)];
+    for told in &own_told {
+        assert!(own.write(&record(told), &format!("disk {}", told.1)).expect("written"));
+    }
+    let own = zstd::decode_all(&own.finish().expect("whole")[..]).expect("packed");
+    vec![
+        ("weir", own, own_told),
+        (
+            "blktrace",
+            blktrace.concat(),
+            vec![
+                (1000, 0, Op::Read, 1_048_576, 4096),
+                (3000, 1, Op::Write, 8192, 8192),
+                (4000, 0, Op::Trim, 0, 524_288),
+            ],
+        ),
+        (
+            "vscsi-1",
+            [vscsi_1(0x28, 4096, 8, 1000), vscsi_1(0x2a, 512, 17, 1500), vscsi_1(0x12, 36, 0, 1600)].concat(),
+            vscsi_told.clone(),
+        ),
+        (
+            "vscsi-2",
+            [vscsi_2(0x28, 4096, 8, 1000), vscsi_2(0x2a, 512, 17, 1500), vscsi_2(0x12, 36, 0, 1600)].concat(),
+            vscsi_told,
+        ),
+        (
+            "oracle",
+            [oracle(0, 5, 3), oracle(0, u64::MAX, -1), oracle(2, 5, -1)].concat(),
+            vec![
+                (0, 0, Op::Read, 20_480, 4096),
+                (0, 0, Op::Read, ((1 << 49) - 1) * 4096, 4096),
+                (2_000_000_000, 0, Op::Read, 20_480, 4096),
+            ],
+        ),
+    ]
+}
+
+/// Samples of all formats.
+fn samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
+    let text = SAMPLES.iter().map(|(name, text, told)| (*name, text.as_bytes().to_vec(), told.to_vec()));
+    text.chain(binary_samples()).collect()
+}
 
 fn read(bytes: &[u8]) -> Vec<Result<Record, TraceError>> {
     Reader::open("t", bytes, None).expect("a trace").collect()
@@ -91,31 +231,100 @@ fn record(&(at, disk, op, offset, len): &Told) -> Record {
 
 #[test]
 fn every_format_is_known_by_its_contents_and_read() {
-    assert_eq!(SAMPLES.len(), FORMATS.len(), "a sample for each");
-    for (name, text, records) in SAMPLES {
-        let reader = Reader::open("t", text.as_bytes(), None).expect("a trace");
-        assert_eq!(reader.format().name, *name);
+    assert_eq!(samples().len(), FORMATS.len(), "a sample for each");
+    for (name, bytes, told) in samples() {
+        let reader = Reader::open("t", &bytes[..], None).expect("a trace");
+        assert_eq!(reader.format().name, name);
         let read: Vec<_> = reader.map(|record| record.expect("a good line")).collect();
-        assert_eq!(read, records.iter().map(record).collect::<Vec<_>>(), "{name}");
+        assert_eq!(read, told.iter().map(record).collect::<Vec<_>>(), "{name}");
     }
 }
 
-/// However few bytes the input has ready at a time.
+/// With whatever it is compressed, and however few bytes the input has ready at a time.
 #[test]
-fn gzip_is_unpacked_and_small_pieces_are_put_together() {
-    for (name, text, records) in SAMPLES {
-        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        packed.write_all(text.as_bytes()).expect("packed");
-        let packed = packed.finish().expect("packed");
+fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
+    for (name, bytes, told) in samples() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&bytes).expect("packed");
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bzip2.write_all(&bytes).expect("packed");
+        let zstd = zstd::encode_all(&bytes[..], 1).expect("packed");
+        // Two frames, as two files one behind the other.
+        let (head, tail) = bytes.split_at(bytes.len() / 2);
+        let frames = [head, tail].map(|half| zstd::encode_all(half, 1).expect("packed")).concat();
+        let packed = [gzip.finish().expect("packed"), bzip2.finish().expect("packed"), zstd, frames];
         for size in [1, 3, 7, 4096] {
-            for bytes in [text.as_bytes(), &packed] {
-                let reader = Reader::open("t", BufReader::with_capacity(size, bytes), None).expect("a trace");
-                assert_eq!(reader.format().name, *name);
+            for bytes in [&bytes].into_iter().chain(&packed) {
+                let reader = Reader::open("t", BufReader::with_capacity(size, &bytes[..]), None);
+                let reader = reader.expect("a trace");
+                assert_eq!(reader.format().name, name);
                 let read: Vec<_> = reader.map(|record| record.expect("a good line")).collect();
-                assert_eq!(read, records.iter().map(record).collect::<Vec<_>>(), "{name}, {size}");
+                assert_eq!(read, told.iter().map(record).collect::<Vec<_>>(), "{name}, {size}");
             }
         }
     }
+}
+
+/// "0 0 4096 512 1\n1 0 8192 512 1\n" as `xz` packs it.
+const XZ: &[u8] = include_bytes!("tests/mqsim.xz");
+
+#[test]
+fn xz_is_unpacked() {
+    for size in [1, 4096] {
+        let reader = Reader::open("t", BufReader::with_capacity(size, XZ), None).expect("a trace");
+        assert_eq!(reader.format().name, "mqsim");
+        let read: Vec<_> = reader.map(|record| record.expect("a good line").offset.0).collect();
+        assert_eq!(read, [4096 * 512, 8192 * 512]);
+    }
+    let half = &XZ[..XZ.len() / 2];
+    let cut = Reader::open("t", half, None).map(|reader| Trace::load(reader, true).map(|_| ()));
+    assert!(matches!(cut, Err(TraceError::Cut { .. }) | Ok(Err(TraceError::Cut { .. }))), "{cut:?}");
+}
+
+#[test]
+fn disks_have_the_names_the_trace_gives_them() {
+    for (name, bytes, _) in samples() {
+        let trace =
+            Trace::load(Reader::open("t", &bytes[..], None).expect("a trace"), true).expect("a trace");
+        let expected: &[&str] = match name {
+            "blktrace" | "blkparse" => &["8,0", "259,16"],
+            "fio-2" => &["/tmp/a", "/dev/b"],
+            "msr" => &["src1,0", "src1,1"],
+            _ => continue,
+        };
+        assert_eq!(trace.disks, expected, "{name}");
+    }
+}
+
+#[test]
+fn records_of_bytes_that_break_off_say_where() {
+    for (name, bytes, told) in binary_samples().into_iter().skip(1) {
+        let short = &bytes[..bytes.len() - 3];
+        let trace = Trace::load(Reader::open("t", short, format(name)).expect("told"), false).expect("some");
+        let Some(TraceError::Cut { line, why, .. }) = &trace.tally.cut else { panic!("{:?}", trace.tally) };
+        assert!(trace.records.len() <= told.len() && *line > 0, "{name}");
+        assert!(why.contains("whole"), "{why}");
+    }
+    let (.., mut events, _) = binary_samples().swap_remove(1);
+    let second = 48 + 12;
+    events[second..second + 4].copy_from_slice(b"\x65\x61\x74\x07");
+    let error =
+        Trace::load(Reader::open("t", &events[..], None).expect("known"), false).unwrap_err().to_string();
+    assert!(
+        error
+            .contains("after line 1: an event of blktrace, version 7, of a little-endian machine expected, ")
+    );
+    assert!(error.contains("65 61 74 07"), "{error}");
+}
+
+#[test]
+fn described_columns_may_have_a_heading() {
+    let text = "when;where\nt,o,what\n5,8,w\n6,16,r\n";
+    let format = Format::named("csv:time_ms,sector,op").expect("a format");
+    let mut reader = Reader::open("t", &text.as_bytes()[11..], Some(&format)).expect("told");
+    let first = reader.next().expect("a record").expect("a good line");
+    assert_eq!((first.at, first.op, first.offset), (Nanos::millis(5), Op::Write, VolumeOffset(4096)));
+    assert_eq!(reader.count(), 1);
 }
 
 #[test]
@@ -165,8 +374,9 @@ fn what_is_no_trace_is_refused_with_a_way_out() {
     let refused = |bytes: &[u8]| Reader::open("t", bytes, None).unwrap_err().to_string();
     assert!(refused(b"").starts_with("t holds no request"));
     assert!(refused(b"\n \n").starts_with("t holds no request"));
-    assert!(refused(b"hello, world\n").contains("one of msr, vscsi,"));
-    assert!(refused(b"\x28\xb5\x2f\xfdxxxx").starts_with("t is compressed with zstd; unpack it"));
+    assert!(refused(b"hello, world\n").contains("one of weir, msr, vscsi,"));
+    assert!(refused(b"\x28\xb5\x2f\xfdxxxx").contains("t breaks off after line 0"));
+    assert!(refused(b"two words\n\x00\x01").contains("first line is \"two words\""));
     assert!(refused(b"\x1f\x8b").contains("breaks off after line 0"));
     let heading = Reader::open("t", &b"version,time,op,size,lbn\n"[..], None).expect("a format");
     assert!(matches!(Trace::load(heading, false), Err(TraceError::Empty { .. })));
@@ -190,9 +400,8 @@ proptest! {
     }
 
     #[test]
-    fn damaged_samples_are_read_to_their_end(sample in 0..SAMPLES.len(), at in 0..200usize, byte: u8) {
-        let (name, text, _) = SAMPLES[sample];
-        let mut bytes = text.as_bytes().to_vec();
+    fn damaged_samples_are_read_to_their_end(sample in 0..FORMATS.len(), at in 0..300usize, byte: u8) {
+        let (name, mut bytes, _) = samples().swap_remove(sample);
         let at = at % bytes.len();
         bytes[at] = byte;
         for record in Reader::open("t", &bytes[..], format(name)).expect("told").flatten() {

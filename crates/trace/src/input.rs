@@ -1,4 +1,4 @@
-//! Bytes cut into lines, a buffer's worth at a time.
+//! Bytes, a buffer's worth at a time, to be taken by lines or by number.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -8,8 +8,8 @@ const BUFFER: usize = 256 << 10;
 /// A longer line is no line of a trace.
 pub(crate) const LINE_MAX: usize = 64 << 10;
 
-/// The lines of an input. Takes constant memory.
-pub(crate) struct Lines<'a> {
+/// What is read, and not taken yet. Takes constant memory.
+pub(crate) struct Input<'a> {
     input: Box<dyn Read + 'a>,
     buffer: Vec<u8>,
     /// What of the buffer was read and is not taken yet.
@@ -32,18 +32,25 @@ pub(crate) enum Next<'l> {
     End(Option<io::Error>),
 }
 
-impl<'a> Lines<'a> {
+impl<'a> Input<'a> {
     pub(crate) fn new(input: Box<dyn Read + 'a>) -> Self {
         Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None }
     }
 
-    /// The first so many bytes of what comes, less if there are not as many.
+    /// The first so many bytes of what comes, at most as many as the buffer holds; less if there are not as many.
+    #[inline]
     pub(crate) fn peek(&mut self, count: usize) -> &[u8] {
-        while self.ready.len() < count && !self.ended {
+        while self.ready.len() < count.min(BUFFER) && !self.ended {
             self.fill();
         }
         let ready = &self.buffer[self.ready.clone()];
         &ready[..count.min(ready.len())]
+    }
+
+    /// So many of the bytes that were looked at are done with.
+    #[inline]
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.ready.start = (self.ready.start + count).min(self.ready.end);
     }
 
     /// Why the input has ended early, if it has.
@@ -52,7 +59,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline]
-    pub(crate) fn next(&mut self) -> Next<'_> {
+    pub(crate) fn next_line(&mut self) -> Next<'_> {
         let mut searched = 0;
         loop {
             let ready = &self.buffer[self.ready.clone()];
@@ -77,7 +84,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Reads more behind what is ready, which is never more than [`LINE_MAX`] or a sample as long.
+    /// Reads more behind what is ready, which is less than the buffer holds.
     fn fill(&mut self) {
         self.buffer.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();

@@ -1,0 +1,284 @@
+//! weir's own format: compact, and in chunks that can each be read alone. `docs/traces.md` specifies it.
+//!
+//! A chunk holds records that follow one another, as differences from those before. What most traces have most of
+//! takes least: one disk, whole sectors, requests that continue each other or are as long as the last.
+
+use crate::record::{Disk, Record};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use weir_model::{Bytes, Nanos, Op, SECTOR, VolumeOffset};
+
+/// How a trace begins, and its version.
+pub(crate) const MAGIC: &[u8; 8] = b"weirtrc1";
+/// Longest body of a chunk in bytes, most records in one, and longest name of a disk.
+pub(crate) const BODY_MAX: usize = 192 << 10;
+const RECORDS_MAX: u64 = 16_384;
+const NAME_MAX: usize = 255;
+/// Bytes of a chunk's length, before its body.
+pub(crate) const HEAD: usize = 4;
+/// What a record and the name of a new disk take at most.
+const RECORD_MAX: usize = 48 + NAME_MAX;
+
+/// What a record's first byte says, besides its operation in the lowest two bits.
+const OTHER_DISK: u8 = 1 << 2;
+/// It begins where the record before it, of the same disk, ended.
+const CONTINUES: u8 = 1 << 3;
+/// It is as long as the record before it.
+const AS_LONG: u8 = 1 << 4;
+/// Its offset and length are counted in sectors.
+const SECTORS: u8 = 1 << 5;
+
+/// What the next record is told from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    at: u64,
+    disk: u64,
+    end: u64,
+    len: u64,
+}
+
+/// Chunks as they are made.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    body: Vec<u8>,
+    records: u64,
+    /// The disks of this chunk, and their numbers in the order in which they came.
+    disks: BTreeMap<Disk, u64>,
+    /// The disk of the last record.
+    disk: Disk,
+    last: Last,
+}
+
+impl Encoder {
+    /// Adds a record, of the disk of this name. At most [`NAME_MAX`] bytes of the name are kept.
+    pub(crate) fn push(&mut self, record: &Record, name: &str) {
+        let (offset, len) = (record.offset.0, record.len.0);
+        let is_same = self.records > 0 && self.disk == record.disk;
+        let known = if is_same { Some(self.last.disk) } else { self.disks.get(&record.disk).copied() };
+        let disk = known.unwrap_or(self.disks.len() as u64);
+        let is_other = !is_same;
+        let continues = !is_other && offset == self.last.end;
+        let as_long = len == self.last.len;
+        let unit = if offset.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR) { SECTOR } else { 1 };
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        let op = match record.op {
+            Op::Write => 1,
+            Op::Trim => 2,
+            _ => 0,
+        };
+        let flags = flag(is_other, OTHER_DISK) | flag(continues, CONTINUES) | flag(as_long, AS_LONG);
+        self.body.push(op | flags | flag(unit == SECTOR, SECTORS));
+        self.put_signed(record.at.0, self.last.at);
+        if is_other {
+            self.put(disk);
+        }
+        if known.is_none() {
+            let end = (0..=NAME_MAX.min(name.len())).rfind(|end| name.is_char_boundary(*end)).unwrap_or(0);
+            self.put(end as u64);
+            self.body.extend(&name.as_bytes()[..end]);
+            self.disks.insert(record.disk, disk);
+        }
+        if !continues {
+            // Of another disk's end, which is as good as any.
+            let from = if self.last.end.is_multiple_of(unit) { self.last.end / unit } else { 0 };
+            self.put_signed(offset / unit, from);
+        }
+        if !as_long {
+            self.put(len / unit);
+        }
+        self.disk = record.disk;
+        self.last = Last { at: record.at.0, disk, end: offset + len, len };
+        self.records += 1;
+    }
+
+    /// Whether a chunk should end here.
+    pub(crate) fn is_full(&self) -> bool {
+        self.records >= RECORDS_MAX || self.body.len() + RECORD_MAX > BODY_MAX
+    }
+
+    /// Writes the chunk, if there is anything in it, and begins the next.
+    pub(crate) fn finish(&mut self, mut out: impl Write) -> io::Result<()> {
+        if self.records > 0 {
+            out.write_all(&(self.body.len() as u32).to_le_bytes())?;
+            out.write_all(&self.body)?;
+        }
+        *self = Self { body: std::mem::take(&mut self.body), ..Self::default() };
+        self.body.clear();
+        Ok(())
+    }
+
+    /// A number, seven bits to a byte, the lowest first; the highest bit of a byte says that another follows.
+    fn put(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.body.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.body.push(number as u8);
+    }
+
+    /// The difference, of 64 bits around, its sign in the lowest bit.
+    fn put_signed(&mut self, number: u64, from: u64) {
+        let difference = number.wrapping_sub(from) as i64;
+        self.put((difference << 1 ^ difference >> 63) as u64);
+    }
+}
+
+/// What is left of a chunk's body.
+struct Body<'c>(&'c [u8]);
+
+const SHORT: &str = "a whole chunk";
+
+impl<'c> Body<'c> {
+    fn byte(&mut self) -> Result<u8, &'static str> {
+        let (byte, rest) = self.0.split_first().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(*byte)
+    }
+
+    fn number(&mut self) -> Result<u64, &'static str> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = u64::from(self.byte()?);
+            number |= (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("a number of at most 64 bits")
+    }
+
+    fn signed(&mut self, from: u64) -> Result<u64, &'static str> {
+        let number = self.number()?;
+        Ok(from.wrapping_add(number >> 1 ^ (number & 1).wrapping_neg()))
+    }
+
+    fn name(&mut self) -> Result<&'c [u8], &'static str> {
+        let len = self.number()? as usize;
+        let (name, rest) = self.0.split_at_checked(len).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(name)
+    }
+}
+
+/// The records of a chunk's body go to `records`; `disk` is told the names of its disks and says their numbers.
+///
+/// # Errors
+/// What should stand there.
+pub(crate) fn decode(
+    body: &[u8],
+    records: &mut Vec<Record>,
+    mut disk: impl FnMut(&[u8]) -> Disk,
+) -> Result<(), &'static str> {
+    let (mut body, mut last, mut disks) = (Body(body), Last::default(), Vec::new());
+    while !body.0.is_empty() {
+        let flags = body.byte()?;
+        let unit = if flags & SECTORS != 0 { SECTOR } else { 1 };
+        let op =
+            *[Op::Read, Op::Write, Op::Trim].get(usize::from(flags & 3)).ok_or("an operation from 0 to 2")?;
+        last.at = body.signed(last.at)?;
+        if flags & OTHER_DISK != 0 {
+            last.disk = body.number()?;
+            if last.disk == disks.len() as u64 {
+                disks.push(disk(body.name()?));
+            }
+        }
+        let disk = *disks.get(last.disk as usize).ok_or("a disk that was named")?;
+        let mut offset = last.end;
+        if flags & CONTINUES == 0 {
+            let from = if last.end.is_multiple_of(unit) { last.end / unit } else { 0 };
+            offset = body.signed(from)?.checked_mul(unit).ok_or(super::formats::BELOW)?;
+        }
+        if flags & AS_LONG == 0 {
+            last.len = body.number()?.checked_mul(unit).ok_or(super::formats::BELOW)?;
+        }
+        let end = offset.checked_add(last.len).filter(|end| *end <= i64::MAX as u64);
+        last.end = end.ok_or(super::formats::BELOW)?;
+        if last.len == 0 {
+            return Err("a length");
+        }
+        let (offset, len) = (VolumeOffset(offset), Bytes(last.len));
+        records.push(Record { at: Nanos(last.at), disk, op, offset, len });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn records() -> impl Strategy<Value = Vec<Record>> {
+        let at = prop_oneof![0..1_000_000u64, any::<u64>()];
+        let offset = prop_oneof![(0..64u64).prop_map(|n| n * 4096), 0..1u64 << 62];
+        let len = prop_oneof![Just(4096u64), 1..1u64 << 40];
+        let op = prop_oneof![Just(Op::Read), Just(Op::Write), Just(Op::Trim)];
+        let record = (at, 0..5u32, op, offset, len).prop_map(|(at, disk, op, offset, len)| Record {
+            at: Nanos(at),
+            disk: Disk(disk),
+            op,
+            offset: VolumeOffset(offset),
+            len: Bytes(len),
+        });
+        prop::collection::vec(record, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_in_comes_out(mut records in records(), runs: Vec<u8>) {
+            // Some continue the one before.
+            let runs = runs.iter().take(records.len()).enumerate().skip(1);
+            for (at, run) in runs {
+                if run % 2 == 0 {
+                    let before = records[at - 1];
+                    records[at].offset = before.offset + before.len;
+                    records[at].disk = before.disk;
+                }
+            }
+            records.retain(|r| r.offset.0 + r.len.0 <= i64::MAX as u64);
+            let mut encoder = Encoder::default();
+            let name = |disk: Disk| format!("disk {}", disk.0);
+            records.iter().for_each(|record| encoder.push(record, &name(record.disk)));
+            let mut bytes = Vec::new();
+            encoder.finish(&mut bytes).unwrap();
+            let (mut found, mut names) = (Vec::new(), Vec::new());
+            let body = bytes.get(HEAD..).unwrap_or_default();
+            decode(body, &mut found, |name| {
+                names.push(String::from_utf8_lossy(name).into_owned());
+                Disk(names.len() as u32 - 1)
+            }).unwrap();
+            prop_assert_eq!(found.len(), records.len());
+            for (found, record) in found.iter().zip(&records) {
+                prop_assert_eq!(&names[found.disk.0 as usize], &name(record.disk));
+                prop_assert_eq!(Record { disk: record.disk, ..*found }, *record);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_records_or_wrong(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut found = Vec::new();
+            let _ = decode(&bytes, &mut found, |_| Disk(0));
+            prop_assert!(found.iter().all(|r| r.len.0 > 0 && r.offset.0 + r.len.0 <= i64::MAX as u64));
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_never_longer_than_can_be_read() {
+        let mut encoder = Encoder::default();
+        for disk in 0.. {
+            let record = Record {
+                at: Nanos(u64::MAX / 2 * u64::from(disk % 2)),
+                disk: Disk(disk),
+                op: Op::Read,
+                offset: VolumeOffset((1 << 62) * u64::from(disk % 2) + 1),
+                len: Bytes(1 << 61),
+            };
+            encoder.push(&record, &"é".repeat(300));
+            if encoder.is_full() {
+                break;
+            }
+        }
+        let mut bytes = Vec::new();
+        encoder.finish(&mut bytes).unwrap();
+        assert!((BODY_MAX / 2..=BODY_MAX + HEAD).contains(&bytes.len()), "{}", bytes.len());
+    }
+}

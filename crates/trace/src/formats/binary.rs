@@ -1,0 +1,166 @@
+//! The formats that are no text: records of little-endian numbers.
+
+use super::{Line, Name, ONLY, Parsed, Said, US, said};
+use crate::fields::Fault;
+use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+
+/// A record is not whole, or not one: there is no telling where the next one begins.
+fn lost<'l>(bytes: &'l [u8], wanted: &'static str) -> (usize, Parsed<'l>) {
+    let found = &bytes[..bytes.len().min(8)];
+    (bytes.len(), Err(Fault { column: 1, wanted, found }))
+}
+
+/// The field of so many bytes, at most 8, from here.
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    bytes[at..at + len].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+fn record<'l>(len: usize, bytes: &'l [u8], line: Line<'l>) -> (usize, Parsed<'l>) {
+    (len, said(line, || Fault { column: 1, wanted: super::BELOW, found: &bytes[..len] }))
+}
+
+// blktrace: `struct blk_io_trace` of Linux's blktrace_api.h, and data behind it.
+
+const BLKTRACE: usize = 48;
+/// With as much data behind it as its 16 bits of length can say.
+pub(super) const BLKTRACE_LONGEST: usize = BLKTRACE + u16::MAX as usize;
+/// The first four bytes: a magic number, and the version.
+const MAGIC: u64 = 0x6561_7407;
+const QUEUE: u64 = 1;
+const WRITE: u64 = 1 << (16 + 1);
+const NOTIFY: u64 = 1 << (16 + 10);
+/// The process's control group is named in the data behind.
+const CGROUP: u64 = 1 << 8;
+const DISCARD: u64 = 1 << (16 + 13);
+
+pub(super) fn is_blktrace(sample: &[u8]) -> bool {
+    sample.len() >= BLKTRACE && number(sample, 0, 4) == MAGIC
+}
+
+pub(super) fn blktrace(bytes: &[u8]) -> (usize, Parsed<'_>) {
+    if bytes.len() < BLKTRACE {
+        return lost(bytes, "a whole event");
+    }
+    if number(bytes, 0, 4) != MAGIC {
+        return lost(bytes, "an event of blktrace, version 7, of a little-endian machine");
+    }
+    let len = BLKTRACE + number(bytes, 46, 2) as usize;
+    if bytes.len() < len {
+        return lost(bytes, "a whole event");
+    }
+    let action = number(bytes, 28, 4);
+    if action & 0xffff & !CGROUP != QUEUE || action & NOTIFY != 0 {
+        return (len, Ok(Said::Nothing));
+    }
+    let op = match action {
+        _ if action & DISCARD != 0 => Op::Trim,
+        _ if action & WRITE != 0 => Op::Write,
+        _ => Op::Read,
+    };
+    let line = Line {
+        at: Nanos(number(bytes, 8, 8)),
+        disk: Name::Device(number(bytes, 36, 4) as u32),
+        op,
+        offset: VolumeOffset(number(bytes, 16, 8).saturating_mul(SECTOR)),
+        len: Bytes(number(bytes, 24, 4)),
+    };
+    record(len, bytes, line)
+}
+
+// CloudPhysics: two versions, told apart by where their numbers of the version are.
+
+const VSCSI_1: usize = 32;
+const VSCSI_2: usize = 40;
+
+pub(super) fn is_vscsi_2(sample: &[u8]) -> bool {
+    all(sample, VSCSI_2, |_, record| number(record, 2, 2) >> 8 == 2)
+}
+
+pub(super) fn is_vscsi_1(sample: &[u8]) -> bool {
+    all(sample, VSCSI_1, |_, record| number(record, 14, 2) >> 8 == 1)
+}
+
+/// `cmd: u16, version: u16, number: u32, len: u32, nSG: u32, lbn: u64, time: u64, response: u64`.
+pub(super) fn vscsi_2(bytes: &[u8]) -> (usize, Parsed<'_>) {
+    if bytes.len() < VSCSI_2 {
+        return lost(bytes, "a whole record of 40 bytes");
+    }
+    vscsi(
+        VSCSI_2,
+        bytes,
+        number(bytes, 0, 2),
+        [number(bytes, 8, 4), number(bytes, 16, 8), number(bytes, 24, 8)],
+    )
+}
+
+/// `number: u32, len: u32, nSG: u32, cmd: u16, version: u16, lbn: u64, time: u64`.
+pub(super) fn vscsi_1(bytes: &[u8]) -> (usize, Parsed<'_>) {
+    if bytes.len() < VSCSI_1 {
+        return lost(bytes, "a whole record of 32 bytes");
+    }
+    vscsi(
+        VSCSI_1,
+        bytes,
+        number(bytes, 12, 2),
+        [number(bytes, 4, 4), number(bytes, 16, 8), number(bytes, 24, 8)],
+    )
+}
+
+fn vscsi(size: usize, bytes: &[u8], command: u64, [len, sector, time]: [u64; 3]) -> (usize, Parsed<'_>) {
+    let Some(op) = scsi(command) else { return (size, Ok(Said::Nothing)) };
+    let line = Line {
+        at: Nanos(time.saturating_mul(US)),
+        disk: Name::Text(ONLY),
+        op,
+        offset: VolumeOffset(sector.saturating_mul(SECTOR)),
+        len: Bytes(len),
+    };
+    record(size, bytes, line)
+}
+
+/// What a SCSI operation does: READ, WRITE and UNMAP of all lengths.
+pub(super) const fn scsi(operation: u64) -> Option<Op> {
+    match operation {
+        0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
+        0x0a | 0x2a | 0x8a | 0xaa => Some(Op::Write),
+        0x42 => Some(Op::Trim),
+        _ => None,
+    }
+}
+
+// libCacheSim: `time: u32 (s), object: u64, size: u32, next: i64`, which is -1 if there is none.
+
+const ORACLE: usize = 24;
+/// Objects whose numbers are hashes are where these bits of them say.
+const PAGES: u64 = (1 << 49) - 1;
+
+pub(super) fn is_oracle(sample: &[u8]) -> bool {
+    let mut last = 0;
+    all(sample, ORACLE, |at, record| {
+        let (time, size, next) = (number(record, 0, 4), number(record, 12, 4), number(record, 16, 8) as i64);
+        let is_one = time >= last && size > 0 && (next == -1 || next > at as i64);
+        last = time;
+        is_one
+    })
+}
+
+pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
+    if bytes.len() < ORACLE {
+        return lost(bytes, "a whole record of 24 bytes");
+    }
+    let line = Line {
+        at: Nanos(number(bytes, 0, 4) * super::S),
+        disk: Name::Text(ONLY),
+        op: Op::Read,
+        offset: VolumeOffset((number(bytes, 4, 8) & PAGES) * BLOCK),
+        len: Bytes(number(bytes, 12, 4)),
+    };
+    record(ORACLE, bytes, line)
+}
+
+/// Whether all whole records of a sample, at least two or the only one, are as they should be.
+fn all(sample: &[u8], size: usize, mut is_one: impl FnMut(usize, &[u8]) -> bool) -> bool {
+    let records = sample.chunks_exact(size);
+    let enough = records.len() > 1 || (records.len() == 1 && records.remainder().is_empty());
+    enough && records.enumerate().all(|(at, record)| is_one(at, record))
+}

@@ -1,0 +1,223 @@
+//! Lines whose fields the user describes.
+
+use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, US, said};
+use crate::fields::{Fields, Separator};
+use std::borrow::Cow;
+use thiserror::Error;
+use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+
+/// What the fields of a line are, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    pub(crate) separator: Separator,
+    columns: Vec<Column>,
+}
+
+/// What a field says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    /// When, in so many nanoseconds.
+    Time(u64),
+    /// What is done, in a word.
+    Op,
+    /// What is done, by this figure if it is a read, and the other of 0 and 1 if it is a write.
+    Figure {
+        read: u64,
+    },
+    /// Where, in so many bytes.
+    Offset(u64),
+    /// How long, in so many bytes.
+    Size(u64),
+    Disk,
+    Other,
+}
+
+/// The names of columns.
+const NAMES: [(&str, Column); 15] = [
+    ("time_s", Column::Time(S)),
+    ("time_ms", Column::Time(MS)),
+    ("time_us", Column::Time(US)),
+    ("time_ns", Column::Time(NS)),
+    ("op", Column::Op),
+    ("read", Column::Figure { read: 1 }),
+    ("write", Column::Figure { read: 0 }),
+    ("offset", Column::Offset(1)),
+    ("sector", Column::Offset(SECTOR)),
+    ("block", Column::Offset(BLOCK)),
+    ("size", Column::Size(1)),
+    ("sectors", Column::Size(SECTOR)),
+    ("blocks", Column::Size(BLOCK)),
+    ("disk", Column::Disk),
+    ("-", Column::Other),
+];
+
+/// The words for what is done.
+const OPS: [(&[u8], Op); 12] = [
+    (b"r", Op::Read),
+    (b"read", Op::Read),
+    (b"rs", Op::Read),
+    (b"ra", Op::Read),
+    (b"w", Op::Write),
+    (b"write", Op::Write),
+    (b"ws", Op::Write),
+    (b"t", Op::Trim),
+    (b"trim", Op::Trim),
+    (b"d", Op::Trim),
+    (b"discard", Op::Trim),
+    (b"unmap", Op::Trim),
+];
+
+/// Why there is no format of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DescriptionError {
+    /// None is called that.
+    #[error("no format is called {name:?}; there are {known}, and csv:COLUMN,... for others")]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// All formats' names.
+        known: String,
+    },
+    /// What is before the colon.
+    #[error("{kind:?} is no way to part fields; begin with csv: or blanks:")]
+    Kind {
+        /// What was there.
+        kind: String,
+    },
+    /// A column that is none.
+    #[error("{column:?} is no column; there are {known}")]
+    Column {
+        /// What was named.
+        column: String,
+        /// All columns.
+        known: String,
+    },
+    /// Two columns that say the same.
+    #[error("two columns of {name:?} say {what}; put - for the one that is not to count")]
+    Twice {
+        /// The description.
+        name: String,
+        /// What both say.
+        what: &'static str,
+    },
+    /// No column says where.
+    #[error("no column of {name:?} says where a request begins; name one of them offset, sector or block")]
+    Nowhere {
+        /// The description.
+        name: String,
+    },
+}
+
+impl Column {
+    /// What it says, if only one column may.
+    const fn says(self) -> Option<&'static str> {
+        match self {
+            Self::Time(_) => Some("when"),
+            Self::Op | Self::Figure { .. } => Some("what is done"),
+            Self::Offset(_) => Some("where"),
+            Self::Size(_) => Some("how much"),
+            Self::Disk => Some("which disk"),
+            Self::Other => None,
+        }
+    }
+}
+
+impl Columns {
+    /// The format a description is of.
+    pub(super) fn format(name: &str, kind: &str, columns: &str) -> Result<Format, DescriptionError> {
+        let separator = match kind {
+            "csv" => Separator::Comma,
+            "blanks" => Separator::Blanks,
+            _ => return Err(DescriptionError::Kind { kind: kind.into() }),
+        };
+        let column = |column: &str| {
+            let column = column.trim();
+            let found = NAMES.iter().find(|(name, _)| *name == column);
+            found.map(|(_, column)| *column).ok_or_else(|| DescriptionError::Column {
+                column: column.into(),
+                known: NAMES.map(|(name, _)| name).join(", "),
+            })
+        };
+        let columns = columns.split(',').map(column).collect::<Result<Vec<_>, _>>()?;
+        let says = |what| columns.iter().filter(|column| column.says() == Some(what)).count();
+        if let Some(what) = columns.iter().filter_map(|column| column.says()).find(|what| says(what) > 1) {
+            return Err(DescriptionError::Twice { name: name.into(), what });
+        }
+        if says("where") == 0 {
+            return Err(DescriptionError::Nowhere { name: name.into() });
+        }
+        Ok(Format {
+            name: Cow::Owned(name.into()),
+            about: "as described",
+            timed: says("when") > 0,
+            shape: Shape::Columns(Self { separator, columns }),
+        })
+    }
+
+    /// What a line says.
+    pub(crate) fn parse<'l>(&self, fields: &mut Fields<'l>) -> Parsed<'l> {
+        let (mut at, mut disk, mut op) = (Nanos(0), ONLY, Op::Read);
+        let (mut offset, mut place, mut len) = (0, None, BLOCK);
+        for column in &self.columns {
+            match *column {
+                Column::Time(unit) => at = fields.time("a time", unit)?,
+                Column::Op => op = fields.word("read, write or trim, or the like", &OPS)?,
+                Column::Figure { read } => {
+                    let figure = fields.word("0 or 1", &[(b"0", 0), (b"1", 1)])?;
+                    op = if figure == read { Op::Read } else { Op::Write };
+                }
+                Column::Offset(unit) => {
+                    let number = fields.number("where it begins, a number", unit)?;
+                    (offset, place) = (number.value, Some(number.field));
+                }
+                Column::Size(unit) => len = fields.number("a size, a number", unit)?.value,
+                Column::Disk => disk = fields.next("a disk")?.text,
+                Column::Other => fields.skip(1),
+            }
+        }
+        let line = Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset), len: Bytes(len) };
+        said(line, || {
+            place.map_or(crate::fields::Fault { column: 1, wanted: super::BELOW, found: b"" }, |field| {
+                field.fault(super::BELOW)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_says_what_fields_are() {
+        let format = Format::named("csv:-,time_ms,disk,write,sector,sectors").expect("a format");
+        let Shape::Columns(columns) = &format.shape else { panic!("{format:?}") };
+        let said = |text: &'static str| columns.parse(&mut Fields::new(text.as_bytes(), columns.separator));
+        let Ok(super::super::Said::Request(line)) = said("x,1.5,sda,1,8,16,whatever") else { panic!() };
+        assert_eq!((line.at, line.op), (Nanos::micros(1500), Op::Write));
+        assert_eq!((line.disk, line.offset, line.len), (Name::Text(b"sda"), VolumeOffset(4096), Bytes(8192)));
+        let fault = said("x,1.5,sda,2,8,16").unwrap_err();
+        assert_eq!((fault.column, fault.wanted), (11, "0 or 1"));
+        assert_eq!(said("x,1,a,1,18014398509481983,2").unwrap_err().column, 9);
+    }
+
+    #[test]
+    fn what_is_not_said_is_a_read_of_a_block_at_no_time() {
+        let format = Format::named("blanks:block").expect("a format");
+        assert!(!format.timed);
+        let Shape::Columns(columns) = &format.shape else { panic!("{format:?}") };
+        let said = columns.parse(&mut Fields::new(b" 7", columns.separator));
+        let Ok(super::super::Said::Request(line)) = said else { panic!("{said:?}") };
+        assert_eq!((line.op, line.offset, line.len), (Op::Read, VolumeOffset(7 * BLOCK), Bytes(BLOCK)));
+    }
+
+    #[test]
+    fn a_wrong_description_is_refused_with_the_way_out() {
+        let refused = |text| Format::named(text).unwrap_err().to_string();
+        assert!(refused("msrx").contains("there are weir, msr,"));
+        assert!(refused("tsv:offset").contains("begin with csv: or blanks:"));
+        assert!(refused("csv:offset,length").starts_with("\"length\" is no column; there are time_s,"));
+        assert!(refused("csv:offset,block").contains("say where; put -"));
+        assert!(refused("csv:op,size").contains("name one of them offset"));
+    }
+}

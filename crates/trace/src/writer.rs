@@ -1,0 +1,302 @@
+//! Writes traces.
+
+use crate::chunk::{Encoder, MAGIC};
+use crate::formats::Format;
+use crate::record::{Disk, Record};
+use std::io::{self, Write};
+use thiserror::Error;
+use weir_model::{Nanos, Op, SECTOR};
+
+/// Why no trace can be begun.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The format is only read.
+    #[error("traces are not written as {format}; name one of {known}")]
+    NotWritable {
+        /// Its name.
+        format: String,
+        /// Those that are written.
+        known: String,
+    },
+    /// The output took no bytes.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Writes one record. `false`, and nothing written, if the format has no way to say it.
+type WriteLine = fn(&mut dyn Write, &Told<'_>) -> io::Result<bool>;
+
+/// The formats of text that are written: name, heading, how.
+const LINES: [(&str, &str, WriteLine); 7] = [
+    ("msr", "", msr),
+    ("vscsi", "version,time,op,size,lbn\n", vscsi),
+    ("spc", "", spc),
+    ("alibaba", "", alibaba),
+    ("mqsim", "", mqsim),
+    ("fio-2", "fio version 2 iolog\n", fio_2),
+    ("fio-3", "fio version 3 iolog\n", fio_3),
+];
+
+/// A record, and what is told with it.
+struct Told<'r> {
+    record: &'r Record,
+    /// What the trace it is from calls the disk.
+    disk: &'r str,
+    /// It is the first of its disk.
+    is_first: bool,
+    /// Since the record before it, as far as that was told in microseconds.
+    since: Nanos,
+}
+
+/// Writes a trace in another format, record by record.
+///
+/// Times are kept as exactly as the format can say them, rounded down; disks are numbered where it has no names for
+/// them.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: Out<W>,
+    /// Disks that have come, a bit each.
+    seen: Vec<bool>,
+    last: Option<Nanos>,
+}
+
+enum Out<W: Write> {
+    Lines { write: WriteLine, out: W },
+    Chunks { encoder: Encoder, frames: Frames<W> },
+}
+
+impl<W: Write> Writer<W> {
+    /// A trace of the format, which begins with what such a trace begins with.
+    ///
+    /// # Errors
+    /// If the format is only read, or as `out`.
+    pub fn new(format: &Format, mut out: W) -> Result<Self, WriteError> {
+        let out = if format.name == "weir" {
+            let mut frames = Frames { out, table: Vec::new() };
+            frames.write(MAGIC)?;
+            Out::Chunks { encoder: Encoder::default(), frames }
+        } else {
+            let Some((_, heading, write)) = LINES.iter().find(|(name, ..)| *name == format.name) else {
+                let known = writable().collect::<Vec<_>>().join(", ");
+                return Err(WriteError::NotWritable { format: format.name.clone().into_owned(), known });
+            };
+            out.write_all(heading.as_bytes())?;
+            Out::Lines { write: *write, out }
+        };
+        Ok(Self { out, seen: Vec::new(), last: None })
+    }
+
+    /// Writes a record, of the disk the trace it comes from calls so. `false` if the format has no way to say it: a
+    /// trim, or what does not begin or end with a sector; then it is left out.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn write(&mut self, record: &Record, disk: &str) -> io::Result<bool> {
+        let is_first = !self.is_seen(record.disk);
+        match &mut self.out {
+            Out::Chunks { encoder, frames } => {
+                encoder.push(record, disk);
+                if encoder.is_full() {
+                    frames.end_chunk(encoder)?;
+                }
+            }
+            Out::Lines { write, out } => {
+                let since = self.last.map_or(Nanos(0), |last| record.at.since(last));
+                if !write(out, &Told { record, disk, is_first, since })? {
+                    return Ok(false);
+                }
+                let told = Nanos(record.at.0 / 1000 * 1000);
+                self.last = Some(self.last.map_or(told, |last| last.max(told)));
+            }
+        }
+        let at = record.disk.0 as usize;
+        self.seen.resize(self.seen.len().max(at + 1), false);
+        self.seen[at] = true;
+        Ok(true)
+    }
+
+    fn is_seen(&self, disk: Disk) -> bool {
+        self.seen.get(disk.0 as usize).is_some_and(|seen| *seen)
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn finish(self) -> io::Result<W> {
+        match self.out {
+            Out::Lines { mut out, .. } => {
+                out.flush()?;
+                Ok(out)
+            }
+            Out::Chunks { mut encoder, mut frames } => {
+                frames.end_chunk(&mut encoder)?;
+                frames.finish()
+            }
+        }
+    }
+}
+
+impl<W: Write> std::fmt::Debug for Out<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Lines { .. } => "Lines",
+            Self::Chunks { .. } => "Chunks",
+        })
+    }
+}
+
+/// The names of the formats that are written.
+pub fn writable() -> impl Iterator<Item = &'static str> {
+    std::iter::once("weir").chain(LINES.iter().map(|(name, ..)| *name))
+}
+
+/// Frames of zstd, each of which can be unpacked alone, and where each is: zstd's seekable format, version 0.1.0.
+struct Frames<W> {
+    out: W,
+    /// Lengths of the frames, packed and not.
+    table: Vec<[u32; 2]>,
+}
+
+/// The level of zstd: its usual one.
+const LEVEL: i32 = 3;
+/// What a frame begins with that is skipped, and what the table of the seekable format ends with.
+const SKIPPABLE: u32 = 0x184d_2a5e;
+const SEEKABLE: u32 = 0x8f92_eab1;
+
+impl<W: Write> Frames<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut packer = zstd::Encoder::new(Vec::new(), LEVEL)?;
+        packer.include_checksum(true)?;
+        packer.write_all(bytes)?;
+        let packed = packer.finish()?;
+        self.table.push([packed.len() as u32, bytes.len() as u32]);
+        self.out.write_all(&packed)
+    }
+
+    fn end_chunk(&mut self, encoder: &mut Encoder) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        encoder.finish(&mut bytes)?;
+        if bytes.is_empty() { Ok(()) } else { self.write(&bytes) }
+    }
+
+    fn finish(mut self) -> io::Result<W> {
+        let frames = self.table.len() as u32;
+        let mut end = Vec::new();
+        end.extend(SKIPPABLE.to_le_bytes());
+        end.extend((8 * frames + 9).to_le_bytes());
+        end.extend(self.table.iter().flatten().flat_map(|len| len.to_le_bytes()));
+        end.extend(frames.to_le_bytes());
+        end.push(0);
+        end.extend(SEEKABLE.to_le_bytes());
+        self.out.write_all(&end)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// First sector and number of sectors, if it is whole ones.
+fn sectors(record: &Record) -> Option<(u64, u64)> {
+    let is_whole = record.offset.0.is_multiple_of(SECTOR) && record.len.0.is_multiple_of(SECTOR);
+    is_whole.then_some((record.offset.0 / SECTOR, record.len.0 / SECTOR))
+}
+
+/// A word for reads and one for writes; `None` for a trim.
+fn word(op: Op, read: &'static str, write: &'static str) -> Option<&'static str> {
+    match op {
+        Op::Read => Some(read),
+        Op::Write => Some(write),
+        _ => None,
+    }
+}
+
+fn msr(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let record = told.record;
+    let Some(op) = word(record.op, "Read", "Write") else { return Ok(false) };
+    // A host and a number, or what can stand for them.
+    let parts = told
+        .disk
+        .rsplit_once(',')
+        .filter(|(host, disk)| !host.is_empty() && !host.contains(',') && disk.parse::<u32>().is_ok());
+    let number = record.disk.0.to_string();
+    let (host, disk) = parts.unwrap_or(("weir", &number));
+    writeln!(out, "{},{host},{disk},{op},{},{},0", record.at.0 / 100, record.offset.0, record.len.0)?;
+    Ok(true)
+}
+
+fn vscsi(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let record = told.record;
+    let (Some((sector, _)), Ok(len)) = (sectors(record), u32::try_from(record.len.0)) else {
+        return Ok(false);
+    };
+    let op = match record.op {
+        Op::Read => "28",
+        Op::Write => "2a",
+        _ => "42",
+    };
+    writeln!(out, "1,{},{op},{len},{sector}", record.at.0 / 1000)?;
+    Ok(true)
+}
+
+fn spc(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let record = told.record;
+    let (Some((sector, _)), Some(op)) = (sectors(record), word(record.op, "R", "W")) else {
+        return Ok(false);
+    };
+    let (seconds, rest) = (record.at.0 / 1_000_000_000, record.at.0 % 1_000_000_000);
+    writeln!(out, "{},{sector},{},{op},{seconds}.{rest:09}", record.disk.0, record.len.0)?;
+    Ok(true)
+}
+
+fn alibaba(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let record = told.record;
+    let Some(op) = word(record.op, "R", "W") else { return Ok(false) };
+    // As it is, if it is a number; else one no device has.
+    let known = told.disk.parse::<u32>().ok().filter(|number| number.to_string() == told.disk);
+    let number = known.unwrap_or(u32::MAX - record.disk.0);
+    writeln!(out, "{number},{op},{},{},{}", record.offset.0, record.len.0, record.at.0 / 1000)?;
+    Ok(true)
+}
+
+fn mqsim(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let record = told.record;
+    let (Some((sector, len)), Some(op)) = (sectors(record), word(record.op, "1", "0")) else {
+        return Ok(false);
+    };
+    writeln!(out, "{} {} {sector} {len} {op}", record.at.0, record.disk.0)?;
+    Ok(true)
+}
+
+/// Its waits are in whole microseconds.
+fn fio_2(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    let wait = told.since.0 / 1000;
+    if wait > 0 {
+        writeln!(out, "{} wait {wait} 0", file(told))?;
+    }
+    fio(out, told, "")
+}
+
+fn fio_3(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
+    fio(out, told, &format!("{} ", told.record.at.0 / 1000))
+}
+
+/// What stands for the disk: a name without blanks.
+fn file(told: &Told<'_>) -> String {
+    if told.disk.is_empty() {
+        return format!("disk{}", told.record.disk.0);
+    }
+    told.disk.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
+}
+
+fn fio(out: &mut dyn Write, told: &Told<'_>, time: &str) -> io::Result<bool> {
+    let (record, file) = (told.record, file(told));
+    if told.is_first {
+        writeln!(out, "{time}{file} add\n{time}{file} open")?;
+    }
+    let action = word(record.op, "read", "write").unwrap_or("trim");
+    writeln!(out, "{time}{file} {action} {} {}", record.offset.0, record.len.0)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use super::*;
+use crate::{FORMATS, Reader, Trace, format};
+use proptest::prelude::*;
+use weir_model::{Bytes, VolumeOffset};
+
+fn written(format: &str, records: &[Record], disk: impl Fn(Disk) -> String) -> (Vec<u8>, Vec<Record>) {
+    let format = crate::format(format).expect("a format");
+    let mut writer = Writer::new(format, Vec::new()).expect("begun");
+    let mut told = Vec::new();
+    for record in records {
+        if writer.write(record, &disk(record.disk)).expect("written") {
+            told.push(*record);
+        }
+    }
+    (writer.finish().expect("whole"), told)
+}
+
+fn read(name: &str, bytes: &[u8], known: bool) -> (Vec<Record>, Vec<String>) {
+    let mut reader =
+        Reader::open("t", bytes, known.then(|| format(name).expect("a format"))).expect("a trace");
+    assert_eq!(reader.format().name, name);
+    let records = reader.by_ref().collect::<Result<Vec<_>, _>>().expect("good records");
+    (records, reader.disks().collect())
+}
+
+/// Times as the format can say them.
+fn grain(format: &str) -> u64 {
+    match format {
+        "weir" | "spc" | "mqsim" => 1,
+        "msr" => 100,
+        _ => 1000,
+    }
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let op = prop_oneof![Just(Op::Read), Just(Op::Write), Just(Op::Trim)];
+    let unit = prop_oneof![4 => Just(512u64), 1 => Just(1u64)];
+    let record = (0..10_000_000u64, 0..3u32, op, unit, 0..1u64 << 30, 1..1u64 << 20);
+    let record = record.prop_map(|(at, disk, op, unit, offset, len)| Record {
+        at: Nanos(at),
+        disk: Disk(disk),
+        op,
+        offset: VolumeOffset(offset * unit),
+        len: Bytes(len * unit),
+    });
+    prop::collection::vec(record, 1..60).prop_map(|mut records| {
+        // In order, as most traces are: waits cannot go back.
+        records.sort_by_key(|record| record.at);
+        records
+    })
+}
+
+proptest! {
+    /// Everything the format can say is read again as it was, and it says what else there was.
+    #[test]
+    fn what_is_written_is_read_again(records in records(), name in prop::sample::select(writable().collect::<Vec<_>>())) {
+        let (bytes, told) = written(name, &records, |disk| format!("host,{}", disk.0));
+        let says_all = ["weir", "fio-2", "fio-3"].contains(&name);
+        prop_assert!(told.len() == records.len() || !says_all);
+        prop_assume!(!told.is_empty());
+        let (found, disks) = read(name, &bytes, true);
+        prop_assert_eq!(found.len(), told.len());
+        // A trace with waits begins at zero.
+        let start = if name == "fio-2" { told[0].at.0 / 1000 * 1000 } else { 0 };
+        for (found, told) in found.iter().zip(&told) {
+            prop_assert_eq!(found.at.0, told.at.0 / grain(name) * grain(name) - start, "{}", name);
+            prop_assert_eq!((found.op, found.offset, found.len), (told.op, told.offset, told.len));
+            let disk = &disks[found.disk.0 as usize];
+            let number = told.disk.0.to_string();
+            let other = (u32::MAX - told.disk.0).to_string();
+            prop_assert!(name == "vscsi" || *disk == number || *disk == other || *disk == format!("host,{number}"), "{}", disk);
+        }
+    }
+}
+
+/// Written, and read without being told as what: the same records.
+#[test]
+fn a_trace_converted_there_and_back_is_the_same() {
+    let records: Vec<_> = (0..50_000u64)
+        .map(|n| Record {
+            at: Nanos(n * 1_234_000),
+            disk: Disk(0),
+            op: if n % 3 == 0 { Op::Write } else { Op::Read },
+            offset: VolumeOffset(n * 7919 % 100_000 * 4096),
+            len: Bytes(4096 << (n % 4)),
+        })
+        .collect();
+    for name in writable() {
+        let (bytes, told) = written(name, &records, |_| "sda".into());
+        assert_eq!(told.len(), records.len());
+        let (found, _) = read(name, &bytes, false);
+        assert_eq!(found, records, "{name}");
+        if name == "weir" {
+            assert!(bytes.len() < 6 * records.len(), "{} bytes", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn the_table_at_the_end_tells_where_each_chunk_is() {
+    let record = |n: u64| Record {
+        at: Nanos(n << 40),
+        disk: Disk(0),
+        op: Op::Read,
+        offset: VolumeOffset(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2),
+        len: Bytes(n + 1),
+    };
+    let records: Vec<_> = (0..40_000).map(record).collect();
+    let (bytes, _) = written("weir", &records, |_| "sda".into());
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let end = bytes.len();
+    assert_eq!(word(end - 4), SEEKABLE as usize);
+    let frames = word(end - 9);
+    let table = end - 9 - 8 * frames;
+    assert_eq!((word(table - 8), word(table - 4)), (SKIPPABLE as usize, end - table));
+    assert!(frames > 2);
+    let mut at = 0;
+    let mut all = Vec::new();
+    for frame in 0..frames {
+        let (packed, len) = (word(table + 8 * frame), word(table + 8 * frame + 4));
+        let bytes = zstd::decode_all(&bytes[at..at + packed]).expect("a frame alone");
+        assert_eq!(bytes.len(), len);
+        if frame > 0 {
+            crate::chunk::decode(&bytes[crate::chunk::HEAD..], &mut all, |_| Disk(0)).expect("a chunk alone");
+        }
+        at += packed;
+    }
+    assert_eq!((at, all), (table - 8, records));
+}
+
+#[test]
+fn a_trace_that_was_damaged_or_cut_says_so() {
+    let records: Vec<_> = (0..60_000)
+        .map(|n| Record {
+            at: Nanos(n),
+            disk: Disk(0),
+            op: Op::Read,
+            offset: VolumeOffset(n * 0x9e37_79b9 % (1 << 40)),
+            len: Bytes(512),
+        })
+        .collect();
+    let (mut bytes, _) = written("weir", &records, |_| "sda".into());
+    let half = Trace::load(Reader::open("t", &bytes[..bytes.len() / 2], None).expect("half"), false);
+    assert!(half.expect("half").tally.cut.is_some());
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    let damaged = Trace::load(Reader::open("t", &bytes[..], None).expect("known"), false);
+    assert!(damaged.is_err() || damaged.is_ok_and(|trace| trace.tally.cut.is_some()), "a checksum tells");
+}
+
+#[test]
+fn what_is_only_read_is_refused_with_what_is_written() {
+    for format in FORMATS.iter().filter(|format| !writable().any(|name| name == format.name)) {
+        let refused = Writer::new(format, Vec::new()).unwrap_err().to_string();
+        assert!(refused.contains(&*format.name) && refused.contains("one of weir, msr,"), "{refused}");
+    }
+}
