@@ -1,12 +1,14 @@
 //! The command line: every command and option, with its help.
 
 use crate::pool_file;
-use crate::sim::{Scale, scale};
+use crate::sim::{Scale, cache, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
+use weir_sim::cache::{AdmissionPolicy, EvictionPolicy};
+use weir_trace::Format;
 
 /// Devices of different speed become one pool; its thin volumes are served over NBD.
 #[derive(Debug, Parser)]
@@ -56,6 +58,9 @@ pub enum Command {
     /// What would have been: experiments in virtual time
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Traces of what machines asked of their disks
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// What the papers behind the policies measured, again in virtual time; without a name, which there are
     Repro(ReproArgs),
 }
@@ -65,6 +70,8 @@ pub enum Command {
 pub enum SimCommand {
     /// Replay a load over the pool's devices as modelled drives, under one policy or several
     Place(PlaceArgs),
+    /// Play a trace to caches: which accesses hit, and what is written, by policy and size
+    Cache(CacheArgs),
 }
 
 /// `weir sim place ...`
@@ -103,14 +110,78 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The trace's format [default: found out]
-    #[arg(long, value_parser = PossibleValuesParser::new(weir_trace::FORMATS.iter().map(|format| format.name)))]
-    pub format: Option<String>,
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    pub format: Option<Format>,
     /// Refuse a trace with a line that cannot be read, or that breaks off
     #[arg(long)]
     pub strict: bool,
     /// Draw what happened over time: an SVG picture, or a PNG if the name ends so
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// `weir sim cache ...`
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    /// A trace's file
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Which block leaves a full cache: policies to compare, with commas between them
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru", value_parser = evictions())]
+    pub policy: Vec<String>,
+    /// How large the caches are: 10% of the blocks the trace touches, 1GiB, 26921blk of 4 KiB; several with
+    /// commas between them
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "10%", value_parser = cache::size)]
+    pub size: Vec<cache::Size>,
+    /// Which missed blocks come in: policies to compare, with commas between them
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all", value_parser = admissions())]
+    pub admission: Vec<String>,
+    /// Where writes go: through the cache to the disk, around the cache, or to the cache and back to the disk later
+    #[arg(long, value_name = "MODE", default_value = "through",
+          value_parser = PossibleValuesParser::new(["through", "around", "back"]))]
+    pub write_mode: String,
+    /// With --write-mode back: how much of the cache may be dirty
+    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = cache::share)]
+    pub dirty: f64,
+    /// Caches simulated at the same time [default: one a core]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+    /// The trace's format [default: found out]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    pub format: Option<Format>,
+    /// Refuse a trace with a line that cannot be read, or that breaks off
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `weir trace ...`
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Write a trace again in another format
+    Convert(Box<ConvertArgs>),
+    /// Which formats there are
+    Formats,
+}
+
+/// `weir trace convert ...`
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
+    pub input: PathBuf,
+    /// The file to write, with gzip if its name ends in .gz; - for standard output
+    pub output: PathBuf,
+    /// The format it has [default: found out]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    pub from: Option<Format>,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
+    pub to: Format,
+    /// Refuse a trace with a line that cannot be read, or that breaks off
+    #[arg(long)]
+    pub strict: bool,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `weir repro ...`
@@ -314,6 +385,19 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 fn depth(text: &str) -> Result<usize, String> {
     let depth = text.parse().ok().filter(|depth| (1..=4096).contains(depth));
     depth.ok_or_else(|| "a number of requests from 1 to 4096".into())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
+    threads.ok_or_else(|| "a number of threads from 1 to 1024".into())
+}
+
+fn evictions() -> PossibleValuesParser {
+    PossibleValuesParser::new(EvictionPolicy::ALL.iter().map(|policy| policy.name))
+}
+
+fn admissions() -> PossibleValuesParser {
+    PossibleValuesParser::new(AdmissionPolicy::ALL.iter().map(|policy| policy.name))
 }
 
 fn duration(text: &str) -> Result<Nanos, String> {

@@ -16,3 +16,4 @@ pub mod repro;
 pub mod serving;
 pub mod sim;
 pub mod status;
+pub mod traces;

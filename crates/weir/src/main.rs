@@ -4,10 +4,10 @@ use clap::Parser as _;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, VolumeCommand};
+use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, TraceCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{demo, explain, output, pool, repro, serving, sim};
+use weir::{demo, explain, output, pool, repro, serving, sim, traces};
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
@@ -77,6 +77,22 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Sim(SimCommand::Place(args)) => {
             let comparison = sim::run(pool_file, &args)?;
             output::print(common.json, &comparison.to_json(), || comparison.human());
+        }
+        Command::Sim(SimCommand::Cache(args)) => {
+            let comparison = sim::cache::run(&args)?;
+            output::print(common.json, &comparison.to_json(), || comparison.human());
+        }
+        Command::Trace(TraceCommand::Convert(args)) => {
+            let converted = traces::convert(&args)?;
+            if args.output.as_os_str() == traces::STANDARD {
+                eprint!("{}", converted.human());
+            } else {
+                output::print(common.json, &converted, || converted.human());
+            }
+        }
+        Command::Trace(TraceCommand::Formats) => {
+            let formats = traces::formats();
+            output::print(common.json, &json!({ "formats": formats }), || traces::list(&formats));
         }
         Command::Repro(args) => match &args.name {
             None => repro::list(common.json),

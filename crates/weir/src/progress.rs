@@ -5,6 +5,15 @@ use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+/// A bar of so many steps, of `what`; shown on a terminal only.
+pub fn bar(steps: usize, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64).with_message(what);
+    match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} ({elapsed}, {eta} left)") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// Does `work`, saying `what` it is if it takes longer than a second.
 pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {

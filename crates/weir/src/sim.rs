@@ -1,6 +1,7 @@
 //! `weir sim place`: the load, the pool and the policies as the command line has them, to experiments in
-//! virtual time, and what they came to.
+//! virtual time, and what they came to. [`cache`] has `weir sim cache`.
 
+pub mod cache;
 mod report;
 
 pub use report::Comparison;
@@ -8,15 +9,13 @@ pub use report::Comparison;
 use crate::args::PlaceArgs;
 use crate::failure::Failure;
 use crate::pool::devices::Described;
-use crate::{picture, pool_file, progress};
-use std::fs::File;
-use std::io::BufReader;
+use crate::{picture, pool_file, progress, traces};
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos};
 use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place};
-use weir_trace::{Reader, Trace, TraceError};
+use weir_trace::{Tally, Trace};
 use weir_world::Seed;
 
 /// What `--scale` names besides devices.
@@ -144,7 +143,7 @@ impl Loaded {
             return Ok(Self { trace: None, notes: Vec::new() });
         }
         let trace = read_trace(Path::new(&args.load), args)?;
-        let notes = notes(&trace);
+        let notes = notes(&trace.tally, trace.records.len());
         Ok(Self { trace: Some(trace), notes })
     }
 
@@ -163,32 +162,20 @@ impl Loaded {
 
 /// A trace in a file.
 fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
-    let file = File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::usage(
-            format!("there is no trace {}", path.display()),
-            "name a file, or make up a load that begins with zipf, uniform, scan or postmark",
-        ),
-        _ => Failure::os("open", path, &error),
-    })?;
-    let format = args.format.as_deref().and_then(weir_trace::format);
-    let told = |error: TraceError| Failure::told(ErrorKind::Usage, &error.to_string());
-    let name = path.display().to_string();
-    progress::during("reading the trace", || {
-        let reader = Reader::open(name, BufReader::with_capacity(1 << 20, file), format)?;
-        Trace::load(reader, args.strict)
-    })
-    .map_err(told)
+    let help = "name a file, or make up a load that begins with zipf, uniform, scan or postmark";
+    let reader = traces::open(path, args.format.as_ref(), help)?;
+    progress::during("reading the trace", || Trace::load(reader, args.strict))
+        .map_err(|error| traces::told(&error))
 }
 
-/// What of a trace could not be used as it is.
-fn notes(trace: &Trace) -> Vec<String> {
-    let tally = &trace.tally;
+/// What of a trace of which so many requests were read could not be used as it is.
+fn notes(tally: &Tally, requests: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(first) = &tally.first_bad {
         notes.push(format!("{} lines were left out; the first: {first}", tally.bad));
     }
     if let Some(cut) = &tally.cut {
-        notes.push(format!("{} requests were read: {cut}", trace.records.len()));
+        notes.push(format!("{requests} requests were read: {cut}"));
     }
     notes
 }

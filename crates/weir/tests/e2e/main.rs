@@ -19,3 +19,5 @@ mod nbd;
 mod refusals;
 mod serving;
 mod sim;
+mod sim_cache;
+mod traces;
