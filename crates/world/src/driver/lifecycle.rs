@@ -106,7 +106,8 @@ impl Driver {
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
         self.stop(crash.how);
-        self.check_metadata()?;
+        let mut damaged = !self.spoilt_metadata().is_empty();
+        self.check_metadata(damaged)?;
         if self.tail_is_spoilt() {
             return self.except();
         }
@@ -114,6 +115,9 @@ impl Driver {
             self.rot(rot)?;
         }
         for Again { write, how } in &crash.again {
+            // An opening that starts from the older root may write over damaged pages of the newest one before that
+            // root: then no sector is spoilt any more, but the newest root is still good for nothing.
+            damaged |= !self.spoilt_metadata().is_empty();
             self.world.stop_at_store_write(Some(*write), *how);
             let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
             self.world.stop_at_store_write(None, *how);
@@ -129,7 +133,7 @@ impl Driver {
                 self.note_in_recovery(strike(*how));
             }
             self.stop(*how);
-            self.check_metadata()?;
+            self.check_metadata(damaged)?;
             // Opening writes, too, and that may have gone astray to where the last frame was.
             if self.tail_is_spoilt() {
                 return self.except();
@@ -157,9 +161,9 @@ impl Driver {
         *self.statistics.hits.entry((strike, Moment::Recovery)).or_default() += 1;
     }
 
-    /// What the crash left of the metadata is as a crash may leave it.
-    fn check_metadata(&mut self) -> Result<(), Failure> {
-        if self.health != Health::Whole || !self.spoilt_metadata().is_empty() {
+    /// What the crash left of the metadata is as a crash may leave it, unless it was `damaged` before.
+    fn check_metadata(&mut self, damaged: bool) -> Result<(), Failure> {
+        if damaged || self.health != Health::Whole || !self.spoilt_metadata().is_empty() {
             return Ok(());
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
