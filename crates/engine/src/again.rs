@@ -61,6 +61,11 @@ impl Again {
         self.pieces.entry(piece).or_default().get_or_insert(error);
     }
 
+    /// The piece, a read, begins again when its last command has ended, in turn with the changes of its blocks.
+    pub(crate) fn restart(&mut self, piece: PieceId) {
+        self.pieces.entry(piece).or_default();
+    }
+
     /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
     #[inline]
     pub(crate) fn take(&mut self, piece: PieceId) -> Option<Option<RequestError>> {
@@ -98,7 +103,7 @@ impl Engine {
     /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under way.
     pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
         for (id, _) in self.pieces.iter().filter(|(_, piece)| piece.is_reading(key, range)) {
-            self.again.pieces.entry(PieceId(id as u32)).or_default();
+            self.again.restart(PieceId(id as u32));
         }
     }
 

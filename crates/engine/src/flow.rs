@@ -137,6 +137,7 @@ impl Engine {
     fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
             Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
+            Purpose::ReadThrough(id) => self.read_through_ended(id, flight, result, memory),
             Purpose::Fetch(id) => self.fetch_ended(id, flight, result, memory),
             Purpose::Merge(id) | Purpose::MergeElsewhere(id, _) => {
                 self.merge_ended(id, flight, result, memory);

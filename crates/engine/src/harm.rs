@@ -144,6 +144,7 @@ impl Engine {
         let flight = &self.flights[flight];
         let piece = match flight.purpose {
             Purpose::Read(id)
+            | Purpose::ReadThrough(id)
             | Purpose::ReadElsewhere(id, _)
             | Purpose::Merge(id)
             | Purpose::MergeElsewhere(id, _)

@@ -33,7 +33,7 @@ impl Joined {
 
 /// Whether a command may be joined with others.
 fn may_join(flight: &Flight) -> bool {
-    matches!(flight.purpose, Purpose::Read(_) | Purpose::Write(_))
+    matches!(flight.purpose, Purpose::Read(_) | Purpose::ReadThrough(_) | Purpose::Write(_))
         && matches!(flight.kind, IoKind::Read | IoKind::Write { fua: false })
         && flight.attempt == 1
 }

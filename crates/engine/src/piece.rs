@@ -161,6 +161,12 @@ impl Piece {
         }
     }
 
+    /// The buffer of some of its blocks.
+    pub(crate) fn part(&self, blocks: BlockRange) -> Buffer {
+        let offset = u32::from(blocks.first - self.range.first) * BLOCK as u32;
+        self.buffer.part(offset, u32::from(blocks.count) * BLOCK as u32)
+    }
+
     /// Whether it is a client's read of some of these blocks, with commands under way.
     pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
         let overlaps = self.range.first < range.end() && range.first < self.range.end();
@@ -189,6 +195,8 @@ impl Tried {
 pub(crate) enum Purpose {
     /// Bytes of a read piece.
     Read(PieceId),
+    /// … and of holes between them, which come to nothing ([`crate::through`]).
+    ReadThrough(PieceId),
     /// … that other places could not deliver.
     ReadElsewhere(PieceId, Tried),
     /// What lies around the blocks of a read, for the cache.
@@ -230,6 +238,7 @@ impl Purpose {
     pub(crate) const fn whose(&self) -> Whose {
         match self {
             Self::Read(_)
+            | Self::ReadThrough(_)
             | Self::ReadElsewhere(..)
             | Self::Fetch(_)
             | Self::Merge(_)

@@ -4,6 +4,7 @@ use crate::Engine;
 use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use crate::route::Route;
+use crate::through::Through;
 use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
@@ -17,8 +18,11 @@ pub(crate) struct Source {
     pub(crate) at: DeviceOffset,
 }
 
-/// Runs of a read's blocks, in order, and where each is; what is nowhere is zeros.
-type Plan = SmallVec<[(BlockRange, Option<Source>); 2]>;
+/// Blocks side by side, and where they are; what is nowhere is zeros.
+pub(crate) type Run = (BlockRange, Option<Source>);
+
+/// All runs of a read's blocks, in order.
+pub(crate) type Plan = SmallVec<[Run; 2]>;
 
 impl Engine {
     #[inline]
@@ -97,7 +101,8 @@ impl Engine {
         };
         self.tell_access(id, |_| held);
         match self.plan_read(key, range) {
-            Some(plan) => self.read_planned(id, &plan, memory),
+            Some((plan, None)) => self.read_planned(id, &plan, memory),
+            Some((plan, Some(through))) => self.read_through(id, &plan, through),
             None => self.read_zeros(id, memory),
         }
     }
@@ -113,21 +118,25 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    /// What is to be read for these blocks; `None` if they are true nowhere.
-    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<Plan> {
+    /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
+    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Through>)> {
         let record = self.lent(key)?;
         let route = self.route(key.volume, &record, range);
-        let can_probe = self.can_probe(key.volume, &record, &route, range);
-        let plan = self.plan(&record, &route, range);
+        let has_holes = range.count > 1 && !record.places.iter().any(|place| place.valid.contains_all(range));
+        let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
+        let (plan, through) = match has_holes {
+            true => self.plan_around_holes(key.volume, &record, route, range),
+            false => (self.plan(&record, &route, range), None),
+        };
         if !can_probe || !self.is_probe_drawn() {
-            return plan.iter().any(|(_, source)| source.is_some()).then_some(plan);
+            return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
         }
         let record = self.lent(key)?;
-        Some(self.plan(&record, &self.probe_first(&record, route, range), range))
+        Some((self.plan(&record, &self.probe_first(&record, route, range), range), None))
     }
 
     /// The runs of these blocks, each to be read in one command or all zeros.
-    fn plan(&self, record: &Record, route: &Route, range: BlockRange) -> Plan {
+    pub(crate) fn plan(&self, record: &Record, route: &Route, range: BlockRange) -> Plan {
         let mut plan = Plan::new();
         let mut at = range.first;
         while at < range.end() {
@@ -140,14 +149,12 @@ impl Engine {
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        let (range, buffer) = (piece.range, piece.buffer);
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
         piece.found = (true, holes);
         piece.left = reads as u32;
         for (run, source) in plan {
-            let offset = u32::from(run.first - range.first) * BLOCK as u32;
-            let part = buffer.part(offset, u32::from(run.count) * BLOCK as u32);
+            let part = self.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
                     self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));

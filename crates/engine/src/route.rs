@@ -51,7 +51,7 @@ impl Route {
     }
 
     /// What was at `at` comes first.
-    fn prefer(&mut self, at: usize) {
+    pub(crate) fn prefer(&mut self, at: usize) {
         self.order[..=at].rotate_right(1);
     }
 }
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// What a read of this length may expect of a device now.
-    fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
+    pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
         let of = &self.devices[device.index()];
         let reads = &self.advice.view(device).reads;
         let mean = reads.response_to(len).or(reads.response.get()).or(of.idle).unwrap_or(Nanos::MAX);

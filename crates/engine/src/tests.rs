@@ -21,6 +21,7 @@ mod promises;
 mod reads;
 mod redirect;
 mod space;
+mod through;
 mod twice;
 mod unreachable;
 
