@@ -60,6 +60,22 @@ impl Space {
         self.extents.iter().map(|run| run.end.0 - run.start.0).sum()
     }
 
+    /// What either of two loads has on the same volume.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let size = self.size.max(other.size);
+        let mut runs: Vec<_> = self.extents.into_iter().chain(other.extents).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        let mut extents: Vec<Range<ExtentIndex>> = Vec::with_capacity(runs.len());
+        for run in runs {
+            match extents.last_mut() {
+                Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+                _ => extents.push(run),
+            }
+        }
+        Self { size, extents }
+    }
+
     /// All bytes from the volume's start.
     pub fn all(size: Bytes, extent: ExtentSize) -> Self {
         let count = extent.count(size);
@@ -98,11 +114,43 @@ pub trait Load {
 /// Whether these words could be meant as a load that is made up, and not as a file's name.
 pub fn is_made_up(words: &str) -> bool {
     let first = words.split([' ', '/']).next().unwrap_or_default();
-    first == Postmark::NAME || PATTERNS.contains(&first)
+    first == Postmark::NAME || PATTERNS.contains(&first) || KINDS.iter().any(|kind| kind.name == first)
 }
 
-/// The load these words describe: see [`crate::synthetic`] and [`crate::postmark`]; several side by side,
-/// each with a volume of its own, are parted by `|`. With `think=` clients of a closed loop wait so long
+/// A whole load that has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// The words it stands for.
+    pub words: &'static str,
+    /// What it is like.
+    pub about: &'static str,
+}
+
+/// Those there are.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "phases",
+        words: "zipf hot=1 reads=70% rate=1000 for=120s / scan size=256KiB rate=100 for=60s / \
+                zipf hot=2 reads=30% size=4KiB:3,16KiB:1 rate=1000 for=120s / uniform reads=90% rate=500 for=60s",
+        about: "other blocks become hot, a scan passes, writes outweigh reads, nothing is hot",
+    },
+    Kind {
+        name: "oltp",
+        words: "zipf theta=0.9 reads=70% size=8KiB over=4GiB rate=1000 & scan reads=0% size=16KiB at=8GiB over=256MiB rate=50",
+        about: "a database: small requests by Zipf's law, and a log that is written in a circle",
+    },
+    Kind {
+        name: "oltp+backup",
+        words: "zipf theta=0.9 reads=70% size=8KiB over=4GiB rate=1000 & scan reads=0% size=16KiB at=8GiB over=256MiB rate=50 & \
+                scan size=256KiB over=4GiB rate=160 & scan reads=0% size=256KiB at=9GiB over=4GiB rate=160",
+        about: "the same while it is read from end to end and written elsewhere",
+    },
+];
+
+/// The load these words describe: one of [`KINDS`], or see [`crate::synthetic`] and [`crate::postmark`]; several side by
+/// side are parted by `|` if each has a volume of its own, by `&` if they ask the same one. With `think=` clients of a closed loop wait so long
 /// after each answer. Sizes and times are read by `size` and `time`, which on refusal say what is allowed.
 ///
 /// # Errors
@@ -113,11 +161,23 @@ pub fn made_up(
     size: impl Fn(&str) -> Result<Bytes, String>,
     time: impl Fn(&str) -> Result<Nanos, String>,
 ) -> Result<Box<dyn Load>, SimError> {
-    let one = |(number, words): (u64, &str)| one(words, seed.wrapping_add(number), &size, &time);
-    let mut loads = (0..).zip(words.split('|')).map(one).collect::<Result<Vec<_>, _>>()?;
+    let words = KINDS.iter().find(|kind| kind.name == words.trim()).map_or(words, |kind| kind.words);
+    let on_one = |(number, words): (u64, &str)| {
+        let seed = seed.wrapping_add(number);
+        let loads = (0..).zip(words.split('&')).map(|(number, words): (u64, &str)| {
+            // Apart from those with volumes of their own.
+            one(words, seed.wrapping_add(number << 32), &size, &time)
+        });
+        Ok(several(loads.collect::<Result<_, _>>()?, SideBySide::on_the_same))
+    };
+    let loads = (0..).zip(words.split('|')).map(on_one);
+    Ok(several(loads.collect::<Result<_, SimError>>()?, SideBySide::new))
+}
+
+fn several(mut loads: Vec<Box<dyn Load>>, join: fn(Vec<Box<dyn Load>>) -> SideBySide) -> Box<dyn Load> {
     match loads.pop() {
-        Some(only) if loads.is_empty() => Ok(only),
-        last => Ok(Box::new(SideBySide::new(loads.into_iter().chain(last).collect()))),
+        Some(only) if loads.is_empty() => only,
+        last => Box::new(join(loads.into_iter().chain(last).collect())),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Loads made of others: several at the same time, and one whose clients think.
+//! Loads made of others: several at the same time, with volumes of their own or the same ones, and one whose clients
+//! think.
 
 use crate::load::{Client, Next};
 use crate::{Arrival, Load, Space};
 use weir_model::{ExtentSize, Nanos};
 
-/// Several loads at the same time, each with volumes of its own. In a closed loop clients are dealt out to
+/// Several loads at the same time, each with volumes of its own, or all with the same. In a closed loop clients are dealt out to
 /// them in turn: as many clients as loads are as many processes, each with its own files.
 pub(crate) struct SideBySide {
     loads: Vec<Box<dyn Load>>,
@@ -15,7 +16,7 @@ pub(crate) struct SideBySide {
 }
 
 impl SideBySide {
-    /// Of these, at least one.
+    /// Of these, at least one, each with volumes of its own.
     pub(crate) fn new(loads: Vec<Box<dyn Load>>) -> Self {
         let mut volumes = 0;
         let before = loads.iter().map(|load| {
@@ -26,6 +27,11 @@ impl SideBySide {
         Self { before: before.collect(), next: Vec::new(), loads }
     }
 
+    /// Of these, at least one, which ask the same volumes.
+    pub(crate) fn on_the_same(loads: Vec<Box<dyn Load>>) -> Self {
+        Self { before: vec![0; loads.len()], next: Vec::new(), loads }
+    }
+
     fn of(&self, number: usize, arrival: Arrival) -> Arrival {
         Arrival { volume: self.before[number] + arrival.volume, ..arrival }
     }
@@ -33,7 +39,16 @@ impl SideBySide {
 
 impl Load for SideBySide {
     fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
-        self.loads.iter().flat_map(|load| load.spaces(extent)).collect()
+        let mut spaces: Vec<Space> = Vec::new();
+        for (before, load) in self.before.iter().zip(&self.loads) {
+            for (number, space) in load.spaces(extent).into_iter().enumerate() {
+                match spaces.get_mut(before + number) {
+                    Some(same) => *same = std::mem::take(same).with(space),
+                    None => spaces.push(space),
+                }
+            }
+        }
+        spaces
     }
 
     fn lasts(&self) -> Nanos {

@@ -6,9 +6,10 @@
 //!
 //! | word | meaning | unless given |
 //! |---|---|---|
-//! | `zipf`, `uniform`, `scan`, `sweep` | which blocks: few often (Zipf's law), all alike, one after the other; reads of all alike and writes in order with gaps, as a memory writes back | required, first |
+//! | `zipf`, `hotcold`, `uniform`, `scan`, `sweep` | which blocks: few often (Zipf's law), some hot and the others cold, all alike, one after the other; reads of all alike and writes in order with gaps, as a memory writes back | required, first |
 //! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
 //! | `hot=` | which blocks are the frequent ones: another number, others; `first`: the first one most often, then the next | `0` |
+//! | `part=`, `hits=` | the share of the blocks that is hot, and of the requests that go there; for `hotcold` | `20%`, `80%` |
 //! | `run=` | requests, of one direction, that follow one another from a place before another is drawn; not for a scan | `1` |
 //! | `streams=` | scans at the same time, evenly spaced | `1` |
 //! | `gap=` | the most a sweep leaves out between two writes; evenly distributed | `64KiB` |
@@ -16,6 +17,7 @@
 //! | `size=` | a request's size; several with their weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
 //! | `writes=` | sizes of writes, where they differ | as `size=` |
 //! | `over=` | how much data | `1GiB`, or that of the phase before |
+//! | `at=` | where on the volume the data begins | its start |
 //! | `rate=` | requests a second, for an open loop; their gaps are exponential | `1000` |
 //! | `for=` | how long the phase goes on | `600s` |
 
@@ -62,8 +64,10 @@ pub struct Phase {
     pub write_sizes: Option<Vec<(Bytes, u32)>>,
     /// Requests that follow one another from a place; at least 1.
     pub run: u32,
-    /// From the volume's start.
+    /// How much data.
     pub over: Bytes,
+    /// Where on the volume it begins; whole sectors.
+    pub at: VolumeOffset,
     /// Requests a second, in an open loop.
     pub rate: f64,
     /// How long.
@@ -80,6 +84,15 @@ pub enum Pattern {
         /// Says which block has it.
         blocks: Scatter,
     },
+    /// A few alike, and the others alike.
+    HotCold {
+        /// How many are hot: ranks below this.
+        hot: u64,
+        /// The share of the requests that go there.
+        hits: f64,
+        /// Says which block has which rank.
+        blocks: Scatter,
+    },
     /// All alike.
     Uniform,
     /// So many streams, each one request after the other.
@@ -92,7 +105,7 @@ pub enum Pattern {
 impl Synthetic {
     /// These phases, one after the other; at least one.
     pub fn new(phases: Vec<Phase>, seed: u64) -> Self {
-        let size = phases.iter().map(|phase| phase.over).max().unwrap_or(Bytes(BLOCK));
+        let size = phases.iter().map(|phase| Bytes(phase.at.0 + phase.over.0)).max().unwrap_or(Bytes(BLOCK));
         Self {
             size,
             random: Chance::new(seed),
@@ -136,7 +149,7 @@ impl Synthetic {
 }
 
 /// The words phases begin with.
-pub(crate) const PATTERNS: [&str; 4] = ["zipf", "uniform", "scan", "sweep"];
+pub(crate) const PATTERNS: [&str; 5] = ["zipf", "hotcold", "uniform", "scan", "sweep"];
 
 impl Load for Synthetic {
     fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
@@ -156,7 +169,7 @@ impl Load for Synthetic {
             let len = phase.size(op, random);
             if offset + len.0 <= phase.over.0 {
                 *run = (left > 1).then_some(Run { op, at: offset + len.0, left: left - 1 });
-                return Arrival { at, volume: 0, op, offset: VolumeOffset(offset), len };
+                return Arrival { at, volume: 0, op, offset: phase.at + Bytes(offset), len };
             }
         }
         let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
@@ -166,6 +179,12 @@ impl Load for Synthetic {
         let place = match phase.pattern {
             Pattern::Zipf { law, blocks } => {
                 let place = blocks.of_rank(law.sample(random) as u64 - 1) * BLOCK;
+                place - place % len.0.max(BLOCK)
+            }
+            Pattern::HotCold { hot, hits, blocks } => {
+                let is_hot = random.share() < hits;
+                let rank = if is_hot { random.below(hot) } else { hot + random.below(phase.blocks() - hot) };
+                let place = blocks.of_rank(rank) * BLOCK;
                 place - place % len.0.max(BLOCK)
             }
             Pattern::Sweep(gap) if op == Op::Write => {
@@ -186,10 +205,9 @@ impl Load for Synthetic {
                 place * len.0
             }
         };
-        let offset = VolumeOffset(place.min(phase.over.0 - len.0));
-        let end = offset.0 + len.0;
-        *run = (phase.run > 1).then_some(Run { op, at: end, left: phase.run - 1 });
-        Arrival { at, volume: 0, op, offset, len }
+        let place = place.min(phase.over.0 - len.0);
+        *run = (phase.run > 1).then_some(Run { op, at: place + len.0, left: phase.run - 1 });
+        Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
     }
 }
 

@@ -183,6 +183,71 @@ fn made_up_loads_are_what_their_words_say() {
 }
 
 #[test]
+fn a_share_of_the_requests_goes_to_the_hot_blocks() {
+    let mut load = made_up("hotcold part=10% hits=90% hot=3 over=4MiB at=64KiB");
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..50_000 {
+        let arrival = load.next(Nanos(0));
+        assert!((64 << 10..(64 << 10) + (4 << 20)).contains(&arrival.offset.0));
+        *counts.entry(arrival.offset.0).or_insert(0) += 1;
+    }
+    let mut counts: Vec<_> = counts.into_values().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    // 102 of 1,024 blocks, all alike; so are the others.
+    let hot: i32 = counts[..102].iter().sum();
+    assert!((44_700..45_300).contains(&hot), "{hot}");
+    assert!(counts[0] < 560 && counts[101] > 350 && counts[102] < 20, "{:?}", &counts[..110]);
+    assert_eq!(load.spaces(ExtentSize::DEFAULT)[0].size, Bytes::kib(4096 + 128));
+}
+
+/// What goes on at the same time on one volume is in order of time, and each part as it would be alone.
+#[test]
+fn parts_of_a_load_ask_the_same_volume() {
+    let size = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
+    let time = |text: &str| text.parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
+    let parse = |words: &str| crate::load::made_up(words, 9, size, time).expect("a load");
+    let mut both = parse("zipf over=1024 rate=300 & scan reads=0% over=2048 at=4096 size=64 rate=100");
+    let spaces = both.spaces(ExtentSize::DEFAULT);
+    assert_eq!((spaces.len(), spaces[0].size, spaces[0].count()), (1, Bytes::mib(6), 48));
+    let mut alone = parse("zipf over=1024 rate=300");
+    let (mut now, mut last, mut writes) = (Nanos(0), Nanos(0), 0);
+    for _ in 0..2_000 {
+        let arrival = both.next(now);
+        assert!(arrival.at >= now && arrival.volume == 0);
+        now = arrival.at;
+        if arrival.op == Op::Read {
+            let same = alone.next(last);
+            assert_eq!(arrival, same);
+            last = same.at;
+        } else {
+            assert_eq!(arrival.offset.0, (4 << 20) + ((writes % 32) << 16), "one after the other");
+            writes += 1;
+        }
+    }
+    assert!((400..600).contains(&writes), "{writes}");
+}
+
+#[test]
+fn loads_with_names_are_loads() {
+    let size = |text: &str| crate::tests::unit(text).map(Bytes).ok_or("a size".to_owned());
+    let time =
+        |text: &str| text.trim_end_matches('s').parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
+    for kind in crate::load::KINDS {
+        assert!(crate::load::is_made_up(kind.name));
+        let mut load = crate::load::made_up(kind.name, 1, size, time).expect(kind.name);
+        assert!(load.next(Nanos(0)).len.0 > 0 && load.lasts() > Nanos(0));
+    }
+}
+
+/// `4KiB` in bytes.
+fn unit(text: &str) -> Option<u64> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let kib = text.strip_suffix("KiB").and_then(number).map(|n| n << 10);
+    let mib = text.strip_suffix("MiB").and_then(number).map(|n| n << 20);
+    kib.or(mib).or_else(|| Some(number(text.strip_suffix("GiB")?)? << 30))
+}
+
+#[test]
 fn pictures_are_drawn_of_lines_and_of_points() {
     let outcome =
         run(&pool(0.5, 1.0), "stripe", "uniform over=16MiB", &plan(closed(2), 10)).expect("an outcome");

@@ -159,6 +159,9 @@ pub struct CacheArgs {
 pub enum TraceCommand {
     /// Write a trace again in another format
     Convert(Box<ConvertArgs>),
+    /// Make up a trace: the same words and seed, the same bytes
+    #[command(after_long_help = crate::traces::kinds())]
+    Generate(Box<GenerateArgs>),
     /// Which formats there are
     Formats,
 }
@@ -179,6 +182,34 @@ pub struct ConvertArgs {
     /// Refuse a trace with a line that cannot be read, or that breaks off
     #[arg(long)]
     pub strict: bool,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `weir trace generate ...`
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// The load: words as for `weir sim place`, like zipf theta=1.1 reads=70% over=1GiB rate=500, or the name of one (see
+    /// --help): phases, oltp, oltp+backup. Parts that follow one another have / between them, those at the same time &
+    /// on one disk, | on disks of their own
+    #[arg(value_name = "KIND", required = true)]
+    pub load: Vec<String>,
+    /// The file to write, with gzip if its name ends in .gz; - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
+    pub format: Format,
+    /// Decides whatever is left to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// At most so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// How long, by the trace's clock [default: as long as the load's parts last, unless --requests is given]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
     /// Write over a file that is there
     #[arg(long)]
     pub force: bool,

@@ -90,6 +90,14 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
                 output::print(common.json, &converted, || converted.human());
             }
         }
+        Command::Trace(TraceCommand::Generate(args)) => {
+            let generated = traces::generate(&args)?;
+            if args.out.as_os_str() == traces::STANDARD {
+                eprint!("{}", generated.human());
+            } else {
+                output::print(common.json, &generated, || generated.human());
+            }
+        }
         Command::Trace(TraceCommand::Formats) => {
             let formats = traces::formats();
             output::print(common.json, &json!({ "formats": formats }), || traces::list(&formats));

@@ -162,7 +162,7 @@ impl Loaded {
 
 /// A trace in a file.
 fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
-    let help = "name a file, or make up a load that begins with zipf, uniform, scan or postmark";
+    let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
     let reader = traces::open(path, args.format.as_ref(), help)?;
     progress::during("reading the trace", || Trace::load(reader, args.strict))
         .map_err(|error| traces::told(&error))

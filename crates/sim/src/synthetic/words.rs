@@ -2,7 +2,7 @@
 
 use super::{PATTERNS, Pattern, Phase, Scatter};
 use rand_distr::Zipf;
-use weir_model::{BLOCK, Bytes, Nanos, SECTOR};
+use weir_model::{BLOCK, Bytes, Nanos, SECTOR, VolumeOffset};
 
 /// Requests are no longer.
 const SIZE_MAX: Bytes = Bytes::mib(16);
@@ -16,7 +16,10 @@ const GAP_MAX: Bytes = Bytes::gib(1);
 /// No more scans at the same time.
 const STREAMS_MAX: u32 = 1024;
 
-const KEYS: &str = "theta, hot, run, streams, gap, reads, size, writes, over, rate, for, think";
+const AT: &str = "whole sectors of 512 bytes, up to 64TiB";
+
+const KEYS: &str =
+    "theta, hot, part, hits, run, streams, gap, reads, size, writes, over, at, rate, for, think";
 
 /// What was wrong with a word, and what would be right.
 type Mistake = String;
@@ -30,9 +33,12 @@ pub(super) fn phase(
     let mut words = text.split_ascii_whitespace();
     let pattern = words.next().unwrap_or_default();
     if !PATTERNS.contains(&pattern) {
-        return Err(format!("a load begins with {pattern:?}; begin it with zipf, uniform, scan or sweep"));
+        return Err(format!(
+            "a load begins with {pattern:?}; begin it with zipf, hotcold, uniform, scan or sweep"
+        ));
     }
     let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
+    let (mut part, mut hits) = (0.2, 0.8);
     let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
@@ -41,6 +47,7 @@ pub(super) fn phase(
         write_sizes: None,
         run: 1,
         over,
+        at: VolumeOffset(0),
         rate: 1000.0,
         lasts: Nanos::secs(600),
     };
@@ -51,6 +58,8 @@ pub(super) fn phase(
             "theta" => theta = number(value, 0.1, 5.0).ok_or_else(|| wrong("from 0.1 to 5"))?,
             "hot" if value == "first" => hot = None,
             "hot" => hot = Some(value.parse().map_err(|_| wrong("a whole number, or first"))?),
+            "part" => part = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
+            "hits" => hits = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
             "gap" => {
                 let most = size(value).map_err(|allowed| wrong(&allowed))?;
                 gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
@@ -72,16 +81,24 @@ pub(super) fn phase(
                 let fits = (BLOCK..=OVER_MAX.0).contains(&over.0);
                 phase.over = Some(over).filter(|_| fits).ok_or_else(|| wrong("from 4KiB to 64TiB"))?;
             }
+            "at" => {
+                let at = size(value).map_err(|allowed| wrong(&allowed))?;
+                let fits = at <= OVER_MAX && at.0.is_multiple_of(SECTOR);
+                phase.at = fits.then_some(VolumeOffset(at.0)).ok_or_else(|| wrong(AT))?;
+            }
             "rate" => phase.rate = number(value, 0.01, 1e7).ok_or_else(|| wrong("from 0.01 to 10000000"))?,
             "for" => phase.lasts = time(value).map_err(|allowed| wrong(&allowed))?,
             _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
         }
     }
+    let blocks = phase.blocks();
+    let scatter = || hot.map_or(Scatter::in_order(blocks), |hot| Scatter::new(blocks, hot));
     phase.pattern = match pattern {
-        "zipf" => {
-            let blocks = phase.blocks();
-            let scatter = hot.map_or(Scatter::in_order(blocks), |hot| Scatter::new(blocks, hot));
-            Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter }
+        "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
+        "hotcold" if blocks > 1 => {
+            // Some of either.
+            let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
+            Pattern::HotCold { hot, hits, blocks: scatter() }
         }
         "scan" => Pattern::Scan(streams),
         "sweep" => Pattern::Sweep(gap),

@@ -69,6 +69,71 @@ fn a_trace_goes_through_pipes_and_is_packed() {
 }
 
 #[test]
+fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
+    let pool = pool();
+    let words =
+        "hotcold hits=90% over=64MiB rate=2000 for=2s & scan reads=0% at=64MiB over=16MiB rate=100 for=2s";
+    let made = |out: &str, seed: &str, more: &[&str]| {
+        pool.json(&[&["trace", "generate", words, "--out", out, "--seed", seed], more].concat())
+    };
+    let told = made("a", "5", &[]);
+    assert_eq!((&told["seed"], &told["disks"], &told["unsaid"]), (&5.into(), &1.into(), &0.into()), "{told}");
+    let requests = told["requests"].as_u64().expect("a number");
+    assert!((3_900..4_500).contains(&requests), "{told}");
+    made("b", "5", &[]);
+    made("c", "6", &[]);
+    let bytes = |name: &str| std::fs::read(pool.path(name)).expect("written");
+    assert!(bytes("a") == bytes("b") && bytes("a") != bytes("c"));
+    // Whole microseconds, as every format can say them.
+    pool.run(["trace", "convert", "a", "us", "--to", "vscsi"]);
+    let whole = pool.run(["trace", "convert", "us", "-", "--to", "mqsim", "--strict"]);
+    let formats = pool.json(&["trace", "formats"]);
+    let formats = formats["formats"].as_array().expect("formats");
+    let written: Vec<_> = formats.iter().filter(|format| format["written"] == true).collect();
+    assert!(written.len() > 5, "{written:?}");
+    for format in written {
+        let name = format["name"].as_str().expect("a name");
+        let told = pool.json(&["trace", "convert", "us", "there", "--to", name, "--force"]);
+        assert_eq!((&told["requests"], &told["unsaid"]), (&requests.into(), &0.into()), "{name}: {told}");
+        let back = pool.run(["trace", "convert", "there", "-", "--from", name, "--to", "mqsim", "--strict"]);
+        // A trace with waits begins at zero.
+        let same = if name == "fio-2" { from_zero(&whole) } else { whole.clone() };
+        assert!(back == same, "{name}");
+    }
+    let few = made("d.gz", "5", &["--requests", "10", "--format", "msr"]);
+    assert_eq!((&few["requests"], &few["format"]), (&10.into(), &"msr".into()), "{few}");
+    assert!(pool.run(["trace", "convert", "d.gz", "-", "--to", "mqsim"]).lines().count() == 10);
+    let said =
+        pool.run(["trace", "generate", "oltp+backup", "--out", "-", "--format", "spc", "--duration", "1s"]);
+    assert!(said.lines().count() > 500, "{said}");
+}
+
+/// The same lines of `mqsim` with times that begin at zero.
+fn from_zero(text: &str) -> String {
+    let time =
+        |line: &str| line.split_once(' ').and_then(|(time, _)| time.parse::<u64>().ok()).expect("a time");
+    let first = time(text.lines().next().expect("a line"));
+    let line = |line: &str| format!("{} {}\n", time(line) - first, line.split_once(' ').expect("blanks").1);
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn what_cannot_be_made_up_is_refused() {
+    let pool = pool();
+    let says = |arguments: &[&str], code: i32, part: &str| {
+        let said = pool.refused(&[&["trace", "generate"], arguments].concat(), code);
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+        assert!(!pool.path("out").exists());
+    };
+    says(&["zap", "--out", "out"], USAGE, "begin it with zipf, hotcold, uniform, scan or sweep");
+    says(&["zipf", "part=101%", "--out", "out"], USAGE, "part must be from 0% to 100%");
+    says(&["zipf", "at=100B", "--out", "out"], USAGE, "at must be whole sectors");
+    says(&["zipf", "--out", "out", "--format", "oracle"], USAGE, "not written as oracle");
+    says(&["zipf", "--out", "."], REFUSED, "no ordinary file");
+    says(&["zipf", "--out", "out.gz"], USAGE, "out.gz would be packed twice");
+}
+
+#[test]
 fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
     let pool = pool();
     std::fs::write(pool.path("text"), "hello, world\n").expect("written");

@@ -1,0 +1,204 @@
+//! Where a trace is written.
+
+use super::{OWN, STANDARD};
+use crate::failure::Failure;
+use flate2::write::GzEncoder;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use weir_model::ErrorKind;
+use weir_trace::{Format, Record, WriteError, Writer};
+
+/// Where a trace goes: a file that is there once it is whole, or standard output.
+pub(super) struct Output {
+    path: PathBuf,
+    /// What is written until then.
+    part: Option<(PathBuf, File)>,
+}
+
+impl Output {
+    pub(super) fn create(path: &Path, force: bool) -> Result<Self, Failure> {
+        if path.as_os_str() == STANDARD {
+            return Ok(Self { path: "standard output".into(), part: None });
+        }
+        match std::fs::metadata(path) {
+            Ok(there) if !there.is_file() => {
+                return Err(Failure::refused(
+                    format!("{} is no ordinary file", path.display()),
+                    "name another, or - for standard output",
+                ));
+            }
+            Ok(_) if !force => {
+                return Err(Failure::refused(
+                    format!("{} is there already", path.display()),
+                    "name another file, or write over it with --force",
+                ));
+            }
+            _ => {}
+        }
+        // A name that nothing else has: what is there is never written to.
+        let mut part = OsString::from(path);
+        part.push(format!(".{}.part", std::process::id()));
+        let part = PathBuf::from(part);
+        let file = OpenOptions::new().write(true).create_new(true).open(&part);
+        let file = file.map_err(|error| Failure::os("create", &part, &error))?;
+        Ok(Self { path: path.into(), part: Some((part, file)) })
+    }
+
+    /// Has `make` write a trace of this format: the file is there if it did, and nothing of it if not.
+    ///
+    /// # Errors
+    /// As `make`, or if the format is only read, or the file cannot be written.
+    pub(super) fn write<T>(
+        self,
+        format: &Format,
+        make: impl FnOnce(&mut Traced<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let made = self.check(format).and_then(|()| {
+            let is_standard = self.part.is_none();
+            let path = self.path.clone();
+            let cannot = move |error: &io::Error| Failure::os("write", &path, error);
+            let writer = Writer::new(format, self.pack()).map_err(|error| match error {
+                WriteError::Io(error) => cannot(&error),
+                refused @ WriteError::NotWritable { .. } => {
+                    Failure::told(ErrorKind::Usage, &refused.to_string())
+                }
+            })?;
+            let mut traced = Traced { writer, is_standard, cannot: Box::new(cannot) };
+            let made = make(&mut traced)?;
+            traced.finish()?;
+            Ok(made)
+        });
+        match made {
+            Ok(made) => self.keep().map(|()| made),
+            Err(failure) => {
+                self.give_up();
+                Err(failure)
+            }
+        }
+    }
+
+    fn check(&self, format: &Format) -> Result<(), Failure> {
+        if format.name != OWN || !self.is_packed() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            format!("{} would be packed twice: weir's own format is packed already", self.path.display()),
+            "leave .gz off its name",
+        ))
+    }
+
+    fn is_packed(&self) -> bool {
+        self.part.is_some() && self.path.extension().is_some_and(|end| end == "gz")
+    }
+
+    /// What packs as the file's name says.
+    fn pack(&self) -> Packing<'_> {
+        let out: Box<dyn Write> = match &self.part {
+            None => Box::new(io::stdout().lock()),
+            Some((_, file)) => Box::new(file),
+        };
+        let out = BufWriter::with_capacity(1 << 20, out);
+        if self.is_packed() {
+            Packing::Gzip(GzEncoder::new(out, flate2::Compression::default()))
+        } else {
+            Packing::Plain(out)
+        }
+    }
+
+    /// It is whole.
+    fn keep(self) -> Result<(), Failure> {
+        let Some((part, file)) = self.part else { return Ok(()) };
+        let kept = file.sync_all().and_then(|()| std::fs::rename(&part, &self.path));
+        kept.map_err(|error| {
+            // What remains of it is told by its name.
+            let _ = std::fs::remove_file(&part);
+            Failure::os("write", &self.path, &error)
+        })
+    }
+
+    /// It will not be.
+    fn give_up(self) {
+        if let Some((part, _)) = self.part {
+            // What remains of it is told by its name.
+            let _ = std::fs::remove_file(part);
+        }
+    }
+}
+
+/// A trace as it is written.
+pub(super) struct Traced<'o> {
+    writer: Writer<Packing<'o>>,
+    is_standard: bool,
+    /// What is said of an error.
+    cannot: Box<dyn Fn(&io::Error) -> Failure>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Said,
+    /// The format has no way to say it.
+    Unsaid,
+    /// Who reads it has enough.
+    Enough,
+}
+
+impl Traced<'_> {
+    /// Writes a request of the disk of this name.
+    ///
+    /// # Errors
+    /// If the output takes no more.
+    pub(super) fn write(&mut self, record: &Record, disk: &str) -> Result<Written, Failure> {
+        match self.writer.write(record, disk) {
+            Ok(true) => Ok(Written::Said),
+            Ok(false) => Ok(Written::Unsaid),
+            Err(error) if self.is_closed(&error) => Ok(Written::Enough),
+            Err(error) => Err((self.cannot)(&error)),
+        }
+    }
+
+    fn is_closed(&self, error: &io::Error) -> bool {
+        self.is_standard && error.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let Self { writer, is_standard, cannot } = self;
+        match writer.finish().and_then(Packing::finish) {
+            Err(error) if !(is_standard && error.kind() == io::ErrorKind::BrokenPipe) => Err(cannot(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An output, packed or not.
+enum Packing<'f> {
+    Plain(BufWriter<Box<dyn Write + 'f>>),
+    Gzip(GzEncoder<BufWriter<Box<dyn Write + 'f>>>),
+}
+
+impl Packing<'_> {
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(mut out) => out.flush(),
+            Self::Gzip(out) => out.finish()?.flush(),
+        }
+    }
+}
+
+impl Write for Packing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(out) => out.write(bytes),
+            Self::Gzip(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(out) => out.flush(),
+            Self::Gzip(out) => out.flush(),
+        }
+    }
+}
