@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use weir_sim::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, blocks, play};
+use weir_sim::cache::{AdmissionPolicy, BlockSize, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play};
 use weir_trace::{Reader, Tally};
 
 const CLOUD_PHYSICS: &str = "workloads/cloudphysics_vm.csv.gz";
@@ -41,7 +41,7 @@ fn load(name: &str) -> Option<(BlockTrace, u64)> {
     let mut reader = Reader::open(name, BufReader::new(file), None).expect("a trace");
     let (mut loader, mut sum) = (Loader::default(), 0);
     Tally::read(&mut reader, true, |record| {
-        sum += blocks(&record).sum::<u64>();
+        sum += BlockSize::default().touched(&record).sum::<u64>();
         loader.take(&record);
     })
     .expect("a whole trace");

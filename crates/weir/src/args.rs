@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
-use weir_sim::cache::{AdmissionPolicy, EvictionPolicy};
+use weir_sim::cache::{AdmissionPolicy, BlockSize, EvictionPolicy};
 use weir_trace::Format;
 
 /// Devices of different speed become one pool; its thin volumes are served over NBD.
@@ -129,10 +129,13 @@ pub struct CacheArgs {
     /// Which block leaves a full cache: policies to compare, with commas between them
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru", value_parser = evictions())]
     pub policy: Vec<String>,
-    /// How large the caches are: 10% of the blocks the trace touches, 1GiB, 26921blk of 4 KiB; several with
-    /// commas between them
+    /// How large the caches are: 10% of the blocks the trace touches, 1GiB, 26921blk; several with commas
+    /// between them
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "10%", value_parser = cache::size)]
     pub size: Vec<cache::Size>,
+    /// How large a block is: a power of two
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = cache::block_size)]
+    pub block_size: BlockSize,
     /// Which missed blocks come in: policies to compare, with commas between them
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all", value_parser = admissions())]
     pub admission: Vec<String>,

@@ -7,22 +7,59 @@ use std::hash::BuildHasher;
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 use thiserror::Error;
-use weir_model::{BLOCK, Bytes, Op, VolumeOffset};
+use weir_model::{Bytes, Op, VolumeOffset};
 use weir_policy::admission::Asked;
 use weir_policy::eviction::{Block, Future, Use};
 use weir_trace::Record;
 
-/// The blocks, counted from the start of the disk, that a record touches: partly covered ones at its ends, too.
-pub fn blocks(record: &Record) -> RangeInclusive<u64> {
-    let first = record.offset.0 / BLOCK;
-    first..=(record.offset.0 + record.len.0.max(1) - 1) / BLOCK
+/// The size of a cache's blocks: a power of two from 512 bytes to 1 GiB, 4 KiB unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockSize {
+    shift: u8,
 }
 
-/// A trace's accesses to 4 KiB blocks, in the order of its records, made by a [`Loader`].
+impl Default for BlockSize {
+    fn default() -> Self {
+        Self { shift: 12 }
+    }
+}
+
+impl BlockSize {
+    /// The smallest.
+    pub const MIN: Bytes = Bytes(512);
+    /// The largest.
+    pub const MAX: Bytes = Bytes(1 << 30);
+
+    /// `None` unless `bytes` is a power of two from [`Self::MIN`] to [`Self::MAX`].
+    pub fn new(bytes: Bytes) -> Option<Self> {
+        let is_one = bytes.0.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&bytes);
+        is_one.then_some(Self { shift: bytes.0.trailing_zeros() as u8 })
+    }
+
+    /// The size itself.
+    #[inline]
+    pub const fn bytes(self) -> Bytes {
+        Bytes(1 << self.shift)
+    }
+
+    /// The blocks, counted from the start of the disk, that a record touches: partly covered ones at its ends, too.
+    pub fn touched(self, record: &Record) -> RangeInclusive<u64> {
+        let first = record.offset.0 >> self.shift;
+        first..=(record.offset.0 + record.len.0.max(1) - 1) >> self.shift
+    }
+
+    /// The end of what can be told apart on a disk.
+    fn reach(self) -> Bytes {
+        Bytes(1 << (BLOCK_BITS + u32::from(self.shift)).min(62))
+    }
+}
+
+/// A trace's accesses to blocks, in the order of its records, made by a [`Loader`].
 ///
-/// Takes 4 bytes an access, 8 a request and 8 a block.
+/// Takes 4 bytes an access, 12 a request and 8 a block.
 #[derive(Debug, Default)]
 pub struct BlockTrace {
+    block: BlockSize,
     accesses: Vec<Block>,
     requests: Vec<Request>,
     trims: Vec<Trim>,
@@ -37,27 +74,31 @@ pub struct BlockTrace {
 pub(super) struct Request {
     /// The index after that of its last access.
     end: u32,
-    /// In the 12 lowest bits, bytes of the first block before the request; in the next 12, bytes of the last block behind it;
-    /// then 1 for a write.
-    shape: u32,
+    /// Bytes of the first block before the request.
+    before: u32,
+    /// Bytes of the last block behind it; [`WRITE`] besides for a write.
+    behind: u32,
 }
+
+/// More than any part of a block.
+const WRITE: u32 = 1 << 31;
 
 impl Request {
     #[inline]
     pub(super) fn used(self) -> Use {
-        if self.shape >> 24 == 0 { Use::Read } else { Use::Write }
+        if self.behind & WRITE == 0 { Use::Read } else { Use::Write }
     }
 
     /// Bytes of its first block that are not part of it.
     #[inline]
     pub(super) fn before(self) -> u64 {
-        u64::from(self.shape & 0xfff)
+        u64::from(self.before)
     }
 
     /// Bytes of its last block that are not part of it.
     #[inline]
     pub(super) fn behind(self) -> u64 {
-        u64::from(self.shape >> 12 & 0xfff)
+        u64::from(self.behind & !WRITE)
     }
 
     #[inline]
@@ -86,13 +127,15 @@ pub enum BlockTraceError {
     TooLong,
     /// An address or a disk's number is too large.
     #[error(
-        "disk {disk} at byte {offset} is out of reach, which is 4 EiB of each of 16384 disks; is the format right?"
+        "disk {disk} at byte {offset} is out of reach, which is {reach} of each of 16384 disks; is the format right?"
     )]
     TooFar {
         /// The number of the disk, in the order of appearance.
         disk: u32,
         /// The offset.
         offset: u64,
+        /// How far blocks of the size go.
+        reach: Bytes,
     },
     /// A request longer than any machine makes: rather a line that is damaged.
     #[error(
@@ -126,6 +169,11 @@ pub struct Loader {
 }
 
 impl Loader {
+    /// For blocks of this size.
+    pub fn new(block: BlockSize) -> Self {
+        Self { trace: BlockTrace { block, ..BlockTrace::default() }, ..Self::default() }
+    }
+
     /// Adds what a record asks for. Blocks that are trimmed whole leave caches then; trims of blocks not accessed before
     /// change nothing. What cannot be had is told by [`Self::finish`].
     pub fn take(&mut self, record: &Record) {
@@ -148,18 +196,20 @@ impl Loader {
 
     fn add(&mut self, record: &Record) -> Result<(), BlockTraceError> {
         let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
-        let in_reach = offset.checked_add(len).is_some_and(|end| end <= BLOCK << BLOCK_BITS);
+        let BlockSize { shift } = self.trace.block;
+        let reach = self.trace.block.reach();
+        let in_reach = offset.checked_add(len).is_some_and(|end| end <= reach.0);
         if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
-            return Err(BlockTraceError::TooFar { disk, offset });
+            return Err(BlockTraceError::TooFar { disk, offset, reach });
         }
         let home = |block: u64| (u64::from(disk) << BLOCK_BITS) + block;
         if record.op == Op::Trim {
-            return self.trim(home(offset.div_ceil(BLOCK))..home((offset + len) / BLOCK));
+            return self.trim(home(offset.div_ceil(1 << shift))..home((offset + len) >> shift));
         }
         if len > LONGEST {
             return Err(BlockTraceError::TooLarge { disk, offset, len });
         }
-        let blocks = blocks(record);
+        let blocks = self.trace.block.touched(record);
         if blocks.end() - blocks.start() >= u64::from(BlockTrace::MOST) - self.trace.accesses.len() as u64 {
             return Err(BlockTraceError::TooLong);
         }
@@ -167,12 +217,11 @@ impl Loader {
             let number = self.number(home(block));
             self.trace.accesses.push(number);
         }
-        let before = (offset % BLOCK) as u32;
-        let behind = ((blocks.end() + 1) * BLOCK - offset - len) as u32;
-        let is_write = u32::from(record.op == Op::Write);
+        let is_write = if record.op == Op::Write { WRITE } else { 0 };
         self.trace.requests.push(Request {
             end: self.trace.accesses.len() as u32,
-            shape: before | behind << 12 | is_write << 24,
+            before: (offset - (blocks.start() << shift)) as u32,
+            behind: (((blocks.end() + 1) << shift) - offset - len) as u32 | is_write,
         });
         Ok(())
     }
@@ -219,6 +268,11 @@ impl BlockTrace {
     /// The most accesses a trace can have.
     pub const MOST: u32 = u32::MAX - (1 << 16);
 
+    /// The size of its blocks.
+    pub fn block(&self) -> BlockSize {
+        self.block
+    }
+
     /// Distinct blocks accessed.
     pub fn blocks(&self) -> u32 {
         self.homes.len() as u32
@@ -255,8 +309,9 @@ impl BlockTrace {
     #[inline]
     pub(super) fn asked(&self, request: Request, first: usize) -> Asked {
         let home = self.homes[self.accesses[first].index()];
-        let offset = (home & ((1 << BLOCK_BITS) - 1)) * BLOCK + request.before();
-        let len = (request.end() - first) as u64 * BLOCK - request.before() - request.behind();
+        let BlockSize { shift } = self.block;
+        let offset = ((home & ((1 << BLOCK_BITS) - 1)) << shift) + request.before();
+        let len = (((request.end() - first) as u64) << shift) - request.before() - request.behind();
         Asked { disk: (home >> BLOCK_BITS) as u32, offset: VolumeOffset(offset), len: Bytes(len) }
     }
 }

@@ -1,7 +1,8 @@
 //! What a cache came to.
 
+use super::BlockSize;
 use serde::{Serialize, Serializer};
-use weir_model::BLOCK;
+use weir_model::Bytes;
 use weir_policy::eviction::Use;
 
 /// What was asked for in one direction or both, and what of it the cache had not.
@@ -56,13 +57,15 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
-/// What a trace came to with one cache. Numbers are of 4 KiB blocks, written whole, unless they say otherwise.
+/// What a trace came to with one cache. Numbers are of blocks, written whole, unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheOutcome {
     /// The eviction policy.
     pub policy: &'static str,
     /// The admission policy.
     pub admission: &'static str,
+    /// The size of blocks.
+    pub block: BlockSize,
     /// The capacity.
     pub size_blocks: u32,
     /// Of reads.
@@ -86,6 +89,11 @@ pub struct CacheOutcome {
 }
 
 impl CacheOutcome {
+    /// The capacity.
+    pub fn size(&self) -> Bytes {
+        Bytes(u64::from(self.size_blocks) * self.block.bytes().0)
+    }
+
     /// Of reads and writes.
     pub fn all(&self) -> Counts {
         self.reads.plus(&self.writes)
@@ -163,7 +171,7 @@ impl Serialize for CacheOutcome {
             policy: self.policy,
             admission: self.admission,
             size_blocks: self.size_blocks,
-            size_bytes: u64::from(self.size_blocks) * BLOCK,
+            size_bytes: self.size().0,
             all: ratios(self.all()),
             reads: ratios(self.reads),
             writes: ratios(self.writes),

@@ -2,7 +2,6 @@
 
 use super::blocks::Request;
 use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy};
-use weir_model::BLOCK;
 use weir_policy::admission::Admission;
 use weir_policy::eviction::{Block, Eviction, Fifo, Insertion, Room, Use};
 
@@ -62,6 +61,7 @@ impl Player<'_> {
         let outcome = CacheOutcome {
             policy: self.setup.eviction.name,
             admission: self.setup.admission.name,
+            block: self.trace.block(),
             size_blocks: self.setup.capacity,
             ..CacheOutcome::default()
         };
@@ -124,15 +124,16 @@ impl<E: Eviction> Run<'_, E> {
             }
         }
         let len = blocks.len() as u64;
+        let block = self.trace.block().bytes().0;
         let (before, behind) = (request.before(), request.behind());
         let counts = self.outcome.of(used);
         counts.accesses += len;
         counts.misses += misses;
         counts.requests += 1;
         counts.missed += u64::from(misses > 0);
-        counts.bytes += len * BLOCK - before - behind;
+        counts.bytes += len * block - before - behind;
         counts.missed_bytes +=
-            misses * BLOCK - if missed_first { before } else { 0 } - if missed_last { behind } else { 0 };
+            misses * block - if missed_first { before } else { 0 } - if missed_last { behind } else { 0 };
     }
 
     /// One block of a request; whether it was hit.

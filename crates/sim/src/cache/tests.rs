@@ -50,6 +50,26 @@ fn requests_touch_every_block_they_overlap() {
 }
 
 #[test]
+fn blocks_are_as_large_as_told() {
+    let records = [record(Op::Read, 512, 4096), record(Op::Write, 70_000, 1), record(Op::Trim, 0, 1 << 17)];
+    let load = |bytes| {
+        let mut loader = Loader::new(BlockSize::new(Bytes(bytes)).expect("a size"));
+        records.iter().for_each(|record| loader.take(record));
+        loader.finish().expect("a trace")
+    };
+    for (bytes, accesses, blocks) in [(512, 8 + 1, 9), (4096, 3, 3), (65_536, 2, 2), (1 << 30, 2, 1)] {
+        let trace = load(bytes);
+        assert_eq!((trace.accesses().len(), trace.blocks()), (accesses, blocks), "{bytes}");
+        let outcome = play(&trace, &setup("lru", "all", 9, WriteMode::Back { dirty: 1.0 }));
+        assert_eq!((outcome.all().bytes, outcome.size()), (4097, Bytes(9 * bytes)), "{bytes}");
+        let missed = 4096 + u64::from(bytes < 1 << 30);
+        assert_eq!(outcome.all().missed_bytes, missed, "{bytes}");
+        assert_eq!(outcome.dirty, u64::from(bytes == 1 << 30), "trimmed whole or not: {bytes}");
+    }
+    assert!([0, 256, 4097, 1 << 31].map(|bytes| BlockSize::new(Bytes(bytes))).iter().all(Option::is_none));
+}
+
+#[test]
 fn bytes_of_missed_ends_are_those_asked_for() {
     // A block hit in the middle, the ends missed.
     let trace = load(&[record(Op::Read, 4096, 4096), record(Op::Read, 4000, 4096 + 196)]);
@@ -118,7 +138,7 @@ fn what_cannot_be_had_is_refused() {
     };
     assert_eq!(finish(None), Err(BlockTraceError::Empty));
     assert_eq!(finish(Some(record(Op::Trim, 0, 4096))), Err(BlockTraceError::Empty));
-    let too_far = Err(BlockTraceError::TooFar { disk: 0, offset: 1 << 62 });
+    let too_far = Err(BlockTraceError::TooFar { disk: 0, offset: 1 << 62, reach: Bytes(1 << 62) });
     assert_eq!(finish(Some(record(Op::Read, 1 << 62, 1))), too_far);
     let too_large = Err(BlockTraceError::TooLarge { disk: 0, offset: 512, len: 1 << 40 });
     assert_eq!(finish(Some(record(Op::Write, 512, 1 << 40))), too_large);
@@ -240,7 +260,7 @@ proptest! {
         records.iter().for_each(|record| loader.take(record));
         let Ok(trace) = loader.finish() else { return Ok(()) };
         let mut known = Vec::new();
-        let accessed = records.iter().filter(|record| record.op != Op::Trim).flat_map(blocks);
+        let accessed = records.iter().filter(|record| record.op != Op::Trim).flat_map(|record| BlockSize::default().touched(record));
         let numbers: Vec<_> = accessed
             .map(|block| {
                 let at = known.iter().position(|other| *other == block).unwrap_or_else(|| {

@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use weir_model::{BLOCK, Bytes, ErrorKind};
+use weir_model::{Bytes, ErrorKind};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheOutcome, Counts, EvictionPolicy, Loader, Setup, WriteMode, play,
+    AdmissionPolicy, BlockSize, BlockTrace, CacheOutcome, Counts, EvictionPolicy, Loader, Setup, WriteMode, play,
 };
 use weir_trace::Tally;
 
@@ -25,6 +25,8 @@ use weir_trace::Tally;
 pub enum Size {
     /// So many hundredths of the blocks a trace touches, rounded down.
     Percent(f64),
+    /// So many bytes; what is left of a block over is not used.
+    Bytes(Bytes),
     /// So many blocks.
     Blocks(u32),
 }
@@ -34,9 +36,18 @@ impl Size {
     fn of(self, trace: &BlockTrace) -> u32 {
         match self {
             Self::Percent(percent) => (f64::from(trace.blocks()) * percent / 100.0) as u32,
+            Self::Bytes(bytes) => u32::try_from(bytes.0 / trace.block().bytes().0).unwrap_or(u32::MAX),
             Self::Blocks(blocks) => blocks,
         }
         .max(1)
+    }
+
+    /// Whether there is such a cache of these blocks.
+    fn fits(self, block: BlockSize) -> bool {
+        match self {
+            Self::Bytes(bytes) => (1..=u64::from(u32::MAX)).contains(&(bytes.0 / block.bytes().0)),
+            Self::Percent(_) | Self::Blocks(_) => true,
+        }
     }
 }
 
@@ -51,13 +62,20 @@ pub fn size(text: &str) -> Result<Size, String> {
     } else if let Some(blocks) = text.strip_suffix("blk") {
         blocks.parse().ok().filter(|blocks| *blocks > 0).map(Size::Blocks)
     } else {
-        let bytes = pool_file::size(text).ok().filter(|size| size.0 >= BLOCK);
-        bytes.and_then(|size| u32::try_from(size.0 / BLOCK).ok()).map(Size::Blocks)
+        pool_file::size(text).ok().map(Size::Bytes)
     };
     parsed.ok_or_else(|| {
-        "write a share of the trace's blocks, a size from 4KiB up or a number of blocks of 4 KiB: 10%, 1GiB, 26921blk"
-            .into()
+        "write a share of the trace's blocks, a size or a number of blocks: 10%, 1GiB, 26921blk".into()
     })
+}
+
+/// Reads `4KiB`.
+///
+/// # Errors
+/// What is allowed.
+pub fn block_size(text: &str) -> Result<BlockSize, String> {
+    let block = pool_file::size(text).ok().and_then(BlockSize::new);
+    block.ok_or_else(|| "write a power of two from 512B to 1GiB: 4KiB, 64KiB".into())
 }
 
 /// Reads `50%` as 0.5.
@@ -78,6 +96,7 @@ pub struct CacheComparison {
     trace: String,
     notes: Vec<String>,
     blocks: u32,
+    block: BlockSize,
     accesses: usize,
     requests: usize,
     mode: WriteMode,
@@ -103,6 +122,13 @@ fn seconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S::Ok
 /// # Errors
 /// If the trace cannot be used.
 pub fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
+    if !args.size.iter().all(|size| size.fits(args.block_size)) {
+        let block = args.block_size.bytes();
+        return Err(Failure::usage(
+            format!("--size names a cache that cannot be of blocks of {block}"),
+            format!("name sizes from {block} to {}", Bytes(u64::from(u32::MAX) * block.0)),
+        ));
+    }
     let (trace, tally) = load(&args.trace, args)?;
     let mode = match &args.write_mode[..] {
         "around" => WriteMode::Around,
@@ -123,6 +149,7 @@ pub fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
         trace: args.trace.display().to_string(),
         notes: notes(&tally, trace.requests()),
         blocks: trace.blocks(),
+        block: trace.block(),
         accesses: trace.accesses().len(),
         requests: trace.requests(),
         mode,
@@ -132,7 +159,7 @@ pub fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
 
 fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
     let mut reader = traces::open(path, args.format.as_ref(), "name a file")?;
-    let mut loader = Loader::default();
+    let mut loader = Loader::new(args.block_size);
     let tally = progress::during("reading the trace", || {
         Tally::read(&mut reader, args.strict, |record| loader.take(&record))
     });
@@ -185,7 +212,7 @@ impl CacheComparison {
             "trace": self.trace,
             "notes": self.notes,
             "blocks": self.blocks,
-            "block_bytes": BLOCK,
+            "block_bytes": self.block.bytes().0,
             "accesses": self.accesses,
             "requests": self.requests,
             "write_mode": mode,
@@ -202,12 +229,13 @@ impl CacheComparison {
             WriteMode::Back { dirty } => format!("written back, at most {} dirty", percent(dirty)),
         };
         let mut text = format!(
-            "{}: {} requests, {} accesses to {} blocks of 4 KiB ({}), {mode}\n\n",
+            "{}: {} requests, {} accesses to {} blocks of {} ({}), {mode}\n\n",
             self.trace,
             self.requests,
             self.accesses,
             self.blocks,
-            Bytes(u64::from(self.blocks) * BLOCK),
+            self.block.bytes(),
+            Bytes(u64::from(self.blocks) * self.block.bytes().0),
         );
         text += &output::table(
             [
@@ -249,7 +277,7 @@ fn row(outcome: &CacheOutcome) -> [String; 14] {
         outcome.policy.to_owned(),
         outcome.admission.to_owned(),
         outcome.size_blocks.to_string(),
-        Bytes(u64::from(outcome.size_blocks) * BLOCK).to_string(),
+        outcome.size().to_string(),
         all.misses.to_string(),
         hits(all),
         hits(outcome.reads),
@@ -270,11 +298,22 @@ mod tests {
     #[test]
     fn sizes_are_shares_bytes_or_blocks() {
         assert_eq!(size("10%"), Ok(Size::Percent(10.0)));
-        assert_eq!(size("1GiB"), Ok(Size::Blocks(262_144)));
+        assert_eq!(size("1GiB"), Ok(Size::Bytes(Bytes::gib(1))));
         assert_eq!(size("26921blk"), Ok(Size::Blocks(26_921)));
-        for bad in ["", "0%", "-1%", "nan%", "1e9%", "0blk", "1.5blk", "blk", "4095B", "10", "64TiB"] {
+        for bad in ["", "0%", "-1%", "nan%", "1e9%", "0blk", "1.5blk", "blk", "0B", "10", "4EiB"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_of_blocks_are_powers_of_two() {
+        assert_eq!(block_size("64KiB").map(|block| block.bytes()), Ok(Bytes::kib(64)));
+        for bad in ["", "0", "4096", "256B", "3KiB", "2GiB"] {
+            assert!(block_size(bad).is_err(), "{bad}");
+        }
+        let block = block_size("4KiB").expect("a size");
+        let fits = |bytes| Size::Bytes(Bytes(bytes)).fits(block);
+        assert_eq!((fits(4095), fits(4096), fits(1 << 43), fits(1 << 44)), (false, true, true, false));
     }
 
     #[test]

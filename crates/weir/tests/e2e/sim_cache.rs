@@ -65,6 +65,18 @@ fn writes_go_where_they_are_told() {
 }
 
 #[test]
+fn blocks_are_as_large_as_told() {
+    let folder = folder();
+    std::fs::write(folder.path("t.trace"), TRACE).expect("written");
+    let arguments = ["sim", "cache", "t.trace", "--block-size", "8KiB", "--size", "100%,1blk,16KiB"];
+    let told = folder.json(&arguments);
+    assert_eq!((&told["block_bytes"], &told["blocks"], &told["accesses"]), (&8192.into(), &1.into(), &4.into()));
+    let sizes: Vec<_> = [0, 1, 2].map(|i| told["results"][i]["size_blocks"].as_u64().unwrap_or(0)).into();
+    assert_eq!((sizes, &told["results"][2]["size_bytes"]), (vec![1, 1, 2], &16_384.into()));
+    assert!(folder.run(arguments).contains("1 blocks of 8 KiB (8 KiB)"));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let folder = folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
@@ -80,5 +92,7 @@ fn what_makes_no_sense_is_refused() {
     says(&["t.trace", "--policy", "mru"], &["mru", "s3fifo"]);
     says(&["t.trace", "--admission", "some"], &["some", "touch_count"]);
     says(&["t.trace", "--size", "10"], &["10%", "1GiB", "blk"]);
+    says(&["t.trace", "--block-size", "3KiB"], &["power of two", "4KiB"]);
+    says(&["t.trace", "--block-size", "8KiB", "--size", "4KiB"], &["blocks of 8 KiB", "from 8 KiB to"]);
     says(&["t.trace", "--write-mode", "back", "--dirty", "0%"], &["above 0%"]);
 }
