@@ -66,7 +66,9 @@ fn eviction(c: &mut Criterion) {
         "slru": Slru::new(room);
         "2q": TwoQ::new(room);
         "arc": Arc::new(room);
+        "lirs": Lirs::new(room);
         "s3fifo": S3Fifo::new(room);
+        "wtinylfu": WTinyLfu::new(room);
         "belady": Belady::new(room, &accesses, &future);
     }
     group.finish();

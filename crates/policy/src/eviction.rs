@@ -15,7 +15,9 @@
 //! | [`Slru`] | what was used longest ago among what was used least often, in four segments | 9 |
 //! | [`TwoQ`] | what came first and was not asked for again soon after it left | 9 |
 //! | [`Arc`] | what was used longest ago, once or often, as pays just then | 9 |
+//! | [`Lirs`] | what was not used twice soon | 17 |
 //! | [`S3Fifo`] | what came first and was not used twice, in three queues | 9 |
+//! | [`WTinyLfu`] | what was used less often lately than what would take its place | 9, and up to 5 to count |
 //! | [`Belady`] | what will not be used for longest: the bound | 4, and 4 for each access of the trace |
 
 mod arc;
@@ -23,28 +25,33 @@ mod belady;
 mod clock;
 mod fifo;
 mod lfu;
+mod lirs;
 mod lists;
 mod lru;
 mod lrw;
 mod marks;
+mod queue;
 mod s3fifo;
 mod sieve;
 mod slru;
 #[cfg(test)]
 mod tests;
 mod twoq;
+mod wtinylfu;
 
 pub use arc::Arc;
 pub use belady::{Belady, Future};
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lfu::Lfu;
+pub use lirs::Lirs;
 pub use lru::Lru;
 pub use lrw::Lrw;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use slru::Slru;
 pub use twoq::TwoQ;
+pub use wtinylfu::WTinyLfu;
 
 /// A block a cache may hold: its number among all blocks of a trace, densely from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,7 +117,8 @@ pub trait Eviction {
     fn hit(&mut self, block: Block, used: Use) -> bool;
 
     /// Takes in a block that is not in the cache. If the cache is full, `may_replace` is asked about the block
-    /// that is to leave; if it says no, that block stays and the new one stays out.
+    /// that is to leave; if it says no, that block stays and the new one stays out, and what is remembered of blocks that left
+    /// is as it was.
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion;
 
     /// Takes a block out; whether it was in. What is remembered of blocks that left is not touched.

@@ -6,8 +6,8 @@
 //! Rule: a sketch counts how often blocks were asked for among the last W accesses (all counts are halved after W), without
 //! the first time, of which a doorkeeper of one bit a block knows. While there is room everything comes in.
 //!
-//! Constants: W = 10 times the capacity, counters of four bits in four rows, one a row for each block of the
-//! capacity or up to twice that. The doorkeeper is exact, for blocks are numbered densely. A tie keeps what is there.
+//! Constants: W = 10 times the capacity, counters of four bits in four rows, one a row for each block that can be asked for
+//! twice in W, or up to twice that. The doorkeeper is exact, for blocks are numbered densely. A tie keeps what is there.
 //!
 //! When not: where what is new is soon asked for several times and then no more; it stays out.
 
@@ -32,8 +32,9 @@ impl TinyLfu {
     /// Nothing asked for yet.
     pub fn new(room: Room) -> Self {
         let sample = SAMPLE * u64::from(room.capacity);
+        let counted = (sample / 2).min(room.blocks.into());
         Self {
-            sketch: Sketch::new(room.capacity as usize),
+            sketch: Sketch::new(counted as usize),
             doorkeeper: vec![0; (room.blocks as usize).div_ceil(64)],
             accesses: 0,
             sample,

@@ -63,10 +63,10 @@ impl Arc {
         }
     }
 
-    /// Which of T1 and T2 gives up its oldest.
-    fn replaced(&self, remembered: u8) -> u8 {
+    /// Which of T1 and T2 gives up its oldest if T1 is to hold so many.
+    fn replaced(&self, p: f64, remembered: u8) -> u8 {
         let t1 = f64::from(self.len(T1));
-        let is_large = t1 > self.p || (t1 == self.p && remembered == B2);
+        let is_large = t1 > p || (t1 == p && remembered == B2);
         if (t1 > 0.0 && is_large) || self.len(T2) == 0 { T1 } else { T2 }
     }
 }
@@ -85,16 +85,16 @@ impl Eviction for Arc {
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
         let remembered = self.list[block.index()];
         let (b1, b2) = (f64::from(self.len(B1)), f64::from(self.len(B2)));
-        match remembered {
-            B1 => self.p = (self.p + (b2 / b1).max(1.0)).min(self.capacity.into()),
-            B2 => self.p = (self.p - (b1 / b2).max(1.0)).max(0.0),
-            _ => {}
-        }
+        let p = match remembered {
+            B1 => (self.p + (b2 / b1).max(1.0)).min(self.capacity.into()),
+            B2 => (self.p - (b1 / b2).max(1.0)).max(0.0),
+            _ => self.p,
+        };
         let mut leaving = None;
         if self.len(T1) + self.len(T2) >= self.capacity {
             // T1 has all the room there is for it and B1: its oldest is not remembered.
             let is_alone = remembered == OUT && self.len(T1) >= self.capacity;
-            let from = if is_alone { T1 } else { self.replaced(remembered) };
+            let from = if is_alone { T1 } else { self.replaced(p, remembered) };
             leaving = self.lists.oldest(from.into());
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
@@ -111,6 +111,7 @@ impl Eviction for Arc {
             let to = if is_alone { OUT } else { from + (B1 - T1) };
             self.shift_oldest(from, to);
         }
+        self.p = p;
         self.shift(block, if remembered == OUT { T1 } else { T2 });
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }

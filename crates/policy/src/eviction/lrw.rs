@@ -7,56 +7,36 @@
 //!
 //! When not: for loads that read the same blocks again and again and write others.
 
-use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::queue::Queue;
+use super::{Block, Eviction, Insertion, Room, Use};
 
 /// Least recently written.
 #[derive(Debug)]
-pub struct Lrw {
-    capacity: u32,
-    queue: Lists<1>,
-}
+pub struct Lrw(Queue);
 
 impl Lrw {
     /// An empty cache.
     pub fn new(room: Room) -> Self {
-        Self { capacity: room.capacity, queue: Lists::new(room.blocks) }
+        Self(Queue::new(room))
     }
 }
 
 impl Eviction for Lrw {
     #[inline]
     fn hit(&mut self, block: Block, used: Use) -> bool {
-        let is_in = self.queue.contains(block);
+        let is_in = self.0.contains(block);
         if is_in && used == Use::Write {
-            self.queue.renew(0, block);
+            self.0.renew(block);
         }
         is_in
     }
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        self.0.insert(block, may_replace)
     }
 
     fn remove(&mut self, block: Block) -> bool {
-        self.queue.forget(block)
-    }
-}
-
-impl Turnover for Lrw {
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.queue.len(0) >= self.capacity
-    }
-
-    #[inline]
-    fn candidate(&mut self) -> Option<Block> {
-        self.queue.oldest(0)
-    }
-
-    #[inline]
-    fn enter(&mut self, block: Block) {
-        self.queue.push(0, block);
+        self.0.remove(block)
     }
 }

@@ -136,19 +136,21 @@ impl Eviction for S3Fifo {
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
         let mut leaving = None;
-        // Not among what is remembered while another one may be forgotten.
-        let remembered = self.take_out(block) == GHOST;
+        let remembered = self.states[block.index()].queue() == GHOST;
         if self.len(SMALL) + self.len(MAIN) >= self.capacity {
             leaving = self.candidate();
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
+            // Not among what is remembered while another one may be forgotten.
+            self.take_out(block);
             if let Some(leaving) = leaving
                 && self.take_out(leaving) == SMALL
             {
                 self.remember(leaving);
             }
         }
+        self.take_out(block);
         self.put_in(block, if remembered { MAIN } else { SMALL });
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }

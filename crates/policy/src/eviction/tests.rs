@@ -94,7 +94,9 @@ beside_twins! {
     slru_agrees_with_its_twin: Slru;
     twoq_agrees_with_its_twin: TwoQ;
     arc_agrees_with_its_twin: Arc;
+    lirs_agrees_with_its_twin: Lirs;
     s3fifo_agrees_with_its_twin: S3Fifo;
+    wtinylfu_agrees_with_its_twin: WTinyLfu;
 }
 
 proptest! {
@@ -122,7 +124,9 @@ proptest! {
             misses(Slru::new(room), &accesses),
             misses(TwoQ::new(room), &accesses),
             misses(Arc::new(room), &accesses),
+            misses(Lirs::new(room), &accesses),
             misses(S3Fifo::new(room), &accesses),
+            misses(WTinyLfu::new(room), &accesses),
         ];
         prop_assert!(all.iter().all(|misses| *misses >= bound), "{all:?} < {bound}");
     }

@@ -86,8 +86,7 @@ impl Eviction for TwoQ {
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
         let mut leaving = None;
-        // Not among what is remembered while another one may be forgotten.
-        let remembered = self.take_out(block) == A1OUT;
+        let remembered = self.list[block.index()] == A1OUT;
         if self.lists.len(A1IN.into()) + self.lists.len(AM.into()) >= self.capacity {
             let has_am = self.lists.len(AM.into()) > 0;
             let from = if has_am && self.lists.len(A1IN.into()) <= self.most_in { AM } else { A1IN };
@@ -95,6 +94,8 @@ impl Eviction for TwoQ {
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
+            // Not among what is remembered while another one may be forgotten.
+            self.take_out(block);
             if let Some(leaving) = leaving {
                 self.take_out(leaving);
                 if from == A1IN {
@@ -102,6 +103,7 @@ impl Eviction for TwoQ {
                 }
             }
         }
+        self.take_out(block);
         self.put_in(block, if remembered { AM } else { A1IN });
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }

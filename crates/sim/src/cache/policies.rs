@@ -3,7 +3,9 @@
 use super::CacheOutcome;
 use super::play::Player;
 use weir_policy::admission::{Admission, Both, Sequential, TinyLfu, TouchCount, Touches};
-use weir_policy::eviction::{Arc, Belady, Clock, Fifo, Lfu, Lru, Lrw, Room, S3Fifo, Sieve, Slru, TwoQ};
+use weir_policy::eviction::{
+    Arc, Belady, Clock, Fifo, Lfu, Lirs, Lru, Lrw, Room, S3Fifo, Sieve, Slru, TwoQ, WTinyLfu,
+};
 
 /// An eviction policy.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +27,10 @@ impl EvictionPolicy {
         Self { name: "slru", play: |player| player.play(Slru::new(player.room())) },
         Self { name: "2q", play: |player| player.play(TwoQ::new(player.room())) },
         Self { name: "arc", play: |player| player.play(Arc::new(player.room())) },
+        Self { name: "lirs", play: |player| player.play(Lirs::new(player.room())) },
         Self { name: "sieve", play: |player| player.play(Sieve::new(player.room())) },
         Self { name: "s3fifo", play: |player| player.play(S3Fifo::new(player.room())) },
+        Self { name: "wtinylfu", play: |player| player.play(WTinyLfu::new(player.room())) },
         Self {
             name: "belady",
             play: |player| {

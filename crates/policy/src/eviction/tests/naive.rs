@@ -1,6 +1,7 @@
 //! The rules as the papers tell them, with vectors that have the oldest first and are searched from one end to
 //! the other.
 
+use crate::admission::{Admission as _, TinyLfu};
 use crate::eviction::{Block, Eviction, Insertion, Room, Use};
 
 /// Takes a block out of a queue; whether it was there.
@@ -253,7 +254,7 @@ impl Eviction for TwoQ {
         self.a1in.contains(&block)
     }
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        let remembered = take(&mut self.a1out, block);
+        let remembered = self.a1out.contains(&block);
         let mut leaving = None;
         if self.a1in.len() + self.am.len() == self.capacity {
             let from_in = self.a1in.len() > self.capacity / 4 || self.am.is_empty();
@@ -261,6 +262,7 @@ impl Eviction for TwoQ {
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
+            take(&mut self.a1out, block);
             if from_in {
                 let gone = self.a1in.remove(0);
                 remember(&mut self.a1out, self.capacity / 2, gone);
@@ -268,6 +270,7 @@ impl Eviction for TwoQ {
                 self.am.remove(0);
             }
         }
+        take(&mut self.a1out, block);
         if remembered {
             self.am.push(block);
         } else {
@@ -307,6 +310,7 @@ impl Eviction for Arc {
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
         let (in_b1, in_b2) = (self.b1.contains(&block), self.b2.contains(&block));
         let (b1, b2) = (self.b1.len() as f64, self.b2.len() as f64);
+        let before = self.p;
         if in_b1 {
             self.p = (self.p + f64::max(b2 / b1, 1.0)).min(self.capacity as f64);
         }
@@ -323,6 +327,7 @@ impl Eviction for Arc {
                 for_good || (t1 > 0.0 && (t1 > self.p || (t1 == self.p && in_b2))) || self.t2.is_empty();
             leaving = Some(if from_t1 { self.t1[0] } else { self.t2[0] });
             if !leaving.is_none_or(may_replace) {
+                self.p = before;
                 return Insertion::Refused;
             }
             if is_new && !for_good {
@@ -394,7 +399,7 @@ impl Eviction for S3Fifo {
         entry.map(|entry| entry.1 += 1).is_some()
     }
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        let remembered = take(&mut self.ghost, block);
+        let remembered = self.ghost.contains(&block);
         let mut leaving = None;
         if self.small.len() + self.main.len() == self.capacity {
             let candidate = self.candidate();
@@ -402,11 +407,13 @@ impl Eviction for S3Fifo {
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
+            take(&mut self.ghost, block);
             if self.small.iter().any(|entry| entry.0 == candidate) {
                 remember(&mut self.ghost, self.capacity * 9 / 10, candidate);
             }
             self.remove(candidate);
         }
+        take(&mut self.ghost, block);
         if remembered {
             self.main.push((block, 0));
         } else {
@@ -419,6 +426,168 @@ impl Eviction for S3Fifo {
         self.small.retain(|entry| entry.0 != block);
         self.main.retain(|entry| entry.0 != block);
         self.small.len() + self.main.len() < before
+    }
+}
+
+/// The stack has the blocks that are LIR, in the queue, or remembered.
+pub(super) struct Lirs {
+    capacity: usize,
+    most_lir: usize,
+    stack: Vec<Block>,
+    lir: Vec<Block>,
+    queue: Vec<Block>,
+    left: Vec<Block>,
+}
+
+impl Lirs {
+    pub(super) fn new(room: Room) -> Self {
+        let capacity = room.capacity as usize;
+        let [stack, lir, queue, left] = Default::default();
+        Self { capacity, most_lir: capacity - (capacity / 100).max(1), stack, lir, queue, left }
+    }
+    /// Whatever is at the bottom is LIR, and nothing remembered is anywhere else.
+    fn prune(&mut self) {
+        while self.stack.first().is_some_and(|bottom| !self.lir.contains(bottom)) {
+            self.stack.remove(0);
+        }
+        while self.stack.len() > 2 * self.capacity && self.left.iter().any(|block| self.stack.contains(block))
+        {
+            let first = self.left.remove(0);
+            take(&mut self.stack, first);
+        }
+        let Self { stack, left, .. } = self;
+        left.retain(|block| stack.contains(block));
+    }
+    fn make_lir(&mut self, block: Block) {
+        self.lir.push(block);
+        self.prune();
+        if self.lir.len() > self.most_lir {
+            let bottom = self.stack.remove(0);
+            take(&mut self.lir, bottom);
+            self.queue.push(bottom);
+        }
+    }
+    fn put_on_top(&mut self, block: Block) -> bool {
+        let was_in = take(&mut self.stack, block);
+        self.stack.push(block);
+        was_in
+    }
+}
+
+impl Eviction for Lirs {
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        let is_in_queue = self.queue.contains(&block);
+        if !self.lir.contains(&block) && !is_in_queue {
+            return false;
+        }
+        let was_in_stack = self.put_on_top(block);
+        if is_in_queue {
+            take(&mut self.queue, block);
+            if was_in_stack {
+                self.make_lir(block);
+            } else {
+                self.queue.push(block);
+            }
+        }
+        if !is_in_queue || was_in_stack || self.stack.len() > 2 * self.capacity {
+            self.prune();
+        }
+        true
+    }
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        let is_full = self.lir.len() + self.queue.len() == self.capacity;
+        let leaving = if is_full { self.queue.first().copied() } else { None };
+        if !leaving.is_none_or(may_replace) {
+            return Insertion::Refused;
+        }
+        if let Some(leaving) = leaving {
+            take(&mut self.queue, leaving);
+            if self.stack.contains(&leaving) {
+                self.left.push(leaving);
+            }
+        }
+        let remembered = take(&mut self.left, block);
+        self.put_on_top(block);
+        if remembered || self.lir.len() < self.most_lir {
+            self.make_lir(block);
+            self.prune();
+        } else {
+            self.queue.push(block);
+            if self.stack.len() > 2 * self.capacity {
+                self.prune();
+            }
+        }
+        told(leaving)
+    }
+    fn remove(&mut self, block: Block) -> bool {
+        let was_lir = take(&mut self.lir, block);
+        let was_in = take(&mut self.queue, block) || was_lir;
+        if was_in && take(&mut self.stack, block) {
+            self.prune();
+        }
+        was_in
+    }
+}
+
+/// Counts as [`TinyLfu`] does, whose sketch has a twin of its own.
+pub(super) struct WTinyLfu {
+    capacity: usize,
+    window: Vec<Block>,
+    probation: Vec<Block>,
+    protected: Vec<Block>,
+    counts: TinyLfu,
+}
+
+impl WTinyLfu {
+    pub(super) fn new(room: Room) -> Self {
+        let [window, probation, protected] = Default::default();
+        Self { capacity: room.capacity as usize, window, probation, protected, counts: TinyLfu::new(room) }
+    }
+    fn most_window(&self) -> usize {
+        (self.capacity / 100).max(1)
+    }
+    fn most_main(&self) -> usize {
+        self.capacity - self.most_window()
+    }
+}
+
+impl Eviction for WTinyLfu {
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        self.counts.block(block);
+        if take(&mut self.window, block) {
+            self.window.push(block);
+        } else if take(&mut self.protected, block) || take(&mut self.probation, block) {
+            self.protected.push(block);
+            if self.protected.len() > self.most_main() * 4 / 5 {
+                self.probation.push(self.protected.remove(0));
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        let mut leaving = None;
+        if self.window.len() == self.most_window() {
+            let oldest = self.window[0];
+            if self.probation.len() + self.protected.len() == self.most_main() {
+                let main = self.probation.iter().chain(&self.protected).next();
+                let loses = main.filter(|main| self.counts.may_replace(oldest, **main));
+                leaving = Some(loses.copied().unwrap_or(oldest));
+                if !leaving.is_none_or(may_replace) {
+                    return Insertion::Refused;
+                }
+                leaving.map(|leaving| self.remove(leaving));
+            }
+            if take(&mut self.window, oldest) {
+                self.probation.push(oldest);
+            }
+        }
+        self.window.push(block);
+        told(leaving)
+    }
+    fn remove(&mut self, block: Block) -> bool {
+        [&mut self.window, &mut self.probation, &mut self.protected].into_iter().any(|list| take(list, block))
     }
 }
 

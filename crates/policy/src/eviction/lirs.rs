@@ -1,0 +1,183 @@
+//! `lirs`: what was used twice within a short time stays; of what was not, a hundredth of the cache is enough.
+//!
+//! Source: S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer
+//! Cache Performance", SIGMETRICS 2002.
+//!
+//! Rule: the stack S has blocks in the order of use, some that left among them. A block that is used while in S was used again
+//! sooner than S's oldest, and becomes *LIR*, which never leaves as such; for it the oldest LIR block becomes *HIR*. HIR
+//! blocks of the cache are also in the queue Q, of which the oldest leaves; what is still in S then is remembered there. Whatever is older in S
+//! than its oldest LIR block is dropped from it. A block that is new or not in S becomes LIR while there are few, else HIR.
+//!
+//! Constants: Q is a hundredth of the capacity, at least a block, and S is at most twice the capacity, beyond
+//! which it forgets what left longest ago: as in libCacheSim. Otherwise the paper's rule: a hit in Q that is not in S makes nothing
+//! leave, which in libCacheSim it does.
+//!
+//! When not: where what is asked for changes for good: LIR blocks stay until others prove better.
+
+use super::lists::Lists;
+use super::{Block, Eviction, Insertion, Room, Use};
+
+/// Q's share of the capacity.
+const HIR_SHARE: f64 = 0.01;
+/// Blocks of the stack for each of the capacity.
+const STACK: u64 = 2;
+
+/// Lists of `queues`.
+const Q: usize = 0;
+/// What left and is in the stack, in the order in which it left.
+const LEFT: usize = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Out,
+    Lir,
+    Hir,
+    /// Not in the cache, but in the stack.
+    Left,
+}
+
+/// Low inter-reference recency set.
+#[derive(Debug)]
+pub struct Lirs {
+    capacity: u32,
+    most_lir: u32,
+    lir: u32,
+    stack: Lists<1>,
+    queues: Lists<2>,
+    states: Vec<State>,
+}
+
+impl Lirs {
+    /// An empty cache.
+    pub fn new(room: Room) -> Self {
+        Self {
+            capacity: room.capacity,
+            most_lir: room.capacity - room.share(HIR_SHARE).max(1),
+            lir: 0,
+            stack: Lists::new(room.blocks),
+            queues: Lists::new(room.blocks),
+            states: vec![State::Out; room.blocks as usize],
+        }
+    }
+
+    #[inline]
+    fn state(&mut self, block: Block) -> &mut State {
+        &mut self.states[block.index()]
+    }
+
+    /// A block of the stack becomes LIR, and another one HIR for it if there are too many.
+    fn make_lir(&mut self, block: Block) {
+        *self.state(block) = State::Lir;
+        self.lir += 1;
+        self.prune();
+        if self.lir > self.most_lir {
+            if let Some(oldest) = self.stack.oldest(0) {
+                self.stack.remove(0, oldest);
+                self.lir -= 1;
+                self.make_hir(oldest);
+            }
+            self.prune();
+        }
+    }
+
+    fn make_hir(&mut self, block: Block) {
+        *self.state(block) = State::Hir;
+        self.queues.push(Q, block);
+    }
+
+    /// Drops what is older than the oldest LIR block.
+    #[inline]
+    fn prune(&mut self) {
+        while let Some(oldest) = self.stack.oldest(0)
+            && *self.state(oldest) != State::Lir
+        {
+            self.drop_from_stack(oldest);
+        }
+    }
+
+    fn drop_from_stack(&mut self, block: Block) {
+        self.stack.remove(0, block);
+        if *self.state(block) == State::Left {
+            self.queues.remove(LEFT, block);
+            *self.state(block) = State::Out;
+        }
+    }
+
+    /// Forgets what is too much.
+    fn limit(&mut self) {
+        while u64::from(self.stack.len(0)) > STACK * u64::from(self.capacity)
+            && let Some(first) = self.queues.oldest(LEFT)
+        {
+            self.drop_from_stack(first);
+        }
+    }
+}
+
+impl Eviction for Lirs {
+    #[inline]
+    fn hit(&mut self, block: Block, _: Use) -> bool {
+        match self.states[block.index()] {
+            State::Lir => {
+                self.stack.renew(0, block);
+                self.prune();
+            }
+            State::Hir if self.stack.contains(block) => {
+                self.stack.renew(0, block);
+                self.queues.remove(Q, block);
+                self.make_lir(block);
+            }
+            State::Hir => {
+                self.stack.push(0, block);
+                self.queues.renew(Q, block);
+                self.limit();
+            }
+            State::Left | State::Out => return false,
+        }
+        true
+    }
+
+    #[inline]
+    fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        let is_full = self.lir + self.queues.len(Q) >= self.capacity;
+        let leaving = if is_full { self.queues.oldest(Q) } else { None };
+        if !leaving.is_none_or(may_replace) {
+            return Insertion::Refused;
+        }
+        if let Some(leaving) = leaving {
+            self.queues.remove(Q, leaving);
+            *self.state(leaving) = State::Out;
+            if self.stack.contains(leaving) {
+                *self.state(leaving) = State::Left;
+                self.queues.push(LEFT, leaving);
+            }
+        }
+        if *self.state(block) == State::Left {
+            self.queues.remove(LEFT, block);
+            self.stack.renew(0, block);
+            self.make_lir(block);
+        } else {
+            self.stack.push(0, block);
+            if self.lir < self.most_lir {
+                self.make_lir(block);
+            } else {
+                self.make_hir(block);
+            }
+        }
+        self.limit();
+        leaving.map_or(Insertion::Added, Insertion::Replaced)
+    }
+
+    fn remove(&mut self, block: Block) -> bool {
+        match *self.state(block) {
+            State::Lir => self.lir -= 1,
+            State::Hir => self.queues.remove(Q, block),
+            State::Left | State::Out => return false,
+        }
+        *self.state(block) = State::Out;
+        if self.stack.contains(block) {
+            self.stack.remove(0, block);
+            self.prune();
+        }
+        true
+    }
+}

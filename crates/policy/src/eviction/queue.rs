@@ -1,0 +1,48 @@
+//! A cache that is one queue, the oldest of which leaves.
+
+use super::lists::Lists;
+use super::{Block, Insertion, Room};
+
+/// What [`Fifo`](super::Fifo), [`Lru`](super::Lru) and [`Lrw`](super::Lrw) have in common: they differ in what renews a block.
+#[derive(Debug)]
+pub(super) struct Queue {
+    capacity: u32,
+    blocks: Lists<1>,
+}
+
+impl Queue {
+    pub(super) fn new(room: Room) -> Self {
+        Self { capacity: room.capacity, blocks: Lists::new(room.blocks) }
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, block: Block) -> bool {
+        self.blocks.contains(block)
+    }
+
+    /// Makes a block that is in the newest.
+    #[inline]
+    pub(super) fn renew(&mut self, block: Block) {
+        self.blocks.renew(0, block);
+    }
+
+    /// As [`Eviction::insert`](super::Eviction::insert).
+    #[inline]
+    pub(super) fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+        let is_full = self.blocks.len(0) >= self.capacity;
+        let leaving = if is_full { self.blocks.oldest(0) } else { None };
+        if let Some(leaving) = leaving {
+            if !may_replace(leaving) {
+                return Insertion::Refused;
+            }
+            self.blocks.remove(0, leaving);
+        }
+        self.blocks.push(0, block);
+        leaving.map_or(Insertion::Added, Insertion::Replaced)
+    }
+
+    /// Takes a block out; whether it was in.
+    pub(super) fn remove(&mut self, block: Block) -> bool {
+        self.blocks.forget(block)
+    }
+}
