@@ -7,7 +7,9 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use weir_sim::cache::{AdmissionPolicy, BlockSize, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play};
+use weir_sim::cache::{
+    AdmissionPolicy, BlockSize, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play,
+};
 use weir_trace::{Reader, Tally};
 
 const CLOUD_PHYSICS: &str = "workloads/cloudphysics_vm.csv.gz";

@@ -123,9 +123,9 @@ pub struct PlaceArgs {
 /// `weir sim cache ...`
 #[derive(Debug, Args)]
 pub struct CacheArgs {
-    /// A trace's file
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
+    /// The file of a trace, or of several
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
     /// Which block leaves a full cache: policies to compare, with commas between them
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru", value_parser = evictions())]
     pub policy: Vec<String>,
@@ -146,6 +146,9 @@ pub struct CacheArgs {
     /// With --write-mode back: how much of the cache may be dirty
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = cache::share)]
     pub dirty: f64,
+    /// Keep each result in this file as soon as it is there; what is in it already is not simulated again
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Caches simulated at the same time [default: one a core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod explain;
 pub mod failure;
 pub mod output;
+pub mod parallel;
 pub mod picture;
 pub mod pool;
 pub mod pool_file;

@@ -1,12 +1,12 @@
 //! What a cache came to.
 
-use super::BlockSize;
-use serde::{Serialize, Serializer};
+use super::{BlockSize, BlockTrace, Setup};
+use serde::{Deserialize, Serialize};
 use weir_model::Bytes;
 use weir_policy::eviction::Use;
 
 /// What was asked for in one direction or both, and what of it the cache had not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Blocks of requests.
     pub accesses: u64,
@@ -89,6 +89,17 @@ pub struct CacheOutcome {
 }
 
 impl CacheOutcome {
+    /// That nothing happened yet.
+    pub(super) fn of_setup(trace: &BlockTrace, setup: &Setup) -> Self {
+        Self {
+            policy: setup.eviction.name,
+            admission: setup.admission.name,
+            block: trace.block(),
+            size_blocks: setup.capacity,
+            ..Self::default()
+        }
+    }
+
     /// The capacity.
     pub fn size(&self) -> Bytes {
         Bytes(u64::from(self.size_blocks) * self.block.bytes().0)
@@ -128,63 +139,72 @@ impl CacheOutcome {
     }
 }
 
-impl Serialize for CacheOutcome {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// What `--json` shows of it: totals and ratios first.
-        #[derive(Serialize)]
-        struct Shown {
-            policy: &'static str,
-            admission: &'static str,
-            size_blocks: u32,
-            size_bytes: u64,
-            #[serde(flatten)]
-            all: Ratios,
-            reads: Ratios,
-            writes: Ratios,
-            cache_writes: u64,
-            cache_fills: u64,
-            clwa: Option<f64>,
-            evictions: u64,
-            back_end_reads: u64,
-            back_end_writes: u64,
-            flushed: u64,
-            evicted_dirty: u64,
-            dirty_at_end: u64,
-        }
-        #[derive(Serialize)]
-        struct Ratios {
-            #[serde(flatten)]
-            counts: Counts,
-            miss_ratio: f64,
-            hit_ratio: f64,
-            request_hit_ratio: f64,
-            byte_hit_ratio: f64,
-        }
-        let ratios = |counts: Counts| Ratios {
+/// What a cache came to, as `--json` shows it: totals and ratios first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "they are those of the outcome; docs/cache.md has them all")]
+pub struct CacheFigures {
+    pub policy: String,
+    pub admission: String,
+    pub size_blocks: u32,
+    pub size_bytes: u64,
+    #[serde(flatten)]
+    pub all: Ratios,
+    pub reads: Ratios,
+    pub writes: Ratios,
+    pub cache_writes: u64,
+    pub cache_fills: u64,
+    pub clwa: Option<f64>,
+    pub evictions: u64,
+    pub back_end_reads: u64,
+    pub back_end_writes: u64,
+    pub flushed: u64,
+    pub evicted_dirty: u64,
+    pub dirty_at_end: u64,
+}
+
+/// Counts, and what they are of one another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "they are those of the counts")]
+pub struct Ratios {
+    #[serde(flatten)]
+    pub counts: Counts,
+    pub miss_ratio: f64,
+    pub hit_ratio: f64,
+    pub request_hit_ratio: f64,
+    pub byte_hit_ratio: f64,
+}
+
+impl From<Counts> for Ratios {
+    fn from(counts: Counts) -> Self {
+        Self {
             counts,
             miss_ratio: counts.miss_ratio(),
             hit_ratio: counts.hit_ratio(),
             request_hit_ratio: counts.request_hit_ratio(),
             byte_hit_ratio: counts.byte_hit_ratio(),
-        };
-        Shown {
-            policy: self.policy,
-            admission: self.admission,
-            size_blocks: self.size_blocks,
-            size_bytes: self.size().0,
-            all: ratios(self.all()),
-            reads: ratios(self.reads),
-            writes: ratios(self.writes),
-            cache_writes: self.cache_writes(),
-            cache_fills: self.filled,
-            clwa: self.clwa(),
-            evictions: self.evicted,
-            back_end_reads: self.back_end_reads(),
-            back_end_writes: self.back_end_writes(),
-            flushed: self.back_end_flushed,
-            evicted_dirty: self.back_end_evicted,
-            dirty_at_end: self.dirty,
         }
-        .serialize(serializer)
+    }
+}
+
+impl From<&CacheOutcome> for CacheFigures {
+    fn from(outcome: &CacheOutcome) -> Self {
+        Self {
+            policy: outcome.policy.into(),
+            admission: outcome.admission.into(),
+            size_blocks: outcome.size_blocks,
+            size_bytes: outcome.size().0,
+            all: outcome.all().into(),
+            reads: outcome.reads.into(),
+            writes: outcome.writes.into(),
+            cache_writes: outcome.cache_writes(),
+            cache_fills: outcome.filled,
+            clwa: outcome.clwa(),
+            evictions: outcome.evicted,
+            back_end_reads: outcome.back_end_reads(),
+            back_end_writes: outcome.back_end_writes(),
+            flushed: outcome.back_end_flushed,
+            evicted_dirty: outcome.back_end_evicted,
+            dirty_at_end: outcome.dirty,
+        }
     }
 }

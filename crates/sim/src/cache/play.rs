@@ -1,7 +1,7 @@
-//! One trace played to one cache.
+//! One trace played to caches.
 
 use super::blocks::Request;
-use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy};
+use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, sizes};
 use weir_policy::admission::Admission;
 use weir_policy::eviction::{Block, Eviction, Fifo, Insertion, Room, Use};
 
@@ -40,6 +40,33 @@ pub fn play(trace: &BlockTrace, setup: &Setup) -> CacheOutcome {
     (setup.eviction.play)(Player { trace, setup })
 }
 
+/// Which of these caches [`play_pass`] plays in one pass over the trace, by index: LRU caches of all sizes where every miss comes
+/// in and writes do not go back are one pass, any other cache is one of its own.
+pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
+    let mut passes: Vec<Vec<usize>> = Vec::new();
+    for (at, setup) in setups.iter().enumerate() {
+        let joins = |pass: &&mut Vec<usize>| {
+            let first = &setups[pass[0]];
+            sizes::fits(setup) && sizes::fits(first) && setup.mode == first.mode
+        };
+        match passes.iter_mut().find(joins) {
+            Some(pass) => pass.push(at),
+            None => passes.push(vec![at]),
+        }
+    }
+    passes
+}
+
+/// Plays a trace to the caches of one of the [`passes`]. The counts are those of [`play`].
+pub fn play_pass(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
+    match setups {
+        [first, _, ..] if setups.iter().all(|setup| sizes::fits(setup) && setup.mode == first.mode) => {
+            sizes::play(trace, setups)
+        }
+        _ => setups.iter().map(|setup| play(trace, setup)).collect(),
+    }
+}
+
 /// What is played, for an eviction policy yet to come.
 #[derive(Clone, Copy)]
 pub(super) struct Player<'t> {
@@ -58,13 +85,7 @@ impl Player<'_> {
             WriteMode::Back { dirty } => Some(Dirty::new(room, dirty)),
             WriteMode::Through | WriteMode::Around => None,
         };
-        let outcome = CacheOutcome {
-            policy: self.setup.eviction.name,
-            admission: self.setup.admission.name,
-            block: self.trace.block(),
-            size_blocks: self.setup.capacity,
-            ..CacheOutcome::default()
-        };
+        let outcome = CacheOutcome::of_setup(self.trace, &self.setup);
         let admission = (self.setup.admission.new)(room);
         let around = self.setup.mode == WriteMode::Around;
         let mut run = Run { trace: self.trace, cache, admission, dirty, around, outcome };

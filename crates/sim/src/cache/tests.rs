@@ -70,6 +70,22 @@ fn blocks_are_as_large_as_told() {
 }
 
 #[test]
+fn only_sizes_of_plain_lru_share_a_pass() {
+    let back = WriteMode::Back { dirty: 0.5 };
+    let setups = [
+        setup("lru", "all", 1, WriteMode::Through),
+        setup("lru", "tinylfu", 1, WriteMode::Through),
+        setup("lru", "all", 2, back),
+        setup("lru", "all", 3, WriteMode::Through),
+        setup("arc", "all", 3, WriteMode::Through),
+        setup("lru", "all", 4, back),
+        setup("lru", "all", 3, WriteMode::Around),
+    ];
+    let separate: [&[usize]; 6] = [&[0, 3], &[1], &[2], &[4], &[5], &[6]];
+    assert_eq!(passes(&setups), separate);
+}
+
+#[test]
 fn bytes_of_missed_ends_are_those_asked_for() {
     // A block hit in the middle, the ends missed.
     let trace = load(&[record(Op::Read, 4096, 4096), record(Op::Read, 4000, 4096 + 196)]);
@@ -229,6 +245,23 @@ proptest! {
     fn every_way_to_write_agrees_with_its_twin(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
         for mode in [WriteMode::Through, WriteMode::Around, WriteMode::Back { dirty }] {
             beside_twin(&records, capacity, mode)?;
+        }
+    }
+
+    /// Many sizes of LRU in one pass have the counts of a pass each.
+    #[test]
+    fn sizes_in_one_pass_are_those_apart(
+        records in records(),
+        sizes in prop::collection::vec(1u32..20, 2..8),
+    ) {
+        let mut loader = Loader::default();
+        records.iter().for_each(|record| loader.take(record));
+        let Ok(trace) = loader.finish() else { return Ok(()) };
+        for mode in [WriteMode::Through, WriteMode::Around] {
+            let setups: Vec<_> = sizes.iter().map(|size| setup("lru", "all", *size, mode)).collect();
+            prop_assert_eq!(passes(&setups).len(), 1);
+            let apart: Vec<_> = setups.iter().map(|setup| play(&trace, setup)).collect();
+            prop_assert_eq!(play_pass(&trace, &setups), apart);
         }
     }
 

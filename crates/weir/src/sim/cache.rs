@@ -1,127 +1,87 @@
-//! `weir sim cache`: one trace, many caches, on as many threads as there are cores.
+//! `weir sim cache`: traces played to many caches, on as many threads as there are cores.
+
+mod kept;
+mod size;
+
+pub use size::{Size, block_size, share, size};
 
 use super::notes;
 use crate::args::CacheArgs;
 use crate::failure::Failure;
 use crate::traces::{self, told};
-use crate::{output, pool_file, progress};
+use crate::{output, parallel, progress};
+use kept::{Kept, Key, sha256};
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::num::NonZero;
-use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockSize, BlockTrace, CacheOutcome, Counts, EvictionPolicy, Loader, Setup, WriteMode, play,
+    AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Loader, Ratios, Setup, WriteMode, passes,
+    play_pass,
 };
 use weir_trace::Tally;
 
-/// A cache's size, as `--size` has it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Size {
-    /// So many hundredths of the blocks a trace touches, rounded down.
-    Percent(f64),
-    /// So many bytes; what is left of a block over is not used.
-    Bytes(Bytes),
-    /// So many blocks.
-    Blocks(u32),
-}
-
-impl Size {
-    /// In blocks, at least one.
-    fn of(self, trace: &BlockTrace) -> u32 {
-        match self {
-            Self::Percent(percent) => (f64::from(trace.blocks()) * percent / 100.0) as u32,
-            Self::Bytes(bytes) => u32::try_from(bytes.0 / trace.block().bytes().0).unwrap_or(u32::MAX),
-            Self::Blocks(blocks) => blocks,
-        }
-        .max(1)
-    }
-
-    /// Whether there is such a cache of these blocks.
-    fn fits(self, block: BlockSize) -> bool {
-        match self {
-            Self::Bytes(bytes) => (1..=u64::from(u32::MAX)).contains(&(bytes.0 / block.bytes().0)),
-            Self::Percent(_) | Self::Blocks(_) => true,
-        }
-    }
-}
-
-/// Reads `10%`, `1GiB`, `26921blk`.
-///
-/// # Errors
-/// What is allowed.
-pub fn size(text: &str) -> Result<Size, String> {
-    let parsed = if let Some(percent) = text.strip_suffix('%') {
-        let percent = percent.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 1e6);
-        percent.map(Size::Percent)
-    } else if let Some(blocks) = text.strip_suffix("blk") {
-        blocks.parse().ok().filter(|blocks| *blocks > 0).map(Size::Blocks)
-    } else {
-        pool_file::size(text).ok().map(Size::Bytes)
-    };
-    parsed.ok_or_else(|| {
-        "write a share of the trace's blocks, a size or a number of blocks: 10%, 1GiB, 26921blk".into()
-    })
-}
-
-/// Reads `4KiB`.
-///
-/// # Errors
-/// What is allowed.
-pub fn block_size(text: &str) -> Result<BlockSize, String> {
-    let block = pool_file::size(text).ok().and_then(BlockSize::new);
-    block.ok_or_else(|| "write a power of two from 512B to 1GiB: 4KiB, 64KiB".into())
-}
-
-/// Reads `50%` as 0.5.
-///
-/// # Errors
-/// What is allowed.
-pub fn share(text: &str) -> Result<f64, String> {
-    let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
-    percent
-        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
-        .map(|percent: f64| percent / 100.0)
-        .ok_or_else(|| "write a percentage above 0%, at most 100%".into())
-}
-
-/// What caches of a trace came to.
+/// What caches of traces came to.
 #[derive(Debug)]
 pub struct CacheComparison {
-    trace: String,
-    notes: Vec<String>,
-    blocks: u32,
-    block: BlockSize,
-    accesses: usize,
-    requests: usize,
     mode: WriteMode,
-    /// Policy by policy, admission by admission, size by size, as they were named.
-    results: Vec<Played>,
+    /// Trace by trace, policy by policy, admission by admission, size by size, as they were named.
+    results: Vec<Vec<Played>>,
 }
 
-/// What one cache came to, and the processor time that took.
-#[derive(Debug, Serialize)]
+/// What one cache came to, of which trace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Played {
+    trace: String,
+    /// What was not as it should be on reading it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// Distinct blocks of the trace.
+    blocks: u32,
+    block_bytes: u64,
     #[serde(flatten)]
-    outcome: CacheOutcome,
-    #[serde(serialize_with = "seconds", rename = "cpu_seconds")]
-    took: Duration,
+    figures: CacheFigures,
+    /// Processor time; of caches played in one pass each has its share.
+    cpu_seconds: f64,
 }
 
-fn seconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(took.as_secs_f64())
+/// A cache that is asked for, of any trace.
+#[derive(Clone, Copy, Debug)]
+struct Cache {
+    eviction: &'static EvictionPolicy,
+    admission: &'static AdmissionPolicy,
+    size: Size,
 }
 
-/// Loads the trace and plays it to every cache that was asked for.
+/// A trace, and what is to be played to it.
+struct Job<'a> {
+    path: &'a Path,
+    /// With the key each is kept under, if it is.
+    caches: Vec<(Cache, Option<Key>)>,
+}
+
+/// Plays every trace to every cache that was asked for; what is kept in a file already is taken from there.
 ///
 /// # Errors
-/// If the trace cannot be used.
+/// If a trace cannot be used, or the file of results. What was done by then is kept.
 pub fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
+    check(args)?;
+    let kept = args.out.as_deref().map(Kept::open).transpose()?;
+    let mut jobs = Vec::new();
+    for path in &args.traces {
+        let sha256 = kept.is_some().then(|| sha256(path)).transpose()?;
+        let with_key = |cache| (cache, sha256.as_deref().map(|sha256| key(args, sha256, &cache)));
+        jobs.push(Job { path, caches: caches(args).into_iter().map(with_key).collect() });
+    }
+    let results = run_jobs(args, &jobs, kept)?;
+    Ok(CacheComparison { mode: mode(args), results })
+}
+
+/// What makes no sense, whatever the traces.
+fn check(args: &CacheArgs) -> Result<(), Failure> {
     if !args.size.iter().all(|size| size.fits(args.block_size)) {
         let block = args.block_size.bytes();
         return Err(Failure::usage(
@@ -129,69 +89,135 @@ pub fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
             format!("name sizes from {block} to {}", Bytes(u64::from(u32::MAX) * block.0)),
         ));
     }
-    let (trace, tally) = load(&args.trace, args)?;
-    let mode = match &args.write_mode[..] {
+    let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD;
+    if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
+        return Err(Failure::usage(
+            "results of a trace on standard input cannot be kept: it cannot be told from others",
+            "save the trace to a file, or leave --out away",
+        ));
+    }
+    Ok(())
+}
+
+fn mode(args: &CacheArgs) -> WriteMode {
+    match &args.write_mode[..] {
         "around" => WriteMode::Around,
         "back" => WriteMode::Back { dirty: args.dirty },
         _ => WriteMode::Through,
-    };
-    let evictions = || args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name));
-    let admissions = || args.admission.iter().filter_map(|name| AdmissionPolicy::by_name(name));
-    let mut setups = Vec::new();
-    for eviction in evictions() {
-        for admission in admissions() {
-            let sizes = args.size.iter().map(|size| size.of(&trace));
-            setups.extend(sizes.map(|capacity| Setup { eviction, admission, capacity, mode }));
+    }
+}
+
+fn caches(args: &CacheArgs) -> Vec<Cache> {
+    let mut caches = Vec::new();
+    for eviction in args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name)) {
+        for admission in args.admission.iter().filter_map(|name| AdmissionPolicy::by_name(name)) {
+            caches.extend(args.size.iter().map(|size| Cache { eviction, admission, size: *size }));
         }
     }
-    let threads = args.threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get));
-    Ok(CacheComparison {
-        trace: args.trace.display().to_string(),
-        notes: notes(&tally, trace.requests()),
-        blocks: trace.blocks(),
-        block: trace.block(),
-        accesses: trace.accesses().len(),
-        requests: trace.requests(),
-        mode,
-        results: play_all(&trace, &setups, threads.unwrap_or(1)),
-    })
+    caches
+}
+
+fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
+    Key {
+        weir: env!("CARGO_PKG_VERSION").into(),
+        trace_sha256: sha256.into(),
+        format: args.format.as_ref().map(|format| format.name.clone().into_owned()),
+        strict: args.strict,
+        block_bytes: args.block_size.bytes().0,
+        policy: cache.eviction.name.into(),
+        admission: cache.admission.name.into(),
+        size: cache.size.to_string(),
+        write_mode: args.write_mode.clone(),
+        dirty: (args.write_mode == "back").then(|| args.dirty.to_string()),
+    }
+}
+
+/// As many traces at the same time as there are threads, and where there are fewer, several caches of each.
+fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Vec<Vec<Played>>, Failure> {
+    let known = |job: &Job<'_>, key: &Option<Key>| {
+        let played = kept.as_ref()?.get(key.as_ref()?)?;
+        // The file may have had another name.
+        Some(Played { trace: job.path.display().to_string(), ..played.clone() })
+    };
+    let of_job = |job: &Job<'_>| job.caches.iter().map(|(_, key)| known(job, key)).collect();
+    let mut results: Vec<Vec<_>> = jobs.iter().map(of_job).collect();
+    let missing = |job: usize| results[job].iter().enumerate().filter(|(_, known)| known.is_none());
+    let todo: Vec<(usize, Vec<usize>)> =
+        (0..jobs.len()).map(|job| (job, missing(job).map(|(at, _)| at).collect())).collect();
+    let todo: Vec<_> = todo.into_iter().filter(|(_, caches)| !caches.is_empty()).collect();
+
+    let threads = args.threads.unwrap_or_else(parallel::cores);
+    let at_once = threads.min(todo.len()).max(1);
+    let kept = Mutex::new(kept);
+    let bar = progress::bar(todo.iter().map(|(_, caches)| caches.len()).sum(), "caches");
+    bar.tick();
+    let done = parallel::map(&todo, at_once, |(job, caches)| {
+        let job = &jobs[*job];
+        play_job(args, job, caches, (threads / at_once).max(1), |at, played| {
+            bar.inc(1);
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *kept, &job.caches[at].1) {
+                (Some(kept), Some(key)) => kept.add(key, played),
+                _ => Ok(()),
+            }
+        })
+    });
+    bar.finish_and_clear();
+    for ((job, _), played) in todo.iter().zip(done) {
+        for (at, played) in played? {
+            results[*job][at] = Some(played);
+        }
+    }
+    Ok(results.into_iter().map(|caches| caches.into_iter().flatten().collect()).collect())
+}
+
+/// Plays a trace to those of its caches, and tells of each when it is done.
+fn play_job(
+    args: &CacheArgs,
+    job: &Job<'_>,
+    caches: &[usize],
+    threads: usize,
+    tell: impl Fn(usize, &Played) -> Result<(), Failure> + Sync,
+) -> Result<Vec<(usize, Played)>, Failure> {
+    let (trace, tally) = load(job.path, args)?;
+    let notes = notes(&tally, trace.requests());
+    let setup = |at: &usize| {
+        let Cache { eviction, admission, size } = job.caches[*at].0;
+        Setup { eviction, admission, capacity: size.of(&trace), mode: mode(args) }
+    };
+    let setups: Vec<_> = caches.iter().map(setup).collect();
+    let done = parallel::map(&passes(&setups), threads, |pass| {
+        let of_pass: Vec<_> = pass.iter().map(|at| setups[*at]).collect();
+        let start = thread_time();
+        let outcomes = play_pass(&trace, &of_pass);
+        let took = thread_time().saturating_sub(start).as_secs_f64() / pass.len() as f64;
+        let played = pass.iter().zip(&outcomes).map(|(at, outcome)| {
+            let played = Played {
+                trace: job.path.display().to_string(),
+                notes: notes.clone(),
+                blocks: trace.blocks(),
+                block_bytes: trace.block().bytes().0,
+                figures: outcome.into(),
+                cpu_seconds: took,
+            };
+            tell(caches[*at], &played)?;
+            Ok((caches[*at], played))
+        });
+        played.collect::<Result<Vec<_>, Failure>>()
+    });
+    let done: Result<Vec<_>, Failure> = done.into_iter().collect();
+    Ok(done?.into_iter().flatten().collect())
 }
 
 fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
     let mut reader = traces::open(path, args.format.as_ref(), "name a file")?;
     let mut loader = Loader::new(args.block_size);
-    let tally = progress::during("reading the trace", || {
-        Tally::read(&mut reader, args.strict, |record| loader.take(&record))
-    });
+    let tally = Tally::read(&mut reader, args.strict, |record| loader.take(&record));
     let tally = tally.map_err(|error| told(&error))?;
     let trace = loader.finish().map_err(|error| {
         Failure::told(ErrorKind::Usage, &format!("{} cannot be played: {error}", path.display()))
     })?;
     Ok((trace, tally))
-}
-
-/// Plays a trace to caches, each on one thread.
-fn play_all(trace: &BlockTrace, setups: &[Setup], threads: usize) -> Vec<Played> {
-    let bar = progress::bar(setups.len(), "caches");
-    let next = AtomicUsize::new(0);
-    let results: Vec<_> = setups.iter().map(|_| OnceLock::new()).collect();
-    thread::scope(|scope| {
-        for _ in 0..threads.min(setups.len()) {
-            scope.spawn(|| {
-                while let Some((setup, result)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    setups.get(at).zip(results.get(at))
-                } {
-                    let start = thread_time();
-                    let outcome = play(trace, setup);
-                    result.get_or_init(|| Played { outcome, took: thread_time().saturating_sub(start) });
-                    bar.inc(1);
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 /// Processor time of this thread: a machine that is busy with something else does not change it much.
@@ -208,119 +234,96 @@ impl CacheComparison {
             WriteMode::Around => ("around", None),
             WriteMode::Back { dirty } => ("back", Some(dirty)),
         };
+        let trace = |first: &Played| {
+            json!({
+                "trace": first.trace,
+                "notes": first.notes,
+                "blocks": first.blocks,
+                "block_bytes": first.block_bytes,
+                "accesses": first.figures.all.counts.accesses,
+                "requests": first.figures.all.counts.requests,
+            })
+        };
         json!({
-            "trace": self.trace,
-            "notes": self.notes,
-            "blocks": self.blocks,
-            "block_bytes": self.block.bytes().0,
-            "accesses": self.accesses,
-            "requests": self.requests,
+            "traces": self.results.iter().filter_map(|of_trace| of_trace.first()).map(trace).collect::<Vec<_>>(),
             "write_mode": mode,
             "dirty_ratio": dirty,
-            "results": self.results,
+            "results": self.results.iter().flatten().collect::<Vec<_>>(),
         })
     }
 
-    /// A table, a row a cache.
+    /// A table for each trace, a row a cache.
     pub fn human(&self) -> String {
         let mode = match self.mode {
             WriteMode::Through => "written through".to_owned(),
             WriteMode::Around => "written around".to_owned(),
             WriteMode::Back { dirty } => format!("written back, at most {} dirty", percent(dirty)),
         };
-        let mut text = format!(
-            "{}: {} requests, {} accesses to {} blocks of {} ({}), {mode}\n\n",
-            self.trace,
-            self.requests,
-            self.accesses,
-            self.blocks,
-            self.block.bytes(),
-            Bytes(u64::from(self.blocks) * self.block.bytes().0),
-        );
-        text += &output::table(
-            [
-                "POLICY",
-                "ADMISSION",
-                "BLOCKS",
-                "SIZE",
-                "MISSES",
-                "HITS",
-                "READ HITS",
-                "WRITE HITS",
-                "REQUEST HITS",
-                "BYTE HITS",
-                "CACHE WRITES",
-                "CLWA",
-                "DISK READS",
-                "DISK WRITES",
-            ],
-            self.results.iter().map(|played| row(&played.outcome)),
-        );
-        for note in &self.notes {
-            text += &format!("\nnote: {note}\n");
-        }
-        text
+        let tables = self.results.iter().filter(|of_trace| !of_trace.is_empty());
+        tables.map(|of_trace| table(of_trace, &mode)).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn table(of_trace: &[Played], mode: &str) -> String {
+    let first = &of_trace[0];
+    let counts = first.figures.all.counts;
+    let mut text = format!(
+        "{}: {} requests, {} accesses to {} blocks of {} ({}), {mode}\n\n",
+        first.trace,
+        counts.requests,
+        counts.accesses,
+        first.blocks,
+        Bytes(first.block_bytes),
+        Bytes(u64::from(first.blocks) * first.block_bytes),
+    );
+    text += &output::table(
+        [
+            "POLICY",
+            "ADMISSION",
+            "BLOCKS",
+            "SIZE",
+            "MISSES",
+            "HITS",
+            "READ HITS",
+            "WRITE HITS",
+            "REQUEST HITS",
+            "BYTE HITS",
+            "CACHE WRITES",
+            "CLWA",
+            "DISK READS",
+            "DISK WRITES",
+        ],
+        of_trace.iter().map(|played| row(&played.figures)),
+    );
+    for note in &first.notes {
+        text += &format!("\nnote: {note}\n");
+    }
+    text
 }
 
 fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-fn row(outcome: &CacheOutcome) -> [String; 14] {
-    let hits = |counts: Counts| match counts.accesses {
+fn row(figures: &CacheFigures) -> [String; 14] {
+    let hits = |ratios: &Ratios| match ratios.counts.accesses {
         0 => "-".to_owned(),
-        _ => percent(counts.hit_ratio()),
+        _ => percent(ratios.hit_ratio),
     };
-    let all = outcome.all();
     [
-        outcome.policy.to_owned(),
-        outcome.admission.to_owned(),
-        outcome.size_blocks.to_string(),
-        outcome.size().to_string(),
-        all.misses.to_string(),
-        hits(all),
-        hits(outcome.reads),
-        hits(outcome.writes),
-        percent(all.request_hit_ratio()),
-        percent(all.byte_hit_ratio()),
-        outcome.cache_writes().to_string(),
-        outcome.clwa().map_or("-".to_owned(), |clwa| format!("{clwa:.3}")),
-        outcome.back_end_reads().to_string(),
-        outcome.back_end_writes().to_string(),
+        figures.policy.clone(),
+        figures.admission.clone(),
+        figures.size_blocks.to_string(),
+        Bytes(figures.size_bytes).to_string(),
+        figures.all.counts.misses.to_string(),
+        hits(&figures.all),
+        hits(&figures.reads),
+        hits(&figures.writes),
+        percent(figures.all.request_hit_ratio),
+        percent(figures.all.byte_hit_ratio),
+        figures.cache_writes.to_string(),
+        figures.clwa.map_or("-".to_owned(), |clwa| format!("{clwa:.3}")),
+        figures.back_end_reads.to_string(),
+        figures.back_end_writes.to_string(),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_shares_bytes_or_blocks() {
-        assert_eq!(size("10%"), Ok(Size::Percent(10.0)));
-        assert_eq!(size("1GiB"), Ok(Size::Bytes(Bytes::gib(1))));
-        assert_eq!(size("26921blk"), Ok(Size::Blocks(26_921)));
-        for bad in ["", "0%", "-1%", "nan%", "1e9%", "0blk", "1.5blk", "blk", "0B", "10", "4EiB"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes_of_blocks_are_powers_of_two() {
-        assert_eq!(block_size("64KiB").map(|block| block.bytes()), Ok(Bytes::kib(64)));
-        for bad in ["", "0", "4096", "256B", "3KiB", "2GiB"] {
-            assert!(block_size(bad).is_err(), "{bad}");
-        }
-        let block = block_size("4KiB").expect("a size");
-        let fits = |bytes| Size::Bytes(Bytes(bytes)).fits(block);
-        assert_eq!((fits(4095), fits(4096), fits(1 << 43), fits(1 << 44)), (false, true, true, false));
-    }
-
-    #[test]
-    fn shares_are_percentages_up_to_all() {
-        assert_eq!((share("100%"), share("0.5%")), (Ok(1.0), Ok(0.005)));
-        for bad in ["", "0%", "101%", "50", "x%"] {
-            assert!(share(bad).is_err(), "{bad}");
-        }
-    }
 }

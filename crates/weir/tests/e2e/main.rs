@@ -20,4 +20,5 @@ mod refusals;
 mod serving;
 mod sim;
 mod sim_cache;
+mod sim_sweep;
 mod traces;

@@ -30,7 +30,8 @@ fn policies_admissions_and_sizes_are_compared() {
         "50%,8KiB,1blk",
     ];
     let told = folder.json(&arguments);
-    assert_eq!((&told["accesses"], &told["blocks"], &told["requests"]), (&5.into(), &2.into(), &4.into()));
+    let trace = &told["traces"][0];
+    assert_eq!((&trace["accesses"], &trace["blocks"], &trace["requests"]), (&5.into(), &2.into(), &4.into()));
     let results = told["results"].as_array().expect("results");
     let named = |i: usize| {
         let of = |key: &str| results[i][key].as_str().expect("a name");
@@ -70,7 +71,11 @@ fn blocks_are_as_large_as_told() {
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let arguments = ["sim", "cache", "t.trace", "--block-size", "8KiB", "--size", "100%,1blk,16KiB"];
     let told = folder.json(&arguments);
-    assert_eq!((&told["block_bytes"], &told["blocks"], &told["accesses"]), (&8192.into(), &1.into(), &4.into()));
+    let trace = &told["traces"][0];
+    assert_eq!(
+        (&trace["block_bytes"], &trace["blocks"], &trace["accesses"]),
+        (&8192.into(), &1.into(), &4.into())
+    );
     let sizes: Vec<_> = [0, 1, 2].map(|i| told["results"][i]["size_blocks"].as_u64().unwrap_or(0)).into();
     assert_eq!((sizes, &told["results"][2]["size_bytes"]), (vec![1, 1, 2], &16_384.into()));
     assert!(folder.run(arguments).contains("1 blocks of 8 KiB (8 KiB)"));

@@ -1,0 +1,158 @@
+//! LRU caches of many sizes in one pass: see [`Stack`].
+
+use super::blocks::Request;
+use super::stack::Stack;
+use super::{BlockTrace, CacheOutcome, Counts, Setup, WriteMode};
+use weir_policy::eviction::{Block, Use};
+
+/// Whether a setup is one of those that [`play`] takes: LRU where every miss comes in. What is dirty depends on what leaves, so
+/// that writing back takes a pass of its own.
+pub(super) fn fits(setup: &Setup) -> bool {
+    let is_back = matches!(setup.mode, WriteMode::Back { .. });
+    setup.eviction.name == "lru" && setup.admission.name == "all" && !is_back
+}
+
+/// Plays a trace to caches that differ in nothing but their capacity and [fit](fits). The counts are those of separate runs.
+/// Takes time in the logarithm of the number of sizes.
+pub(super) fn play(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
+    let mut sizes: Vec<_> = setups.iter().map(|setup| setup.capacity).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let around = setups.iter().any(|setup| setup.mode == WriteMode::Around);
+    let mut run = Run {
+        trace,
+        stack: Stack::new(trace.blocks()),
+        around,
+        reads: Direction::new(sizes.len()),
+        writes: Direction::new(sizes.len()),
+        removed: vec![0; sizes.len() + 1],
+        sizes,
+    };
+    run.play();
+    let held = run.stack.held(&run.sizes);
+    setups.iter().map(|setup| run.outcome(setup, &held)).collect()
+}
+
+/// What is asked for in one direction. What is told by zone is of blocks that lie deeper than so many of the sizes.
+struct Direction {
+    asked: Counts,
+    misses: Vec<u64>,
+    missed_bytes: Vec<u64>,
+    /// Requests, by the zone of their deepest block.
+    missed: Vec<u64>,
+}
+
+impl Direction {
+    fn new(sizes: usize) -> Self {
+        let zones = || vec![0; sizes + 1];
+        Self { asked: Counts::default(), misses: zones(), missed_bytes: zones(), missed: zones() }
+    }
+
+    /// What the cache of the nth size counts.
+    fn counts(&self, nth: usize) -> Counts {
+        let deeper = |zones: &[u64]| zones[nth + 1..].iter().sum();
+        Counts {
+            misses: deeper(&self.misses),
+            missed_bytes: deeper(&self.missed_bytes),
+            missed: deeper(&self.missed),
+            ..self.asked
+        }
+    }
+}
+
+struct Run<'t> {
+    trace: &'t BlockTrace,
+    stack: Stack,
+    /// Whether what is written leaves the cache.
+    around: bool,
+    /// Ascending.
+    sizes: Vec<u32>,
+    reads: Direction,
+    writes: Direction,
+    /// Blocks that were taken out, by zone.
+    removed: Vec<u64>,
+}
+
+impl Run<'_> {
+    fn play(&mut self) {
+        let mut first = 0;
+        for (requests, trimmed) in self.trace.stretches() {
+            for request in requests {
+                self.request(*request, first);
+                first = request.end();
+            }
+            trimmed.iter().for_each(|block| self.take_out(*block));
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, request: Request, first: usize) {
+        let trace = self.trace;
+        let blocks = &trace.accesses()[first..request.end()];
+        let block_size = trace.block().bytes().0;
+        let used = request.used();
+        let mut deepest = 0;
+        for (nth, block) in blocks.iter().enumerate() {
+            let zone = self.access(*block, used);
+            let before = if nth == 0 { request.before() } else { 0 };
+            let behind = if nth + 1 == blocks.len() { request.behind() } else { 0 };
+            let direction = self.of(used);
+            direction.misses[zone] += 1;
+            direction.missed_bytes[zone] += block_size - before - behind;
+            deepest = deepest.max(zone);
+        }
+        let direction = self.of(used);
+        direction.missed[deepest] += 1;
+        direction.asked.requests += 1;
+        direction.asked.accesses += blocks.len() as u64;
+        direction.asked.bytes += blocks.len() as u64 * block_size - request.before() - request.behind();
+    }
+
+    /// Asks for a block; how many of the sizes are too small for it.
+    #[inline]
+    fn access(&mut self, block: Block, used: Use) -> usize {
+        if self.around && used == Use::Write {
+            self.take_out(block);
+            return self.sizes.len();
+        }
+        let depth = self.stack.touch(block);
+        self.zone(depth)
+    }
+
+    fn take_out(&mut self, block: Block) {
+        let depth = self.stack.take_out(block);
+        let zone = self.zone(depth);
+        self.removed[zone] += 1;
+    }
+
+    #[inline]
+    fn zone(&self, depth: Option<u32>) -> usize {
+        depth.map_or(self.sizes.len(), |depth| self.sizes.partition_point(|size| *size < depth))
+    }
+
+    #[inline]
+    fn of(&mut self, used: Use) -> &mut Direction {
+        match used {
+            Use::Read => &mut self.reads,
+            Use::Write => &mut self.writes,
+        }
+    }
+
+    /// What a cache came to, if those of the sizes hold so many blocks at the end.
+    fn outcome(&self, setup: &Setup, held: &[u32]) -> CacheOutcome {
+        let nth = self.sizes.partition_point(|size| *size < setup.capacity);
+        let (reads, writes) = (self.reads.counts(nth), self.writes.counts(nth));
+        let written = if self.around { 0 } else { writes.accesses };
+        let came = reads.misses + if self.around { 0 } else { writes.misses };
+        let removed: u64 = self.removed[..=nth].iter().sum();
+        CacheOutcome {
+            filled: reads.misses,
+            written,
+            evicted: came - removed - u64::from(held[nth]),
+            back_end_direct: writes.accesses,
+            reads,
+            writes,
+            ..CacheOutcome::of_setup(self.trace, setup)
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `weir sim cache --out`: results of many traces and caches, kept as they come.
+
+use crate::harness::Pool;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+
+/// Two traces that differ, `a.trace` and `b.trace`, of so many requests.
+fn folder(requests: u64) -> Pool {
+    let pool = Pool::from_text("");
+    for (name, step) in [("a.trace", 7_919), ("b.trace", 104_729)] {
+        let mut text = String::new();
+        for nth in 0..requests {
+            let block = nth * nth % step % 997;
+            let _ = writeln!(text, "{nth}.000 0 {} 4096 {}", block * 4096, nth % 3 / 2);
+        }
+        std::fs::write(pool.path(name), text).expect("written");
+    }
+    pool
+}
+
+const SWEEP: [&str; 11] = [
+    "sim",
+    "cache",
+    "a.trace",
+    "b.trace",
+    "--policy",
+    "lru,arc,lfu,s3fifo,slru,2q,clock",
+    "--admission",
+    "all,tinylfu",
+    "--size",
+    "1%,5%,20blk,1MiB",
+    "--threads=1",
+];
+const RESULTS: usize = 2 * 7 * 2 * 4;
+
+fn kept() -> Vec<&'static str> {
+    [&SWEEP[..], &["--out", "kept.jsonl"]].concat()
+}
+
+/// What was counted; not how long it took.
+fn counted(told: &serde_json::Value) -> Vec<serde_json::Value> {
+    let mut results = told["results"].as_array().expect("results").clone();
+    for result in &mut results {
+        result["cpu_seconds"].take();
+    }
+    results
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("text");
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_kept_is_not_done_again() {
+    let folder = folder(300);
+    let file = folder.path("kept.jsonl");
+    let plain = folder.json(&SWEEP);
+    assert_eq!(plain["traces"].as_array().map(Vec::len), Some(2), "{plain}");
+    let whole = folder.json(&kept());
+    assert_eq!(counted(&whole), counted(&plain));
+    let all = lines(&file);
+    assert_eq!(all.len(), RESULTS);
+
+    // The whole line before stays as it is, times included; the torn one and the missing one are done again.
+    let torn = all[..RESULTS - 2].join("\n") + "\n" + &all[RESULTS - 2][..100];
+    std::fs::write(&file, &torn).expect("written");
+    let resumed = folder.json(&kept());
+    assert_eq!(counted(&resumed), counted(&plain));
+    let again = lines(&file);
+    assert_eq!((again.len(), &again[..RESULTS - 2]), (RESULTS, &all[..RESULTS - 2]));
+
+    // Nothing is missing: nothing is added, and the answer is that of the file to the last digit.
+    assert_eq!(folder.json(&kept()), resumed);
+    assert_eq!(lines(&file), again);
+
+    // Another block size, another write mode, another trace of the same name: other results.
+    folder.json(&[&kept()[..], &["--block-size", "8KiB"]].concat());
+    folder.json(&[&kept()[..], &["--write-mode", "around"]].concat());
+    assert_eq!(lines(&file).len(), 3 * RESULTS);
+    std::fs::copy(folder.path("a.trace"), folder.path("b.trace")).expect("copied");
+    let same = folder.json(&kept());
+    assert_eq!(lines(&file).len(), 3 * RESULTS, "what the file holds counts, not its name");
+    let (first, second) = (&same["results"][0], &same["results"][RESULTS / 2]);
+    assert_eq!((&first["misses"], &second["trace"]), (&second["misses"], &"b.trace".into()));
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_where_it_was() {
+    let folder = folder(20_000);
+    let file = folder.path("kept.jsonl");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(kept())
+        .current_dir(folder.folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("started");
+    let begun =
+        || std::fs::read(&file).is_ok_and(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count() > 2);
+    while !begun() && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("a child");
+    let text = std::fs::read_to_string(&file).expect("text");
+    let whole: Vec<_> = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+    assert!(whole.len() > 2, "{text}");
+    let resumed = folder.json(&kept());
+    let all = lines(&file);
+    assert_eq!(all.len(), RESULTS);
+    assert!(whole.iter().zip(&all).all(|(before, after)| before.trim_end() == after), "what was whole stays");
+    assert_eq!(counted(&resumed), counted(&folder.json(&SWEEP)));
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let folder = folder(3);
+    for (content, line) in [("my notes", 1), ("{\"a\":1}\nmore", 1), ("\n", 1)] {
+        std::fs::write(folder.path("kept.jsonl"), content).expect("written");
+        let said = folder.refused(&kept(), USAGE);
+        assert!(said.contains(&format!("line {line} of kept.jsonl is no result")), "{said}");
+        let after = std::fs::read_to_string(folder.path("kept.jsonl")).expect("text");
+        assert_eq!(after, content);
+    }
+    let said = folder.refused(&["sim", "cache", "-", "--out", "new.jsonl"], USAGE);
+    assert!(said.contains("standard input"), "{said}");
+    let said = folder.refused(&["sim", "cache", "none", "--out", "new.jsonl"], USAGE);
+    assert!(said.contains("no trace none"), "{said}");
+}
+
+#[test]
+fn one_process_adds_results_at_a_time() {
+    let folder = folder(3);
+    let file = std::fs::File::create(folder.path("kept.jsonl")).expect("made");
+    file.lock().expect("locked");
+    let said = folder.refused(&kept(), REFUSED);
+    assert!(said.contains("another process adds results to kept.jsonl"), "{said}");
+}
