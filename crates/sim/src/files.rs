@@ -3,8 +3,9 @@
 //!
 //! After ext2: block groups, each with a bitmap, inodes and data; a file's blocks as close to one another as
 //! there is space. Blocks that were read or written stay in memory, those used longest ago leave it first. A
-//! write changes memory only; changed blocks are written back in order of addresses, when they are old or
-//! many, or when they are synced. With a journal, as ext3 has it, a sync writes the changed blocks of the file
+//! write changes memory only; changed blocks are written back when they are old or many, or when they are synced:
+//! file by file, that first which changed first, a file's blocks and those of the file system's own in order of
+//! addresses, as Linux did in the papers' days. With a journal, as ext3 has it, a sync writes the changed blocks of the file
 //! system's own there instead, and then, when they are there, the record that commits them. Data that was
 //! removed before it was written is never written.
 
@@ -39,6 +40,9 @@ const INODES: u64 = 32;
 const ENTRIES: u64 = 128;
 /// The longest run written back, or read ahead.
 const RUN: u64 = 32;
+
+/// How many blocks of a file are written back before the next file has its turn.
+const TURN: usize = 1024;
 
 /// Changed blocks that are kept in memory although they were used longest ago, before one is written back for
 /// its place.
@@ -88,8 +92,10 @@ pub struct Files {
     /// Changed blocks, and since when; and in the order in which they became so.
     dirty: BTreeMap<u64, Nanos>,
     oldest: VecDeque<(Nanos, u64)>,
-    /// Where writing back goes on.
-    sweep: u64,
+    /// Whose each block is: a file's, or the file system's own.
+    owners: Vec<Option<u32>>,
+    /// What is being written back of a file, in order of addresses.
+    turn: VecDeque<u64>,
     /// Where the journal goes on, and which blocks of the file system's own changed since.
     head: u64,
     unlogged: BTreeSet<u64>,
@@ -109,7 +115,8 @@ impl Files {
             memory: Lru::new((shape.memory.0 / BLOCK).max(64) as usize),
             dirty: BTreeMap::new(),
             oldest: VecDeque::new(),
-            sweep: 0,
+            owners: vec![None; ((groups * GROUP + shape.journal.0 / BLOCK).next_multiple_of(64)) as usize],
+            turn: VecDeque::new(),
             head: 0,
             unlogged: BTreeSet::new(),
             now: Nanos(0),
@@ -209,6 +216,7 @@ impl Files {
         }
         for block in &blocks {
             self.taken[(block / 64) as usize] &= !(1 << (block % 64));
+            self.owners[*block as usize] = None;
             self.memory.remove(block);
             self.dirty.remove(block);
         }
@@ -311,26 +319,51 @@ impl Files {
 
     /// What is to be written back now, if anything is old enough or there is too much of it.
     pub fn write_back(&mut self) -> Option<Ask> {
-        while let Some((since, block)) = self.oldest.front() {
-            if self.dirty.get(block) == Some(since) {
-                break;
-            }
-            self.oldest.pop_front();
-        }
+        self.changed_first();
         let old = self.oldest.front().is_some_and(|(since, _)| *since + self.shape.age <= self.now);
         (old || self.dirty.len() > self.most(self.shape.background)).then(|| self.sweep()).flatten()
     }
 
-    /// The next run of changed blocks in order of addresses.
+    /// The next run of changed blocks: of the file whose turn it is, or of the one that changed first.
     fn sweep(&mut self) -> Option<Ask> {
-        let first = self.dirty.range(self.sweep..).next().or_else(|| self.dirty.iter().next());
-        let first = *first?.0;
-        let mut end = first;
-        while end < first + RUN && self.dirty.remove(&end).is_some() {
-            end += 1;
+        loop {
+            while let Some(first) = self.turn.pop_front() {
+                let mut end = first;
+                while end < first + RUN && self.dirty.remove(&end).is_some() {
+                    end += 1;
+                }
+                if end > first {
+                    return Some(Ask { op: Op::Write, first, count: end - first });
+                }
+            }
+            let block = self.changed_first()?;
+            self.turn = self.changed_with(block);
         }
-        self.sweep = end;
-        Some(Ask { op: Op::Write, first, count: end - first })
+    }
+
+    /// The block that has been changed longest.
+    fn changed_first(&mut self) -> Option<u64> {
+        loop {
+            let (since, block) = *self.oldest.front()?;
+            if self.dirty.get(&block) == Some(&since) {
+                return Some(block);
+            }
+            self.oldest.pop_front();
+        }
+    }
+
+    /// Changed blocks of a block's file, or those of the file system's own, in order of addresses.
+    fn changed_with(&self, block: u64) -> VecDeque<u64> {
+        let owner = |block: &u64| self.owners.get(*block as usize).copied().flatten();
+        match owner(&block) {
+            Some(file) => {
+                let mut blocks = self.files[file as usize].blocks.clone();
+                blocks.retain(|block| self.dirty.contains_key(block));
+                blocks.sort_unstable();
+                blocks.into_iter().take(TURN).collect()
+            }
+            None => self.dirty.keys().filter(|block| owner(block).is_none()).take(TURN).copied().collect(),
+        }
     }
 
     /// Blocks a file has at least.
@@ -341,6 +374,7 @@ impl Files {
             let Some(block) = self.find(goal) else { return };
             self.take(block);
             self.files[file.0].blocks.push(block);
+            self.owners[block as usize] = Some(file.0 as u32);
             self.change_own(block / GROUP * GROUP, asked);
             self.change(block, asked);
         }

@@ -192,15 +192,14 @@ mod tests {
     #[test]
     fn no_direction_is_the_other_way_round() {
         let short = [
-            ("hystor", "email, ", 20, &[][..]),
-            ("asymmetry", "0R4W", 200, &[]),
-            ("asymmetry", "3R1W", 200, &[]),
-            ("asymmetry", "4R0W", 200, &[]),
-            ("asymmetry", "postmark, ", 300, &[]),
-            // Why is in docs/reproductions.md.
-            ("wardrop", "netapp, ssd", 60, &["… to striped", "… latency to striped"][..]),
+            ("hystor", "email, ", 20),
+            ("asymmetry", "0R4W", 200),
+            ("asymmetry", "3R1W", 200),
+            ("asymmetry", "4R0W", 200),
+            ("asymmetry", "postmark, ", 300),
+            ("wardrop", "netapp, ssd", 60),
         ];
-        for (name, only, seconds, known) in short {
+        for (name, only, seconds) in short {
             let args = ReproArgs {
                 name: Some(name.into()),
                 dbench: None,
@@ -213,8 +212,7 @@ mod tests {
             assert!(!report.figures.is_empty(), "{name}, {only}");
             for figure in &report.figures {
                 let says = format!("{name}, {only}, seed {}: {figure:?}", report.seed);
-                let differs = figure.verdict() == Verdict::Direction;
-                assert!(!differs || known.contains(&&*figure.what), "{says}");
+                assert_ne!(figure.verdict(), Verdict::Direction, "{says}");
             }
         }
     }

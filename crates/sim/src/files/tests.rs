@@ -56,6 +56,29 @@ fn files_are_read_from_the_disk_once_in_runs() {
 }
 
 #[test]
+fn what_changed_is_written_back_file_by_file() {
+    let mut files = Files::new(shape(4096));
+    let mut asked = VecDeque::new();
+    let [first, second] = [(); 2].map(|()| files.create(None, &mut asked));
+    files.settle();
+    for at in 0..20 {
+        files.at(Nanos::millis(at));
+        for file in [second, first] {
+            files.write(file, at * 4096..(at + 1) * 4096, &mut asked);
+        }
+    }
+    files.at(Nanos::secs(40));
+    let mut owners = Vec::new();
+    while let Some(ask) = files.write_back() {
+        let owner = |file: FileId| files.files[file.0].blocks.contains(&ask.first).then_some(file);
+        owners.push(owner(first).or(owner(second)));
+    }
+    owners.dedup();
+    assert_eq!(owners.len(), 3, "each has one turn, and so has the file system's own: {owners:?}");
+    assert!(owners[0] == Some(second) || owners[0].is_none(), "what changed first comes first: {owners:?}");
+}
+
+#[test]
 fn a_sync_writes_the_file_and_its_inode_or_the_journal() {
     for journal in [Bytes(0), Bytes::mib(1)] {
         let mut files = Files::new(Shape { journal, ..shape(4096) });

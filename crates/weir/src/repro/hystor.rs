@@ -88,7 +88,7 @@ fn second_run(shape: Shape) -> Course {
 
 /// 20,000 files in 100 directories; the memory is so small that reads reach the drives, as they did.
 fn mail() -> MakeLoad {
-    second_run(ext3(Bytes::mib(512), Bytes::mib(200))).mixed(postmark(20_000, 100, 10_000))
+    second_run(ext3(Bytes::mib(512), Bytes::mib(240))).mixed(postmark(20_000, 100, 10_000))
 }
 
 /// 500 files in 500 directories, appended to, most of them small, as mails are; each change is synced.

@@ -12,7 +12,7 @@ use weir_sim::mix::{Mix, Mixed, Weights};
 use weir_sim::process::{Processes, Program};
 
 /// Those who write back, besides the processes: as many commands as Linux has waiting at once.
-pub(super) const WRITERS: usize = 32;
+pub(super) const WRITERS: usize = 128;
 
 /// Of memory, what may be changed before writing back begins, and before who writes waits.
 #[derive(Clone, Copy)]

@@ -27,7 +27,7 @@ const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
 const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
 
 /// Beta is as published, and shares may change as they will. Alpha, published as 10 for each millisecond of
-/// responses of 0.2 to 0.9 ms, is 1 for each mean response: with 32 writes waiting at a drive those here are
+/// responses of 0.2 to 0.9 ms, is 1 for each mean response: with 128 writes waiting at a drive those here are
 /// tens of milliseconds, and the published figure would make every round's shares all or nothing.
 const TUNING: &[(&str, f64)] = &[("alpha", 1.0), ("relative", 1.0), ("beta", 100.0), ("step", 1.0)];
 
@@ -63,7 +63,7 @@ fn netapp() -> Mix {
 
 /// On a machine of four processors and 1 GiB, under a file system that says what is free.
 fn processes(count: usize) -> Course {
-    let shape = Shape { trim: true, ..shape(Bytes::gib(8), Bytes::mib(600), Dirty::LEAST) };
+    let shape = Shape { trim: true, ..shape(Bytes::gib(8), Bytes::mib(800), Dirty::LEAST) };
     Course { processors: Some(4), ..Course::of(count, shape) }
 }
 
