@@ -18,6 +18,8 @@ use weir_policy::placement::{Access, Action, Command, DeviceView, Moment, PlaceV
 pub(crate) struct Advice {
     /// The devices as measured; what else changes is filled in before it is shown.
     views: Vec<DeviceView>,
+    /// Measurements so far.
+    measured: u64,
     /// What a policy asked for and the mover has not been told.
     actions: Vec<Action>,
     runs: Runs,
@@ -26,12 +28,14 @@ pub(crate) struct Advice {
 impl Advice {
     pub(crate) fn new(map: &Map) -> Self {
         let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
-        Self { views: map.devices().iter().map(view).collect(), actions: Vec::new(), runs: Runs::default() }
+        let views = map.devices().iter().map(view).collect();
+        Self { views, measured: 0, actions: Vec::new(), runs: Runs::default() }
     }
 
     /// Notes a command that ended well, as policies are to see the device.
     #[inline]
     pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &Command) {
+        self.measured += 1;
         let view = &mut self.views[device.index()];
         match whose {
             Whose::Client => view.note(command),
@@ -40,8 +44,14 @@ impl Advice {
         }
     }
 
+    /// See [`Moment::measured`].
+    pub(crate) fn measured(&self) -> u64 {
+        self.measured
+    }
+
     /// Notes a flush of data that ended well.
     pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
+        self.measured += 1;
         self.views[device.index()].note_flush(response);
     }
 
@@ -79,30 +89,27 @@ impl Engine {
     #[inline]
     pub(crate) fn views(&mut self) -> &[DeviceView] {
         let Self { advice, devices, map, .. } = self;
-        advice.views.iter_mut().zip(devices).for_each(|(view, device)| fill_in(view, device, map));
+        let Advice { views, measured, .. } = advice;
+        for (view, device) in views.iter_mut().zip(devices) {
+            if fill_in(view, device, map) {
+                *measured += 1;
+            }
+        }
         &self.advice.views
     }
 
     /// … for somebody who changes nothing.
     pub(crate) fn views_now(&self) -> Vec<DeviceView> {
         let mut views = self.advice.views.clone();
-        views.iter_mut().zip(&self.devices).for_each(|(view, device)| fill_in(view, device, &self.map));
+        for (view, device) in views.iter_mut().zip(&self.devices) {
+            fill_in(view, device, &self.map);
+        }
         views
     }
 
     /// The map as a policy sees it.
     pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
         Whereabouts { map: &self.map, which, own: &self.policies.own }
-    }
-
-    /// Asks the policy of a volume something.
-    #[inline]
-    pub(crate) fn ask<T>(
-        &mut self,
-        volume: VolumeId,
-        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
-    ) -> T {
-        self.ask_one(self.policies.of(volume), question)
     }
 
     /// Asks a policy something.
@@ -113,69 +120,85 @@ impl Engine {
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
         self.views();
-        let views = std::mem::take(&mut self.advice.views);
-        let answer = self.ask_about(which, &views, question);
-        self.advice.views = views;
-        answer
+        self.ask_of(which, None, question)
     }
 
     /// Asks a policy something about devices that are not quite as they are.
-    #[inline]
     pub(crate) fn ask_about<T>(
         &mut self,
         which: Which,
         devices: &[DeviceView],
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
+        self.ask_of(which, Some(devices), question)
+    }
+
+    /// Asks a policy something about these devices, or those there are.
+    #[inline(always)]
+    fn ask_of<T>(
+        &mut self,
+        which: Which,
+        devices: Option<&[DeviceView]>,
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        let Self { advice, map, policies, .. } = self;
         let mut moment = Moment {
             now: self.now,
-            devices,
-            extent: self.map.extent(),
-            map: &Whereabouts { map: &self.map, which, own: &self.policies.own },
+            devices: devices.unwrap_or(&advice.views),
+            measured: advice.measured,
+            extent: map.extent(),
+            map: &Whereabouts { map, which, own: &policies.own },
             random: &mut self.random,
-            actions: &mut self.advice.actions,
+            actions: &mut advice.actions,
             room: self.mover.room(),
         };
-        let answer = question(&mut *self.policies.all[which.0].policy, &mut moment);
+        let answer = question(&mut *policies.all[which.0].policy, &mut moment);
         if !self.advice.actions.is_empty() {
-            let mut actions = std::mem::take(&mut self.advice.actions);
-            let stopped = self.has_stopped_moves(which);
-            for action in actions.drain(..) {
-                let may = !stopped || self.brings_home(&action);
-                if may && is_about(which, &self.policies.own, action.key().volume) {
-                    self.request_action(action);
-                }
-            }
-            self.advice.actions = actions;
+            self.take_actions(which);
         }
         answer
+    }
+
+    /// Tells the mover what a policy has asked for, as far as that is to be done.
+    #[inline(never)]
+    fn take_actions(&mut self, which: Which) {
+        let mut actions = std::mem::take(&mut self.advice.actions);
+        let stopped = self.has_stopped_moves(which);
+        for action in actions.drain(..) {
+            let may = !stopped || self.brings_home(&action);
+            if may && is_about(which, &self.policies.own, action.key().volume) {
+                self.request_action(action);
+            }
+        }
+        self.advice.actions = actions;
     }
 
     /// Tells its volume's policy of a piece's access, once.
     #[inline(always)]
     pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
-        if self.policies.watches(self.pieces[id.0 as usize].key.volume).accesses {
-            self.tell_watcher(id, held);
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        if self.policies.all[which.0].watches.accesses {
+            self.tell_watcher(id, which, held);
         }
     }
 
     #[inline(never)]
-    fn tell_watcher(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
+    fn tell_watcher(&mut self, id: PieceId, which: Which, held: impl FnOnce(&Self) -> Places) {
         let piece = &mut self.pieces[id.0 as usize];
-        let volume = piece.key.volume;
         if std::mem::replace(&mut piece.told, true) {
             return;
         }
-        let access = self.access(id, held(self));
+        let mut access = self.access(id);
+        access.held = held(self);
         if access.op.changes() {
             self.note_superblock(access.key, access.blocks);
         }
-        self.ask(volume, |policy, moment| policy.accessed(moment, &access));
+        self.ask_one(which, |policy, moment| policy.accessed(moment, &access));
     }
 
-    /// A piece as policies see it.
+    /// A piece as policies see it, but for where it is.
     #[inline(always)]
-    pub(crate) fn access(&self, id: PieceId, held: Places) -> Access {
+    pub(crate) fn access(&self, id: PieceId) -> Access {
         let piece = &self.pieces[id.0 as usize];
         let active = &self.active[piece.request.0];
         let request = &active.request;
@@ -186,7 +209,7 @@ impl Engine {
             bytes: Bytes(piece.span.len.into()),
             run: Bytes(request.len.0 + active.continues.0),
             hint: self.hint(request.hint, piece.key, piece.range),
-            held,
+            held: Places::NONE,
         }
     }
 
@@ -211,7 +234,7 @@ impl Engine {
     /// Where blocks of an extent are that is in one whole place.
     #[inline]
     pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
-        directly(whole, range, self.map.extent().blocks())
+        Places::one(in_whole(whole, range, self.map.extent().blocks()))
     }
 
     /// What a request continues, if the policy wants to know.
@@ -225,61 +248,66 @@ impl Engine {
     }
 }
 
-/// What of a device changes without a command of its own ending.
+/// What of a device changes without a command of its own ending. Whether that is more than what is free and in flight.
 #[inline]
-fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) {
-    let usable = !device.is_lost();
-    view.usable = usable;
+fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
+    let (usable, idle) = (!device.is_lost(), device.idle.unwrap_or(Nanos::MAX));
+    let changes = view.usable != usable || view.idle != idle;
+    (view.usable, view.idle) = (usable, idle);
     let space = map.space(view.id);
     view.free = if usable { space.free() } else { 0 };
-    view.slots = if usable { space.free_slots(map.extent().blocks()) } else { 0 };
+    view.slots = if usable { space.free_slots() } else { 0 };
     view.in_flight = device.in_flight();
-    view.idle = device.idle.unwrap_or(Nanos::MAX);
+    changes
 }
 
 /// Where the blocks of a range are, of what the map found.
-#[inline]
 pub(crate) fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
+    let mut held = Places::NONE;
+    see(found, range, all, &mut held);
+    held
+}
+
+/// … added to what is there: a copy of them costs more than to tell.
+#[inline]
+pub(crate) fn see(found: &Found<'_>, range: BlockRange, all: u16, held: &mut Places) {
     match found {
-        Found::Empty => Places::NONE,
-        Found::Direct(whole) => directly(*whole, range, all),
-        Found::Record(record) => places_of(record, range),
+        Found::Empty => {}
+        Found::Direct(whole) => held.push(in_whole(*whole, range, all)),
+        Found::Record(record) => see_places(record, range, held),
     }
 }
 
 #[inline]
-fn directly(whole: Whole, range: BlockRange, all: u16) -> Places {
+fn in_whole(whole: Whole, range: BlockRange, all: u16) -> PlaceView {
     let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-    Places::one(PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 })
+    PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 }
 }
 
 /// Where the blocks of a range are, of all of a record's places.
-#[inline(never)]
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
-    match &record.places[..] {
-        [place] => Places::one(seen(place, range, apart)),
-        [a, b] if !a.valid.meets(&b.valid) => [a, b].iter().map(|place| seen(place, range, apart)).collect(),
-        places => places.iter().map(|place| seen(place, range, |p, _| alone_and_dirty(record, p))).collect(),
-    }
+    let mut held = Places::NONE;
+    see_places(record, range, &mut held);
+    held
 }
 
-/// A place as policies see it. `others` tells how many of the blocks it holds, given these, no other place holds, and no
-/// whole one.
-#[inline]
-fn seen(place: &Place, range: BlockRange, others: impl FnOnce(&Place, u16) -> (u16, u16)) -> PlaceView {
-    let (id, of_extent) = (place.at.id(), place.valid.count() as u16);
-    let blocks = match range.count {
-        1 => u16::from(place.valid.contains(range.first)),
-        _ => place.valid.count_in(range) as u16,
+#[inline(never)]
+pub(crate) fn see_places(record: &Record, range: BlockRange, held: &mut Places) {
+    let are_apart = match &record.places[..] {
+        [_] => true,
+        [a, b] => !a.valid.meets(&b.valid),
+        _ => false,
     };
-    let (alone, dirty) = others(place, of_extent);
-    let dirty = if id.kind == PlaceKind::Whole { 0 } else { dirty };
-    PlaceView { id, blocks, of_extent, alone, dirty }
-}
-
-/// … of a place that has nothing in common with others.
-fn apart(_: &Place, all: u16) -> (u16, u16) {
-    (all, all)
+    for place in &record.places {
+        let (id, of_extent) = (place.at.id(), place.count());
+        let blocks = match range.count {
+            1 => u16::from(place.valid.contains(range.first)),
+            _ => place.valid.count_in(range) as u16,
+        };
+        let (alone, dirty) = if are_apart { (of_extent, of_extent) } else { alone_and_dirty(record, place) };
+        let dirty = if id.kind == PlaceKind::Whole { 0 } else { dirty };
+        held.push(PlaceView { id, blocks, of_extent, alone, dirty });
+    }
 }
 
 /// How many of a place's blocks no other place of the record holds, and how many no whole one.

@@ -11,7 +11,7 @@ use crate::piece::{Piece, PieceId, Spot, Work};
 use crate::policies::Which;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
-use weir_policy::placement::{Places, Watches, WriteTo};
+use weir_policy::placement::{Access, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
@@ -21,42 +21,37 @@ fn has_room(record: &Record) -> bool {
 impl Engine {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what may be done.
     #[inline]
-    pub(crate) fn tell_and_ask(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) -> WriteTo {
-        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+    pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
         let watches = self.policies.all[which.0].watches;
-        if watches.accesses || watches.writes {
-            self.ask_of_write(id, which, watches, held)
-        } else {
-            WriteTo::InPlace
-        }
-    }
-
-    #[inline]
-    fn ask_of_write(
-        &mut self,
-        id: PieceId,
-        which: Which,
-        watches: Watches,
-        held: impl FnOnce(&Self) -> Places,
-    ) -> WriteTo {
-        let piece = &mut self.pieces[id.0 as usize];
-        let (key, range) = (piece.key, piece.range);
-        let tells = watches.accesses && !std::mem::replace(&mut piece.told, true);
+        let tells = watches.accesses && !std::mem::replace(&mut self.pieces[id.0 as usize].told, true);
         let asks = watches.writes && !self.has_stopped_moves(which);
         if !tells && !asks {
             return WriteTo::InPlace;
         }
-        let access = self.access(id, held(self));
         if tells {
-            self.note_superblock(key, range);
+            self.note_superblock(access.key, access.blocks);
         }
-        let wish = self.ask_one(which, |policy, moment| {
-            if tells {
-                policy.accessed(moment, &access);
+        let wish = self.ask_one(which, |policy, moment| match (tells, asks) {
+            (true, true) => policy.write(moment, access),
+            (false, _) => policy.write_to(moment, access),
+            (true, false) => {
+                policy.accessed(moment, access);
+                WriteTo::InPlace
             }
-            if asks { policy.write_to(moment, &access) } else { WriteTo::InPlace }
         });
         if wish.device().is_some_and(|device| self.takes_more(device)) { wish } else { WriteTo::InPlace }
+    }
+
+    /// … of a piece that nothing is known of yet.
+    fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        let watches = self.policies.all[which.0].watches;
+        if !watches.accesses && !watches.writes {
+            return WriteTo::InPlace;
+        }
+        let mut access = self.access(id);
+        access.held = self.held_of(access.key, access.blocks);
+        self.tell_and_ask(id, which, &access)
     }
 
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy is
@@ -69,10 +64,7 @@ impl Engine {
     ) -> Option<Spot> {
         let wish = match wish {
             Some(wish) => wish,
-            None => {
-                let Piece { key, range, .. } = self.pieces[id.0 as usize];
-                self.tell_and_ask(id, |engine| engine.held_of(key, range))
-            }
+            None => self.ask_of_write(id),
         };
         let device = wish.device();
         let elsewhere = match (wish, device) {

@@ -311,7 +311,7 @@ impl Device {
     /// Whether it gets no more commands.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        self.state != State::InUse
+        matches!(self.state, State::Lost { .. })
     }
 
     /// When to look next whether some command is overdue.

@@ -123,6 +123,7 @@ impl Engine {
         let moment = Moment {
             now: self.now,
             devices: &self.views_now(),
+            measured: self.advice.measured(),
             extent: self.map.extent(),
             map: &self.whereabouts(which),
             random: &mut Random::new(0),

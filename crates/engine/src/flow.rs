@@ -25,13 +25,13 @@ impl Engine {
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
             Purpose::Read(piece) if is_plain && !self.mover_is_fed() => {
-                self.measure_flight(at, Whose::Client, IoKind::Read);
+                self.measure_flight(at, Whose::Client, IoKind::Read, Some(piece));
                 self.flights.remove(at);
                 self.part_read(piece, memory);
                 self.reuse_any_rested(of);
             }
             Purpose::Write(piece) if is_plain => {
-                self.measure_flight(at, Whose::Client, IoKind::Write { fua: false });
+                self.measure_flight(at, Whose::Client, IoKind::Write { fua: false }, Some(piece));
                 let flight = self.flights.remove(at);
                 self.written.note(&flight);
                 self.write_ended(piece, &flight, Ok(()));
@@ -47,17 +47,21 @@ impl Engine {
         self.run_ready(memory);
     }
 
-    /// Measures a device command that has ended well: whose it was, and what.
+    /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
-    fn measure_flight(&mut self, at: usize, whose: Whose, kind: IoKind) {
+    fn measure_flight(&mut self, at: usize, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
         let Self { flights, devices, advice, mover, .. } = self;
         let flight = &flights[at];
         let device = &mut devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(self.now, flight, whose, mover.share());
         let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
         device.measure(kind, &command, self.now);
-        advice.measure(flight.device, whose, &command);
-        self.weigh(at, &command);
+        let of = flight.device;
+        let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
+        advice.measure(of, whose, &command);
+        if tells_of_device {
+            self.weigh(of, piece, &command);
+        }
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
@@ -69,7 +73,8 @@ impl Engine {
             self.devices[of].end_promise(promise);
         }
         if result.is_ok() && !is_abandoned {
-            self.measure_flight(at, whose, kind);
+            let piece = flight.purpose.piece();
+            self.measure_flight(at, whose, kind, piece);
         }
         let flight = self.flights.remove(at);
         if is_abandoned {

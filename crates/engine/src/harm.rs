@@ -10,12 +10,13 @@
 //! slots alone, and dropping what is elsewhere too.
 
 use crate::Engine;
+use crate::advice::held;
 use crate::notice::Notice;
-use crate::piece::{NewIo, Purpose};
+use crate::piece::{NewIo, PieceId, Purpose};
 use crate::policies::Which;
-use weir_map::{Found, Whole};
+use weir_map::{Found, Map, Whole};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
+    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
 };
 use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
 use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
@@ -132,33 +133,17 @@ impl Engine {
         }
     }
 
-    /// A command ended well.
-    #[inline]
-    pub(crate) fn weigh(&mut self, flight: usize, command: &Command) {
-        if self.policies.moving {
-            self.weigh_one(flight, command);
+    /// A command ended well, of a client's piece or not.
+    #[inline(always)]
+    pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &Command) {
+        if !self.policies.moving {
+            return;
         }
-    }
-
-    fn weigh_one(&mut self, flight: usize, command: &Command) {
-        let flight = &self.flights[flight];
-        let piece = match flight.purpose {
-            Purpose::Read(id)
-            | Purpose::ReadThrough(id)
-            | Purpose::ReadElsewhere(id, _)
-            | Purpose::Merge(id)
-            | Purpose::MergeElsewhere(id, _)
-            | Purpose::Write(id) => Some(id),
-            Purpose::Fetch(_) | Purpose::MoveRead(_) | Purpose::MoveWrite(_) | Purpose::CurveProbe => None,
-            _ => return,
-        };
-        let device = flight.device;
         self.harm.curves[device.index()].note(self.now, command);
-        if let Some(id) = piece {
-            let key = self.pieces[id.0 as usize].key;
-            if self.harm.moves.samples(key) {
-                self.weigh_sampled(key, device, *command);
-            }
+        let Some(id) = piece else { return };
+        let key = self.pieces[id.0 as usize].key;
+        if self.harm.moves.samples(key) {
+            self.weigh_sampled(key, device, *command);
         }
     }
 
@@ -168,16 +153,10 @@ impl Engine {
         if self.is_mirrored(key) || self.has_stopped_moves(which) {
             return;
         }
-        let remembered = self.policies.all[which.0].judged.judge.remembers(key);
-        let now_at = if remembered { None } else { self.first_place(key) };
         let under_way = 1 + self.devices.iter().map(|device| device.in_flight()).sum::<u32>();
         let done = Done { device, command, under_way };
-        self.policies.all[which.0].judged.judge.note(key, &done, now_at);
-    }
-
-    /// Where an extent would be had nothing moved, as far as that is known when it is first seen: its whole place.
-    fn first_place(&self, key: ExtentKey) -> Option<DeviceId> {
-        self.held(key).whole(|_| true).map(|place| place.id.device).or(self.harm.home)
+        let Self { map, policies, harm, .. } = self;
+        policies.all[which.0].judged.judge.note(key, &done, || first_place(map, key).or(harm.home));
     }
 
     /// Judges windows that are over, and sees to it that no curve is old that is needed.
@@ -278,4 +257,11 @@ impl Engine {
         let Some(buffer) = self.harm.probing.take() else { return };
         if u64::from(buffer.len) == BLOCK { self.put_back_block(buffer) } else { self.put_back_run(buffer) }
     }
+}
+
+/// Where an extent would be had nothing moved, as far as that is known when it is first seen: its whole place.
+fn first_place(map: &Map, key: ExtentKey) -> Option<DeviceId> {
+    let blocks = map.extent().blocks();
+    let held = held(&map.find(key), BlockRange { first: 0, count: blocks }, blocks);
+    held.whole(|_| true).map(|place| place.id.device)
 }

@@ -445,7 +445,7 @@ impl Engine {
     /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents that are.
     fn slots_for_copies(&self, device: DeviceId, count: u16) -> u16 {
         let space = self.map.space(device);
-        let there = if self.space.is_waited_for() { 0 } else { space.free_slots(self.map.extent().blocks()) };
+        let there = if self.space.is_waited_for() { 0 } else { space.free_slots() };
         if self.has_reserve(device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
     }
 

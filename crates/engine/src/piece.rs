@@ -234,6 +234,19 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    /// The client's piece whose bytes it carries, or those that are needed to write these.
+    pub(crate) const fn piece(&self) -> Option<PieceId> {
+        match self {
+            Self::Read(id)
+            | Self::ReadThrough(id)
+            | Self::ReadElsewhere(id, _)
+            | Self::Merge(id)
+            | Self::MergeElsewhere(id, _)
+            | Self::Write(id) => Some(*id),
+            _ => None,
+        }
+    }
+
     /// Whose the command is, as far as devices' time is concerned.
     pub(crate) const fn whose(&self) -> Whose {
         match self {

@@ -232,8 +232,10 @@ impl Engine {
         if !self.map.has_metadata_room() {
             return Err(Room::Metadata);
         }
-        let access = self.access(id, self.held(key));
-        let chosen = self.ask(key.volume, |policy, moment| policy.allocate(moment, &access));
+        let mut access = self.access(id);
+        access.held = self.held(key);
+        let which = self.policies.of(key.volume);
+        let chosen = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
         chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
     }
 

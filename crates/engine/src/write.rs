@@ -6,9 +6,10 @@
 
 use crate::Engine;
 use crate::active::ActiveId;
-use crate::advice::{held, places_of};
+use crate::advice::{places_of, see};
 use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
+use crate::policies::Which;
 use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Place, Record, Slot};
@@ -16,7 +17,7 @@ use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
     RequestError, Span, VolumeId,
 };
-use weir_policy::placement::{Places, WriteTo};
+use weir_policy::placement::{Access, Places, WriteTo};
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
@@ -31,14 +32,16 @@ impl Engine {
         if self.cache.is_on() {
             self.cache_write(id, memory);
         }
-        let watches = self.policies.watches(key.volume);
+        let which = self.policies.of(key.volume);
+        let watches = self.policies.all[which.0].watches;
         let mut wish = None;
         let plain = if watches.accesses || watches.writes {
-            let asked = self.plain_spot_and_wish(id);
+            let asked = self.plain_spot_and_wish(id, which);
             wish = asked.map(|(_, wish)| wish);
             asked.filter(|(spot, wish)| stays(*spot, *wish)).map(|(spot, _)| spot)
         } else {
-            self.plain_spot(id, |_, _| ()).map(|(spot, ())| spot)
+            let Piece { key, range, .. } = self.pieces[id.0 as usize];
+            self.plain_spot(key, range, |_| ())
         };
         if let Some(spot) = plain {
             return self.overwrite(id, spot, memory);
@@ -67,14 +70,9 @@ impl Engine {
 
     /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are in, side by
     /// side, if no other place holds any of them or did of late, and the device is not lost. What most writes find:
-    /// nothing is copied to tell. And what else is to be known of what the map has there.
+    /// nothing is copied to tell. `know` is then told what the map has there.
     #[inline(always)]
-    fn plain_spot<T>(
-        &self,
-        id: PieceId,
-        know: impl FnOnce(&Found<'_>, BlockRange) -> T,
-    ) -> Option<(Spot, T)> {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+    fn plain_spot(&self, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
         let found = self.map.find(key);
         let spot = match &found {
             Found::Empty => return None,
@@ -86,15 +84,21 @@ impl Engine {
         // What is durable is the only state there is: it has the blocks in one place.
         let may = self.map.pending() == 0 || self.map.may_overwrite(key, place, range);
         debug_assert!(!may || self.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
-        (may && self.is_usable(place.device)).then(|| (spot, know(&found, range)))
+        if !may || !self.is_usable(place.device) {
+            return None;
+        }
+        know(&found);
+        Some(spot)
     }
 
     /// … and where the policy wants it.
     #[inline(never)]
-    fn plain_spot_and_wish(&mut self, id: PieceId) -> Option<(Spot, WriteTo)> {
+    fn plain_spot_and_wish(&mut self, id: PieceId, which: Which) -> Option<(Spot, WriteTo)> {
         let blocks = self.map.extent().blocks();
-        let (spot, held) = self.plain_spot(id, |found, range| held(found, range, blocks))?;
-        Some((spot, self.tell_and_ask(id, |_| held)))
+        let mut access = self.access(id);
+        let Access { key, blocks: range, held, .. } = &mut access;
+        let spot = self.plain_spot(*key, *range, |found| see(found, *range, blocks, held))?;
+        Some((spot, self.tell_and_ask(id, which, &access)))
     }
 
     /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if the
@@ -458,15 +462,14 @@ impl Engine {
 #[inline(always)]
 pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
     let is_one = range.count == 1;
-    let holds = |p: &&Place| match is_one {
-        true => p.valid.contains(range.first),
-        false => p.valid.contains_any(range),
-    };
-    let mut holding = record.places.iter().filter(holds);
-    let place = holding.next()?;
-    if holding.next().is_some() || !(is_one || place.valid.contains_all(range)) {
-        return None;
+    let mut holding: Option<&Place> = None;
+    for place in &record.places {
+        let holds = if is_one { place.valid.contains(range.first) } else { place.valid.contains_any(range) };
+        if holds && holding.replace(place).is_some() {
+            return None;
+        }
     }
+    let place = holding.filter(|place| is_one || place.valid.contains_all(range))?;
     match &place.at {
         Location::Whole(whole) => Some(Spot::Whole(*whole)),
         Location::Fine { device, slots } => {

@@ -69,8 +69,12 @@ impl BlockSet {
     #[inline]
     pub fn rank(&self, block: u16) -> usize {
         let (word, bit) = (usize::from(block / 64), block % 64);
+        let within = (self.words[word] & ((1 << bit) - 1)).count_ones();
+        if word == 0 {
+            return within as usize;
+        }
         let before: u32 = self.words[..word].iter().map(|w| w.count_ones()).sum();
-        (before + (self.words[word] & ((1 << bit) - 1)).count_ones()) as usize
+        (before + within) as usize
     }
 
     /// An empty set of the same width.

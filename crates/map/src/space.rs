@@ -25,8 +25,9 @@ pub struct Space {
     slotted: BTreeMap<DeviceExtent, Slots>,
     /// Those of them that have a free slot.
     open: BTreeSet<DeviceExtent>,
-    /// Slots owned, of all extents.
+    /// Slots owned, and slots free, of all these extents.
     slots: u32,
+    free_slots: u32,
 }
 
 /// The slots of an extent that is cut up.
@@ -76,6 +77,7 @@ impl Space {
             slotted: BTreeMap::new(),
             open: BTreeSet::new(),
             slots: 0,
+            free_slots: 0,
         };
         // Bits past the end count as taken.
         if !extents.is_multiple_of(64) {
@@ -93,6 +95,7 @@ impl Space {
     }
 
     /// Extents free for allocation.
+    #[inline]
     pub fn free(&self) -> u32 {
         self.free
     }
@@ -163,7 +166,7 @@ impl Space {
             return false;
         }
         slots.take(slot.block);
-        self.slots += 1;
+        (self.slots, self.free_slots) = (self.slots + 1, self.free_slots - 1);
         if slots.free == 0 {
             self.open.remove(&slot.extent);
         }
@@ -173,6 +176,7 @@ impl Space {
     fn cut(&mut self, extent: DeviceExtent, blocks: u16) {
         self.slotted.insert(extent, Slots::new(blocks));
         self.open.insert(extent);
+        self.free_slots += u32::from(blocks);
     }
 
     /// A free slot, now owned: of the first extent cut up that has one, else of the next free
@@ -189,7 +193,7 @@ impl Space {
         let slots = self.slotted.get_mut(&extent)?;
         let block = slots.first_free();
         slots.take(block);
-        self.slots += 1;
+        (self.slots, self.free_slots) = (self.slots + 1, self.free_slots - 1);
         if slots.free == 0 {
             self.open.remove(&extent);
         }
@@ -201,10 +205,10 @@ impl Space {
         self.slots
     }
 
-    /// Slots that can be had without a free extent; an extent has so many `blocks`. Cost: constant.
-    pub fn free_slots(&self, blocks: u16) -> u32 {
-        let all = self.slotted.len() as u64 * u64::from(blocks);
-        (all - u64::from(self.slots)).try_into().unwrap_or(u32::MAX)
+    /// Slots that can be had without a free extent.
+    #[inline]
+    pub fn free_slots(&self) -> u32 {
+        self.free_slots
     }
 
     /// Gives a slot back; the last one of its extent gives the extent back.
@@ -217,9 +221,10 @@ impl Space {
             panic!("release of free slot {} of extent {}", slot.block, slot.extent.0)
         };
         slots.release(slot.block);
-        self.slots -= 1;
+        (self.slots, self.free_slots) = (self.slots - 1, self.free_slots + 1);
         self.open.insert(slot.extent);
         if slots.free == blocks {
+            self.free_slots -= u32::from(blocks);
             self.slotted.remove(&slot.extent);
             self.open.remove(&slot.extent);
             self.release(slot.extent);
@@ -328,13 +333,13 @@ mod tests {
                 let owned: usize = cut.values().map(BTreeSet::len).sum();
                 prop_assert_eq!(space.free() as usize, extents as usize - wholes.len() - cut.len());
                 prop_assert_eq!(space.slots() as usize, owned);
-                prop_assert_eq!(space.free_slots(blocks) as usize, cut.len() * usize::from(blocks) - owned);
+                prop_assert_eq!(space.free_slots() as usize, cut.len() * usize::from(blocks) - owned);
                 let mut rebuilt = Space::new(extents);
                 for (extent, owned) in &cut {
                     let slot = |block: &u16| Slot { extent: DeviceExtent(*extent), block: *block };
                     prop_assert!(owned.iter().all(|b| rebuilt.take_slot(slot(b), blocks)));
                 }
-                prop_assert_eq!(rebuilt.free_slots(blocks), space.free_slots(blocks));
+                prop_assert_eq!(rebuilt.free_slots(), space.free_slots());
             }
         }
     }

@@ -298,6 +298,17 @@ impl Place {
         self.at.id().device
     }
 
+    /// How many blocks it holds the truth for. Of a place in slots no bits are counted.
+    #[inline]
+    pub fn count(&self) -> u16 {
+        let count = match &self.at {
+            Location::Whole(_) => self.valid.count() as u16,
+            Location::Fine { slots, .. } => slots.len() as u16,
+        };
+        debug_assert_eq!(u32::from(count), self.valid.count(), "a slot for each block");
+        count
+    }
+
     /// Where the block is within the place: of a whole one the block itself, of a fine one its slot.
     pub fn slot(&self, block: u16) -> Option<Slot> {
         if !self.valid.contains(block) {

@@ -198,22 +198,20 @@ impl Judge {
         self.firsts.insert(key, device);
     }
 
-    /// Whether it remembers the extent's first place.
-    pub fn remembers(&self, key: ExtentKey) -> bool {
-        self.firsts.get(&key).is_some()
-    }
-
-    /// A command of the sample has ended. `now_at` is the device of the extent's first place if none is remembered;
+    /// A command of the sample has ended. `now_at` tells the device of the extent's first place if none is remembered;
     /// without one the command does not count.
-    pub fn note(&mut self, key: ExtentKey, done: &Done, now_at: Option<DeviceId>) {
+    pub fn note(&mut self, key: ExtentKey, done: &Done, now_at: impl FnOnce() -> Option<DeviceId>) {
         if self.has_stopped() {
             return;
         }
-        let known = self.firsts.touch(key).map(|first| *first);
-        let Some(first) = known.or(now_at) else { return };
-        if known.is_none() {
-            self.firsts.insert(key, first);
-        }
+        let first = match self.firsts.touch(key) {
+            Some(first) => *first,
+            None => {
+                let Some(first) = now_at() else { return };
+                self.firsts.insert(key, first);
+                first
+            }
+        };
         self.tally.note(first, done);
     }
 

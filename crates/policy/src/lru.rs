@@ -99,11 +99,13 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     }
 
     /// The value of a key; its place in the order stays.
+    #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
         self.find(key).map(|at| &self.entries[at as usize].value)
     }
 
     /// … to be changed.
+    #[inline]
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.find(key).map(|at| &mut self.entries[at as usize].value)
     }

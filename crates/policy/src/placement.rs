@@ -95,6 +95,13 @@ pub trait Placement: fmt::Debug + Send {
         WriteTo::InPlace
     }
 
+    /// A write of which [`Self::accessed`] is to tell, and [`Self::write_to`] to ask, both at once: for policies that work
+    /// out the same for both.
+    fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        self.accessed(moment, access);
+        self.write_to(moment, access)
+    }
+
     /// How often there is to be a round; never, by default. Asked once.
     fn round_every(&self) -> Option<Nanos> {
         None

@@ -31,7 +31,8 @@ impl Point {
         self.samples = self.samples.saturating_add(1);
         let weight = if self.samples > ALIKE { WEIGHT } else { 1.0 / self.samples as f32 };
         self.depth += weight * (depth as f32 - self.depth);
-        self.response += weight * (response.0 as f32 - self.response);
+        // Signed: of such a number the processor makes a float at once.
+        self.response += weight * (response.0 as i64 as f32 - self.response);
         self.at = now;
         weight
     }
@@ -88,7 +89,7 @@ impl Curves {
         let at = ((depth - 1).checked_ilog2().map_or(0, |log| log + 1) as usize).min(DEPTHS - 1);
         let point = &mut curve.points[at];
         let weight = point.add(depth, command.response, now);
-        curve.took += weight * (command.took.0 as f32 - curve.took);
+        curve.took += weight * (command.took.0 as i64 as f32 - curve.took);
         curve.at = Some(now);
     }
 

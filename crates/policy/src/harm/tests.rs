@@ -48,7 +48,7 @@ impl Window {
             curves[device].note(now, &command);
             let done = Done { device: DeviceId(device as u8), command, under_way: 2 * depth };
             let first = DeviceId(u8::from(part < self.first));
-            judge.note(key(i), &done, Some(first));
+            judge.note(key(i), &done, || Some(first));
         }
         // What a probe finds where nobody goes.
         for (device, curves) in curves.iter_mut().enumerate() {
@@ -157,7 +157,7 @@ fn memory_is_bounded() {
     let mut judge = Judge::new(Moves::Judged(RULES));
     let command = Command::new(false, Bytes::kib(4), 1, Nanos(1), Nanos(1));
     let done = Done { device: DeviceId(0), command, under_way: 1 };
-    (0..3 * FIRSTS as u64).for_each(|i| judge.note(key(i), &done, Some(DeviceId(0))));
+    (0..3 * FIRSTS as u64).for_each(|i| judge.note(key(i), &done, || Some(DeviceId(0))));
     assert_eq!(judge.firsts.len(), FIRSTS);
     const { assert!(FIRSTS * Lru::<ExtentKey, DeviceId>::BYTES_EACH < 4 << 20) };
 }

@@ -45,7 +45,7 @@ use super::{
 };
 use cost::{Costs, Prices};
 use fast::{Fast, UnderLoad};
-use heat::{Cut, Mask, ONE, PARTS, Table};
+use heat::{Cut, Mask, ONE, PARTS, Table, is_one};
 use room::{BRIM, Room};
 use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
@@ -97,6 +97,8 @@ pub struct Adaptive {
     fast: Fast,
     /// … of whom all are known.
     certain: bool,
+    /// The measurement after which they were looked at.
+    looked: Option<u64>,
     load: UnderLoad,
     stripe: Stripe,
     /// What is worth more is to be on the fast device.
@@ -117,22 +119,6 @@ pub struct Adaptive {
     /// Where the search for what is on the fast device goes on.
     looking: ExtentKey,
     epoch_began: Nanos,
-    /// The write that was told last, and what it is worth.
-    told: Option<(Told, u16)>,
-}
-
-/// Which access it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
-    at: Nanos,
-    key: ExtentKey,
-    blocks: BlockRange,
-}
-
-impl Told {
-    fn of(moment: &Moment<'_>, access: &Access) -> Self {
-        Self { at: moment.now, key: access.key, blocks: access.blocks }
-    }
 }
 
 impl Adaptive {
@@ -142,6 +128,7 @@ impl Adaptive {
             table: Table::new(EXTENTS_MIN),
             fast: Fast::default(),
             certain: false,
+            looked: None,
             load: UnderLoad::default(),
             stripe: Stripe::default(),
             price: 0,
@@ -155,38 +142,32 @@ impl Adaptive {
             hand: ExtentKey::default(),
             looking: ExtentKey::default(),
             epoch_began: Nanos(0),
-            told: None,
         }
     }
 
     /// The fast devices, if there are others. Stay the same, once all devices have said how fast they are, while they
     /// can be used and load does not tell otherwise.
     #[inline]
-    fn fast(&mut self, devices: &[DeviceView]) -> Option<Fast> {
-        if !self.certain || !self.fast.are_usable(devices) {
-            self.find_fast(devices);
+    fn fast(&mut self, moment: &Moment<'_>) -> Option<Fast> {
+        if self.looked != Some(moment.measured) {
+            self.look_for_fast(moment);
         }
         (!self.fast.is_empty()).then_some(self.fast)
     }
 
     #[inline(never)]
-    fn find_fast(&mut self, devices: &[DeviceView]) {
-        self.certain = Fast::is_certain(devices);
-        self.set_fast(Fast::of(devices));
-    }
-
-    /// What a write is worth of whose access was told just now, or is not known of.
-    #[inline]
-    fn worth_of_write(&mut self, moment: &Moment<'_>, access: &Access, parts: Mask) -> u16 {
-        match self.told {
-            Some((told, worth)) if told == Told::of(moment, access) => worth,
-            _ => worth(&self.costs.prices(moment.devices, self.fast, true, access.bytes), access, parts),
+    fn look_for_fast(&mut self, moment: &Moment<'_>) {
+        self.looked = Some(moment.measured);
+        if !self.certain || !self.fast.are_usable(moment.devices) {
+            self.certain = Fast::is_certain(moment.devices);
+            self.set_fast(Fast::of(moment.devices));
         }
     }
 
     /// From now on these are the fast devices. What is on them is learnt anew if they are others.
     fn set_fast(&mut self, fast: Fast) {
         if std::mem::replace(&mut self.fast, fast) != fast {
+            self.costs.forget();
             self.table.forget_residents();
             self.wanted.clear();
             self.burden.clear();
@@ -210,7 +191,7 @@ impl Adaptive {
     /// be asked for, the others later.
     fn copy(&mut self, moment: &mut Moment<'_>, cut: Cut, key: ExtentKey, parts: Mask) {
         let mut left = parts;
-        let costs = self.costs.prices(moment.devices, self.fast, false, Bytes(BLOCK));
+        let costs = self.costs.prices(moment, self.fast, false, Bytes(BLOCK));
         let there = moment.map.places(key);
         let read = |d: &DeviceView| costs.response(d);
         let Some(to) = self.fast.with_room(moment.devices, cut, self.room.for_copies(), &there, read) else {
@@ -233,7 +214,7 @@ impl Adaptive {
 
     /// What is wanted gets its copies, as long as reads are answered sooner there.
     fn promote(&mut self, moment: &mut Moment<'_>, cut: Cut) {
-        if self.costs.prices(moment.devices, self.fast, false, Bytes(BLOCK)).saving(1.0) <= 0.0 {
+        if self.costs.prices(moment, self.fast, false, Bytes(BLOCK)).saving(1.0) <= 0.0 {
             self.wanted.clear();
         }
         while self.asked < COPIES && moment.actions.len() + LATER < moment.room && self.has_room(moment, cut)
@@ -373,16 +354,83 @@ impl Adaptive {
     }
 }
 
-/// What an access is worth to each part it carries.
+/// What is made of an access.
+impl Adaptive {
+    /// Sums up what an access is worth to its parts, and has those copied that are worth it. What each is worth; `None` if
+    /// there is no telling, or nothing is read or written.
+    #[inline]
+    fn weigh(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<u16> {
+        let fast = self.fast(moment)?;
+        let cut = Cut::new(moment.extent.blocks());
+        if !access.op.has_payload() {
+            self.trimmed(cut, access);
+            return None;
+        }
+        let parts = cut.parts(access.blocks);
+        let write = access.op == Op::Write;
+        let saving = self.costs.note(moment, fast, write, access.bytes, share(access));
+        let worth = worth(saving, parts);
+        if !write
+            && self.burden.len() < RELIEF
+            && let Some(holder) = fast.holder(moment.devices, &access.held)
+            && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
+            && self.costs.prices(moment, fast, false, access.bytes).is_sooner_elsewhere(holder, SOONER)
+            && self.burden.back() != Some(&access.key)
+        {
+            self.burden.push_back(access.key);
+        }
+        let heat = self.table.note(access.key, parts, worth, write);
+        if heat.whole {
+            return Some(worth);
+        }
+        // What was asked for may not have been done.
+        let known = heat.resident;
+        let resident = match fast.slots_of(&access.held) {
+            0 => known & !parts,
+            some if some == access.blocks.count => known | parts,
+            _ => known,
+        };
+        if resident != known {
+            self.table.set_resident(access.key, resident, false);
+        }
+        let missing = parts & !resident;
+        if !write && missing != 0 && worth > 0 && access.held.device().is_some() {
+            self.missed(moment, cut, access.key, missing);
+        }
+        Some(worth)
+    }
+
+    /// Parts have been read that are not on the fast device: those that are worth it are copied there.
+    fn missed(&mut self, moment: &mut Moment<'_>, cut: Cut, key: ExtentKey, missing: Mask) {
+        let Some(heat) = self.table.get(key) else { return };
+        let least = self.price.saturating_add(self.copy_cost());
+        let parts = missing & !heat.cheap(missing, least);
+        if parts != 0 {
+            self.room.want();
+        }
+        // Asked for at once, a copy takes what the read brings.
+        if moment.actions.len() + ROOM < moment.room && self.has_room(moment, cut) {
+            self.copy(moment, cut, key, parts);
+        } else {
+            self.want(key, parts);
+        }
+    }
+}
+
+/// What of a response counts: an access that continues a run costs a disk only its share of it.
 #[inline]
-fn worth(costs: &Prices<'_>, access: &Access, parts: Mask) -> u16 {
-    // An access that continues a run costs a disk only its share of it.
-    let share = match access.run <= access.bytes {
+fn share(access: &Access) -> f64 {
+    match access.run <= access.bytes {
         true => 1.0,
         false => access.bytes.0 as f64 / access.run.0 as f64,
-    };
-    let saved = costs.saving(share) * f64::from(ONE);
-    let each = if parts.is_power_of_two() { saved } else { saved / f64::from(parts.count_ones().max(1)) };
+    }
+}
+
+/// What an access that saves so much is worth to each part it carries.
+#[inline]
+fn worth(saving: f64, parts: Mask) -> u16 {
+    let saved = saving * f64::from(ONE);
+    let each = if is_one(parts) { saved } else { saved / f64::from(parts.count_ones()) };
     // Less than nothing is nothing.
     (each as u16).min(4 * ONE)
 }
@@ -395,13 +443,22 @@ impl Adaptive {
         others.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
+    /// Where a write goes, and what it is worth, if that is known.
+    fn write_worth(&mut self, moment: &Moment<'_>, access: &Access, worth: Option<u16>) -> WriteTo {
+        let Some(fast) = self.fast(moment) else { return WriteTo::InPlace };
+        match fast.holder(moment.devices, &access.held) {
+            Some(holder) => self.write_there(moment, access, holder),
+            None => self.write_anew(moment, access, worth),
+        }
+    }
+
     /// A write of blocks that this fast device holds.
     fn write_there(&mut self, moment: &Moment<'_>, access: &Access, holder: &DeviceView) -> WriteTo {
         let cut = Cut::new(moment.extent.blocks());
         let parts = cut.parts(access.blocks);
         let Some(heat) = self.table.latest(access.key) else { return WriteTo::InPlace };
         let (whole, resident) = (heat.whole, heat.resident);
-        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
+        let costs = self.costs.prices(moment, self.fast, true, access.bytes);
         let Some((slow, takes)) = Self::slow(self.fast, moment.devices, &costs) else {
             return WriteTo::InPlace;
         };
@@ -422,16 +479,18 @@ impl Adaptive {
     }
 
     /// A write of blocks that no fast device holds.
-    fn write_anew(&mut self, moment: &Moment<'_>, access: &Access) -> WriteTo {
+    fn write_anew(&mut self, moment: &Moment<'_>, access: &Access, own: Option<u16>) -> WriteTo {
         let (fast, cut) = (self.fast, Cut::new(moment.extent.blocks()));
         let parts = cut.parts(access.blocks);
-        let own = self.worth_of_write(moment, access, parts);
-        let Some(heat) = self.table.latest(access.key) else { return WriteTo::InPlace };
-        let (worth, whole, resident) = (heat.most(parts).max(own), heat.whole, heat.resident);
-        if worth < LEAST || whole {
+        let Some(heat) = self.table.latest(access.key).filter(|heat| !heat.whole) else {
+            return WriteTo::InPlace;
+        };
+        let costs = self.costs.prices(moment, fast, true, access.bytes);
+        let own = own.unwrap_or_else(|| worth(costs.saving(share(access)), parts));
+        let (worth, resident) = (heat.most(parts).max(own), heat.resident);
+        if worth < LEAST {
             return WriteTo::InPlace;
         }
-        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
         let to = fast.with_room(moment.devices, cut, BRIM, &access.held, |d: &DeviceView| costs.now(d));
         // What is only buffered goes home later: as long as the others have time for it.
         let part = if self.evicting || to.is_none() { 1.0 } else { self.room.busy() };
@@ -456,10 +515,10 @@ impl Placement for Adaptive {
     }
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let fast = self.fast(moment.devices).unwrap_or_default();
+        let fast = self.fast(moment).unwrap_or_default();
         let cut = Cut::new(moment.extent.blocks());
         let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
-        let costs = self.costs.prices(moment.devices, self.fast, true, access.bytes);
+        let costs = self.costs.prices(moment, self.fast, true, access.bytes);
         let write = |d: &DeviceView| costs.response(d);
         let roomy = fast.these(moment.devices).filter(|d| Room::takes_extents(d, cut));
         let roomy = roomy.min_by(|a, b| write(a).total_cmp(&write(b)));
@@ -479,64 +538,16 @@ impl Placement for Adaptive {
     }
 
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        let Some(fast) = self.fast(moment.devices) else { return };
-        let cut = Cut::new(moment.extent.blocks());
-        if !access.op.has_payload() {
-            self.trimmed(cut, access);
-            return;
-        }
-        self.costs.note(moment.devices);
-        let parts = cut.parts(access.blocks);
-        let write = access.op == Op::Write;
-        let costs = self.costs.prices(moment.devices, fast, write, access.bytes);
-        let worth = worth(&costs, access, parts);
-        self.told = write.then(|| (Told::of(moment, access), worth));
-        if !write
-            && let Some(holder) = fast.holder(moment.devices, &access.held)
-            && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
-            && self.burden.len() < RELIEF
-            && costs.is_sooner_elsewhere(holder, SOONER)
-            && self.burden.back() != Some(&access.key)
-        {
-            self.burden.push_back(access.key);
-        }
-        let heat = self.table.note(access.key, parts, worth, write);
-        if heat.whole {
-            return;
-        }
-        // What was asked for may not have been done.
-        let known = heat.resident;
-        let resident = match fast.slots_of(&access.held) {
-            0 => known & !parts,
-            some if some == access.blocks.count => known | parts,
-            _ => known,
-        };
-        if resident != known {
-            self.table.set_resident(access.key, resident, false);
-        }
-        let missing = parts & !resident;
-        if !write && missing != 0 && worth > 0 && access.held.device().is_some() {
-            let Some(heat) = self.table.get(access.key) else { return };
-            let least = self.price.saturating_add(self.copy_cost());
-            let parts = missing & !heat.cheap(missing, least);
-            if parts != 0 {
-                self.room.want();
-            }
-            // Asked for at once, a copy takes what the read brings.
-            if moment.actions.len() + ROOM < moment.room && self.has_room(moment, cut) {
-                self.copy(moment, cut, access.key, parts);
-            } else {
-                self.want(access.key, parts);
-            }
-        }
+        self.weigh(moment, access);
     }
 
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
-        match fast.holder(moment.devices, &access.held) {
-            Some(holder) => self.write_there(moment, access, holder),
-            None => self.write_anew(moment, access),
-        }
+        self.write_worth(moment, access, None)
+    }
+
+    fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        let worth = self.weigh(moment, access);
+        self.write_worth(moment, access, worth)
     }
 
     fn round_every(&self) -> Option<Nanos> {
@@ -547,7 +558,7 @@ impl Placement for Adaptive {
         if let Some(fast) = self.load.round(moment.now, moment.devices, self.fast) {
             self.set_fast(fast);
         }
-        let Some(fast) = self.fast(moment.devices) else { return };
+        let Some(fast) = self.fast(moment) else { return };
         self.costs.round(moment.devices);
         let cut = Cut::new(moment.extent.blocks());
         let since = moment.now.since(self.epoch_began);

@@ -11,6 +11,8 @@ use weir_model::{
 pub(super) struct Pool {
     pub(super) now: Nanos,
     pub(super) devices: Vec<DeviceView>,
+    /// Questions so far.
+    asked: u64,
     pub(super) random: Random,
     pub(super) map: Map,
 }
@@ -81,15 +83,18 @@ pub(super) fn device(id: u8, extents: u32, idle_us: u64) -> DeviceView {
 
 impl Pool {
     pub(super) fn new(devices: Vec<DeviceView>) -> Self {
-        Self { now: Nanos(0), devices, random: Random::new(1), map: Map::default() }
+        Self { now: Nanos(0), devices, asked: 0, random: Random::new(1), map: Map::default() }
     }
 
     /// Asks something; what is to be done is returned, too.
     pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut Moment<'_>) -> T) -> (T, Vec<Action>) {
         let mut actions = Vec::new();
+        // The devices may have been changed since.
+        self.asked += 1;
         let mut moment = Moment {
             now: self.now,
             devices: &self.devices,
+            measured: self.asked,
             extent: ExtentSize::DEFAULT,
             map: &self.map,
             random: &mut self.random,
@@ -152,9 +157,7 @@ impl Pool {
         bytes: Bytes,
     ) -> WriteTo {
         let access = self.access_at(index, first, Op::Write, bytes);
-        let (_, mut actions) = self.ask(|moment| policy.accessed(moment, &access));
-        let (to, more) = self.ask(|moment| policy.write_to(moment, &access));
-        actions.extend(more);
+        let (to, actions) = self.ask(|moment| policy.write(moment, &access));
         let fine = match to {
             WriteTo::Fine(device) => Some(fine(device.0)),
             WriteTo::FineTwice([device, _]) => Some(fine(device.0)),

@@ -286,7 +286,7 @@ impl Places {
     }
 
     /// Adds one; beyond [`Self::MAX`] none is added.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, place: PlaceView) {
         if let Some(free) = self.places.get_mut(usize::from(self.count)) {
             *free = place;
@@ -355,6 +355,9 @@ pub struct Moment<'a> {
     pub now: Nanos,
     /// All devices of the pool, in order of id.
     pub devices: &'a [DeviceView],
+    /// Another number after each measurement: as long as it is the same, nothing of the devices has changed but what is free
+    /// and in flight.
+    pub measured: u64,
     /// The pool's extent size.
     pub extent: ExtentSize,
     /// Where extents are.

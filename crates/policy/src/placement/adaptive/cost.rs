@@ -1,6 +1,6 @@
 //! What an access costs on a device, as measured.
 
-use super::super::{DeviceView, SizeClass, Traffic};
+use super::super::{DeviceView, Moment, SizeClass, Traffic};
 use super::fast::Fast;
 use weir_model::{Bytes, Nanos};
 
@@ -11,31 +11,40 @@ const LATER: f64 = 0.5;
 /// Of the writes and flushes that are counted, what still counts a round later.
 const STILL: f64 = 0.98;
 
-/// How often a price is used until what it is at least, and whether there is a figure for that size, is looked at again; a
-/// round ends that, too. What was measured is looked at each time: while commands wait it changes within a few.
-const USES: u8 = 16;
 /// Prices by direction and size.
 const ROWS: usize = 2 * SizeClass::COUNT;
 
 /// What is known of the devices besides what they show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
-    /// Commands each device has under way on average.
-    depth: Vec<f64>,
+    devices: Vec<Costed>,
     /// Writes of late to all devices, and flushes, those side by side counted once.
     writes: f64,
     flushes: f64,
     /// A write's part of a flush, by these.
     flush_each: f64,
-    /// How many there had been by device at the last round.
-    seen: Vec<[u64; 2]>,
-    /// Rows by direction and size, of a price for each device, and how often each row may still be used.
-    prices: Vec<Price>,
-    uses: [u8; ROWS],
+    /// Which rows of prices have been worked out since the last measurement, and which one that was.
+    made: u16,
+    measured: u64,
+}
+
+/// … of one of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Costed {
+    /// It is one of the fast ones.
+    fast: bool,
+    /// Commands it has under way on average.
+    usual: f64,
+    /// What a read takes of its time, in seconds.
+    service: f64,
+    /// Writes and flushes it had completed at the last round.
+    seen: [u64; 2],
+    /// By direction and size.
+    prices: [Price; ROWS],
 }
 
 /// What was measured of a device with accesses of one size in one direction, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Price {
     /// The response for each command the device has, …
     each: f64,
@@ -50,18 +59,17 @@ impl Price {
     /// scales with them, so that it does not grow old once a device is asked for nothing.
     #[inline]
     fn behind(self, commands: f64) -> f64 {
-        (self.each * (commands + 1.0)).max(self.least)
+        let response = self.each * (commands + 1.0);
+        if response < self.least { self.least } else { response }
     }
 }
 
 /// What accesses of one size in one direction are expected to take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices<'a> {
-    fast: Fast,
     devices: &'a [DeviceView],
-    prices: &'a [Price],
-    /// Commands each device has under way on average.
-    usual: &'a [f64],
+    costed: &'a [Costed],
+    row: usize,
 }
 
 /// The mean response to commands of about this size, or of the nearest size there is one of, and how many
@@ -86,82 +94,98 @@ fn idle(device: &DeviceView) -> f64 {
 }
 
 impl Costs {
-    /// An access comes: commands under way are averaged over these.
+    /// An access comes: commands under way are averaged over these. What it saves, as [`Prices::saving`].
     #[inline]
-    pub(super) fn note(&mut self, devices: &[DeviceView]) {
-        self.know(devices);
-        for (depth, device) in self.depth.iter_mut().zip(devices) {
-            *depth += 0.01 * (f64::from(device.in_flight) - *depth);
+    pub(super) fn note(
+        &mut self,
+        moment: &Moment<'_>,
+        fast: Fast,
+        write: bool,
+        len: Bytes,
+        part: f64,
+    ) -> f64 {
+        let row = self.row(moment, fast, write, len);
+        let mut saving = Saving::default();
+        for (costed, device) in self.devices.iter_mut().zip(moment.devices) {
+            costed.usual += 0.01 * (f64::from(device.in_flight) - costed.usual);
+            saving.see(device, costed, row, part);
         }
+        saving.get()
     }
 
     /// There are these devices.
     #[inline(always)]
     fn know(&mut self, devices: &[DeviceView]) {
-        if self.depth.len() != devices.len() {
-            self.know_others(devices.len());
+        if self.devices.len() != devices.len() {
+            self.devices.resize(devices.len(), Costed::default());
+            self.forget();
         }
     }
 
-    #[inline(never)]
-    fn know_others(&mut self, devices: usize) {
-        self.depth.resize(devices, 0.0);
-        self.prices = vec![Price::default(); ROWS * devices];
-        self.forget();
+    /// What was worked out of what was measured does not hold any more.
+    pub(super) fn forget(&mut self) {
+        self.made = 0;
     }
 
-    /// What was measured a moment ago does not hold any more.
-    fn forget(&mut self) {
-        self.uses = [0; ROWS];
-    }
-
-    /// What accesses of this length take, where these devices are fast. Cost: a division for each device.
+    /// What accesses of this length take, where these devices are fast. Cost: a comparison, but for the first one after a
+    /// measurement.
     #[inline]
     pub(super) fn prices<'a>(
         &'a mut self,
-        devices: &'a [DeviceView],
+        moment: &Moment<'a>,
         fast: Fast,
         write: bool,
         len: Bytes,
     ) -> Prices<'a> {
-        self.know(devices);
-        let class = SizeClass::of(len).index();
-        let row = class + if write { SizeClass::COUNT } else { 0 };
-        if self.uses[row] == 0 {
-            self.look(devices, row, write, len);
-        }
-        self.uses[row] -= 1;
-        let prices = &mut self.prices[row * devices.len()..][..devices.len()];
-        for (price, device) in prices.iter_mut().zip(devices) {
-            let traffic = if write { &device.writes } else { &device.reads };
-            if let Some(mean) = traffic.by_size[class].seconds() {
-                price.each = mean / traffic.depth[class].max(1.0);
-            }
-            if write {
-                price.flush = self.flush_each * device.flush.seconds().unwrap_or(0.0);
-            }
-        }
-        Prices { fast, devices, prices, usual: &self.depth }
+        let row = self.row(moment, fast, write, len);
+        Prices { devices: moment.devices, costed: &self.devices, row }
     }
 
-    /// A row is made anew.
-    #[inline(never)]
-    fn look(&mut self, devices: &[DeviceView], row: usize, write: bool, len: Bytes) {
-        self.uses[row] = USES;
-        for (at, device) in devices.iter().enumerate() {
-            self.prices[row * devices.len() + at] = self.price(device, write, len);
+    /// The row of what accesses of this length take, which holds as of this moment.
+    #[inline]
+    fn row(&mut self, moment: &Moment<'_>, fast: Fast, write: bool, len: Bytes) -> usize {
+        self.know(moment.devices);
+        let row = SizeClass::of(len).index() + if write { SizeClass::COUNT } else { 0 };
+        if self.measured != moment.measured {
+            (self.measured, self.made) = (moment.measured, 0);
         }
+        if self.made >> row & 1 == 0 {
+            self.look(moment.devices, fast, row, write, len);
+        }
+        debug_assert!(
+            self.is_as_measured(moment.devices, row, write, len),
+            "prices of an earlier measurement"
+        );
+        row
+    }
+
+    /// A row is worked out.
+    #[inline(never)]
+    fn look(&mut self, devices: &[DeviceView], fast: Fast, row: usize, write: bool, len: Bytes) {
+        self.made |= 1 << row;
+        for (at, device) in devices.iter().enumerate() {
+            let price = self.price(device, write, len);
+            let costed = &mut self.devices[at];
+            (costed.fast, costed.service) = (fast.has(device.id), service(device).max(1e-9));
+            costed.prices[row] = price;
+        }
+    }
+
+    /// Whether a row is what it would be if it were worked out now.
+    fn is_as_measured(&self, devices: &[DeviceView], row: usize, write: bool, len: Bytes) -> bool {
+        let mut all = self.devices.iter().zip(devices);
+        all.all(|(costed, device)| costed.prices[row] == self.price(device, write, len))
     }
 
     /// A round: how many writes a flush follows is counted.
     pub(super) fn round(&mut self, devices: &[DeviceView]) {
-        self.seen.resize(devices.len(), [0; 2]);
+        self.know(devices);
         let (mut writes, mut flushes) = (0, 0);
-        for (seen, device) in self.seen.iter_mut().zip(devices) {
+        for (costed, device) in self.devices.iter_mut().zip(devices) {
             let now = [device.writes.count, device.flushes];
-            writes += now[0] - seen[0];
-            flushes = flushes.max(now[1] - seen[1]);
-            *seen = now;
+            writes += now[0] - costed.seen[0];
+            flushes = flushes.max(now[1] - costed.seen[1]);
+            costed.seen = now;
         }
         self.writes = STILL * self.writes + writes as f64;
         self.flushes = STILL * self.flushes + flushes as f64;
@@ -185,7 +209,7 @@ impl Costs {
     /// The expected response in seconds, as it usually is, a write's with its part of a flush: as measured at this
     /// moment.
     pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
-        let usual = self.depth.get(device.id.index()).copied().unwrap_or(0.0);
+        let usual = self.devices.get(device.id.index()).map_or(0.0, |costed| costed.usual);
         let price = self.price(device, write, len);
         price.behind(usual) + price.flush
     }
@@ -195,14 +219,15 @@ impl Prices<'_> {
     /// The expected response in seconds, as it usually is; a write's with its part of a flush.
     #[inline]
     pub(super) fn response(&self, device: &DeviceView) -> f64 {
-        let (price, usual) = (self.prices[device.id.index()], self.usual[device.id.index()]);
-        price.behind(usual) + price.flush
+        let costed = &self.costed[device.id.index()];
+        let price = costed.prices[self.row];
+        price.behind(costed.usual) + price.flush
     }
 
     /// … with what is under way at this moment.
     #[inline]
     pub(super) fn now(&self, device: &DeviceView) -> f64 {
-        let price = self.prices[device.id.index()];
+        let price = self.costed[device.id.index()].prices[self.row];
         price.behind(f64::from(device.in_flight)) + price.flush
     }
 
@@ -210,23 +235,52 @@ impl Prices<'_> {
     #[inline]
     pub(super) fn is_sooner_elsewhere(&self, holder: &DeviceView, part: f64) -> bool {
         let limit = part * self.response(holder);
-        self.fast.others(self.devices).any(|d| d.has_room() && self.response(d) < limit)
+        let mut all = self.devices.iter().zip(self.costed);
+        all.any(|(d, costed)| !costed.fast && d.has_room() && self.response(d) < limit)
     }
 
     /// What the best of the fast devices saves over the best of the others, in idle reads of that one, with an access
     /// whose response counts by this part. Below zero if it costs more.
     #[inline]
     pub(super) fn saving(&self, part: f64) -> f64 {
-        // Every write counts wholly for the flush.
-        let cost = |(price, usual): (&Price, &f64)| part * price.behind(*usual) + price.flush;
-        let (mut best, mut slow) = (f64::INFINITY, None);
-        for (device, of) in self.devices.iter().zip(self.prices.iter().zip(self.usual)) {
-            if self.fast.has(device.id) {
-                best = best.min(cost(of));
-            } else if device.usable && slow.is_none_or(|(least, _)| cost(of) < least) {
-                slow = Some((cost(of), device));
-            }
+        let mut saving = Saving::default();
+        for (device, costed) in self.devices.iter().zip(self.costed) {
+            saving.see(device, costed, self.row, part);
         }
-        slow.map_or(0.0, |(cost, device)| (cost - best) / service(device).max(1e-9))
+        saving.get()
+    }
+}
+
+/// What the best of the fast devices takes, and the best of the others, and what a read takes of that one's time.
+#[derive(Clone, Copy, Debug)]
+struct Saving {
+    fast: f64,
+    slow: f64,
+    service: f64,
+}
+
+impl Default for Saving {
+    fn default() -> Self {
+        Self { fast: f64::INFINITY, slow: f64::INFINITY, service: 1.0 }
+    }
+}
+
+impl Saving {
+    #[inline(always)]
+    fn see(&mut self, device: &DeviceView, costed: &Costed, row: usize, part: f64) {
+        let price = costed.prices[row];
+        // Every write counts wholly for the flush.
+        let cost = part * price.behind(costed.usual) + price.flush;
+        if costed.fast {
+            self.fast = if cost < self.fast { cost } else { self.fast };
+        } else if device.usable && cost < self.slow {
+            (self.slow, self.service) = (cost, costed.service);
+        }
+    }
+
+    /// In reads of the other device; nothing if there is none.
+    #[inline(always)]
+    fn get(self) -> f64 {
+        if self.slow == f64::INFINITY { 0.0 } else { (self.slow - self.fast) / self.service }
     }
 }

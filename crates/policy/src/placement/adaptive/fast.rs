@@ -59,10 +59,12 @@ impl Fast {
         self.0[id.index() / 64] |= 1 << (id.index() % 64);
     }
 
+    #[inline]
     pub(super) fn has(self, id: DeviceId) -> bool {
         self.0[id.index() / 64] >> (id.index() % 64) & 1 == 1
     }
 
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
@@ -103,6 +105,7 @@ impl Fast {
     }
 
     /// That which holds most of the blocks asked about, if one holds any.
+    #[inline]
     pub(super) fn holder<'d>(self, devices: &'d [DeviceView], places: &Places) -> Option<&'d DeviceView> {
         let holding = |place: &&PlaceView| place.blocks > 0 && self.has(place.id.device);
         let most = places.as_slice().iter().filter(holding).max_by_key(|place| place.blocks)?;
@@ -110,6 +113,7 @@ impl Fast {
     }
 
     /// How many of the blocks asked about are in their slots.
+    #[inline]
     pub(super) fn slots_of(self, places: &Places) -> u16 {
         let slots = |place: &&PlaceView| place.id.kind == PlaceKind::Fine && self.has(place.id.device);
         places.as_slice().iter().filter(slots).map(|place| place.blocks).sum()

@@ -2,7 +2,7 @@
 
 use super::super::DeviceView;
 use crate::Lru;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use weir_model::{BlockRange, Bytes, ExtentKey};
 
@@ -31,6 +31,12 @@ fn least(bucket: usize) -> u16 {
 /// An extent's parts, one bit each.
 pub(super) type Mask = u32;
 
+/// Whether there is at most one part.
+#[inline]
+pub(super) const fn is_one(parts: Mask) -> bool {
+    parts & parts.wrapping_sub(1) == 0
+}
+
 /// What is known of an extent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heat {
@@ -51,15 +57,20 @@ pub(super) struct Heat {
 
 impl Heat {
     /// Forgets by halves what was before this epoch.
-    #[inline]
+    #[inline(always)]
     fn age(&mut self, epoch: u32) {
+        if self.epoch != epoch {
+            self.forget(epoch);
+        }
+    }
+
+    #[inline(never)]
+    fn forget(&mut self, epoch: u32) {
         let epochs = (epoch - self.epoch).min(15);
         self.epoch = epoch;
-        if epochs > 0 {
-            self.written = if epochs == 1 { self.written_now } else { 0 };
-            (self.written_now, self.read, self.reread) = (0, 0, 0);
-            self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
-        }
+        self.written = if epochs == 1 { self.written_now } else { 0 };
+        (self.written_now, self.read, self.reread) = (0, 0, 0);
+        self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
     }
 
     /// What the hottest of these parts is worth.
@@ -125,10 +136,10 @@ impl Cut {
     /// The parts these blocks are in.
     #[inline]
     pub(super) fn parts(self, blocks: BlockRange) -> Mask {
-        if blocks.count == 0 {
-            return 0;
-        }
         let part = |block: u16| (block >> self.each.trailing_zeros()).min(PARTS - 1);
+        if blocks.count <= 1 {
+            return Mask::from(blocks.count) << part(blocks.first);
+        }
         let (first, last) = (part(blocks.first), part(blocks.end() - 1));
         Mask::MAX >> (PARTS - 1 - last) & Mask::MAX << first
     }
@@ -167,7 +178,7 @@ pub(super) struct Table {
     /// What has been accessed in this epoch.
     accesses: u64,
     /// How many parts are worth how much, by [`bucket`].
-    worths: VecDeque<u32>,
+    worths: [u32; BUCKETS],
     /// Parts that were read for the first time in an epoch, and those of them that were read again in it; what
     /// was before this epoch counts half.
     read_once: f64,
@@ -177,8 +188,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(extents: usize) -> Self {
         let (heat, resident) = (Lru::new(extents), BTreeSet::new());
-        let worths = VecDeque::from([0; BUCKETS]);
-        Self { heat, resident, epoch: 0, accesses: 0, worths, read_once: 0.0, read_again: 0.0 }
+        Self { heat, resident, epoch: 0, accesses: 0, worths: [0; BUCKETS], read_once: 0.0, read_again: 0.0 }
     }
 
     /// Takes no more memory than this from now on, or what so many extents need.
@@ -230,7 +240,7 @@ impl Table {
             self.epoch += 1;
             self.accesses = 0;
             self.worths.rotate_left(OCTAVE);
-            self.worths.iter_mut().skip(BUCKETS - OCTAVE).for_each(|count| *count = 0);
+            self.worths[BUCKETS - OCTAVE..].fill(0);
             self.read_once /= 2.0;
             self.read_again /= 2.0;
         }
@@ -256,14 +266,10 @@ impl Table {
     }
 
     /// What is known of an extent, as of now; nothing at first.
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, key: ExtentKey) -> &mut Heat {
         if self.heat.touch(key).is_none() {
-            self.spare_residents();
-            let fresh = Heat { epoch: self.epoch, ..Heat::default() };
-            if let Some((gone, heat)) = self.heat.insert(key, fresh) {
-                self.forget(gone, heat);
-            }
+            self.add(key);
         }
         let epoch = self.epoch;
         let heat = self.heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
@@ -271,17 +277,34 @@ impl Table {
         heat
     }
 
+    /// An extent is known from now on.
+    #[inline(never)]
+    fn add(&mut self, key: ExtentKey) {
+        self.spare_residents();
+        let fresh = Heat { epoch: self.epoch, ..Heat::default() };
+        if let Some((gone, heat)) = self.heat.insert(key, fresh) {
+            self.forget(gone, heat);
+        }
+    }
+
     /// An access to parts of an extent, each of which it is worth so much to.
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> &Heat {
-        self.accesses += if parts.is_power_of_two() { 1 } else { u64::from(parts.count_ones()) };
+        self.accesses += 1;
+        if !is_one(parts) {
+            self.accesses += u64::from(parts.count_ones()) - 1;
+        }
         self.entry(key);
         let Self { heat, worths, read_once, read_again, .. } = self;
         let heat = heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
         for part in bits(if worth > 0 { parts } else { 0 }) {
             let all = &mut heat.worth[part as usize];
-            bucket(*all).into_iter().for_each(|bucket| worths[bucket] -= 1);
+            let before = bucket(*all);
             *all = all.saturating_add(worth);
-            bucket(*all).into_iter().for_each(|bucket| worths[bucket] += 1);
+            let now = bucket(*all);
+            if now != before {
+                before.into_iter().for_each(|bucket| worths[bucket] -= 1);
+                now.into_iter().for_each(|bucket| worths[bucket] += 1);
+            }
         }
         if write {
             heat.written |= parts;
