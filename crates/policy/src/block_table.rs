@@ -110,8 +110,10 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
-    /// By volume and number.
-    regions: FxHashMap<(VolumeId, u64), Entry>,
+    /// Where in `bgd` a region is, by volume and number; and the one that was asked for last, which often is the next.
+    regions: FxHashMap<(VolumeId, u64), u32>,
+    latest: Option<((VolumeId, u64), u32)>,
+    bgd: Vec<Entry>,
     bmds: Vec<BmdPage>,
     btes: Vec<BtePage>,
 }
@@ -120,10 +122,8 @@ impl BlockTable {
     /// Adds the weight of an access to these blocks. Cost: three loads each, after a hash look-up.
     pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
         for block in first..first + count {
-            let Self { regions, bmds, btes } = self;
-            let Some((region, bmd, bte)) = descend(regions, bmds, btes, BlockOf { volume, block }) else {
-                return;
-            };
+            let Some((at, bmd, bte)) = self.descend(BlockOf { volume, block }) else { return };
+            let Self { bgd, bmds, btes, .. } = self;
             let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
             let page = &mut btes[bte];
             let fresh = page[low].flags & Flags::USED.0 == 0;
@@ -132,25 +132,29 @@ impl BlockTable {
             let page = &mut bmds[bmd];
             page[middle].unique += u16::from(fresh);
             add(&mut page[..], middle, weight);
-            region.unique = region.unique.saturating_add(u16::from(fresh));
-            match region.counter.checked_add(weight) {
-                Some(sum) => region.counter = sum,
-                None => self.halve_regions((volume, block / REGION), weight),
-            }
+            bgd[at].unique = bgd[at].unique.saturating_add(u16::from(fresh));
+            add(&mut bgd[..], at, weight);
         }
     }
 
-    /// A region's counter is full: all are halved, and the weight is added.
-    #[inline(never)]
-    fn halve_regions(&mut self, key: (VolumeId, u64), weight: u16) {
-        self.regions.values_mut().for_each(|e| e.counter /= 2);
-        if let Some(entry) = self.regions.get_mut(&key) {
-            entry.counter += weight;
-        }
+    /// A region, if it has been accessed.
+    #[inline]
+    fn region(&self, volume: VolumeId, number: u64) -> Option<Entry> {
+        let key = (volume, number);
+        let at = match self.latest {
+            Some((latest, at)) if latest == key => at,
+            _ => *self.regions.get(&key)?,
+        };
+        self.bgd.get(at as usize).copied()
+    }
+
+    /// All regions, by volume and number.
+    fn all_regions(&self) -> impl Iterator<Item = (VolumeId, u64, Entry)> + '_ {
+        self.regions.iter().map(|((volume, number), at)| (*volume, *number, self.bgd[*at as usize]))
     }
 
     fn find(&self, at: BlockOf) -> Option<(usize, usize)> {
-        let region = self.regions.get(&(at.volume, at.block / REGION))?;
+        let region = self.region(at.volume, at.block / REGION)?;
         let middle = self.bmds.get(region.child as usize)?[at.block as usize / BTES % BMDS];
         let page = middle.child as usize;
         (page < self.btes.len()).then_some((page, at.block as usize % BTES))
@@ -170,7 +174,7 @@ impl BlockTable {
     /// Sets or clears a block's flag.
     pub fn set(&mut self, at: BlockOf, flag: Flags, on: bool) {
         if on && self.find(at).is_none() {
-            descend(&mut self.regions, &mut self.bmds, &mut self.btes, at);
+            self.descend(at);
         }
         if let Some((page, low)) = self.find(at) {
             let flags = &mut self.btes[page][low].flags;
@@ -180,7 +184,8 @@ impl BlockTable {
 
     /// Bytes of memory.
     pub fn memory(&self) -> Bytes {
-        let regions = self.regions.capacity() * (size_of::<((VolumeId, u64), Entry)>() + 1);
+        let regions = self.regions.capacity() * (size_of::<((VolumeId, u64), u32)>() + 1)
+            + self.bgd.capacity() * size_of::<Entry>();
         let pages = self.bmds.len() * size_of::<[Entry; BMDS]>() + self.btes.len() * size_of::<[Bte; BTES]>();
         let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>();
         Bytes((regions + pages + pointers) as u64)
@@ -192,8 +197,7 @@ impl BlockTable {
     /// descending. What one leaves unused flows on to the next.
     pub fn candidates(&self, mut quota: u64) -> Vec<BlockOf> {
         let mut list = Vec::new();
-        let used = self.regions.iter().filter(|(_, e)| e.counter > 0);
-        let mut bgd: Vec<_> = used.map(|((volume, region), entry)| (*volume, *region, *entry)).collect();
+        let mut bgd: Vec<_> = self.all_regions().filter(|(.., e)| e.counter > 0).collect();
         bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
         let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
         for (volume, region, entry) in bgd {
@@ -246,29 +250,43 @@ impl BlockTable {
     /// Forgets a volume; its pages stay, empty, until the table is made anew from an export.
     pub fn forget(&mut self, volume: VolumeId) {
         self.regions.retain(|(of, _), _| *of != volume);
+        self.latest = None;
     }
-}
 
-/// A block's region and pages, made if there are none. `None` if there are more than can be numbered.
-#[inline]
-fn descend<'a>(
-    regions: &'a mut FxHashMap<(VolumeId, u64), Entry>,
-    bmds: &mut Vec<BmdPage>,
-    btes: &mut Vec<BtePage>,
-    at: BlockOf,
-) -> Option<(&'a mut Entry, usize, usize)> {
-    let region = regions.entry((at.volume, at.block / REGION)).or_insert(Entry::EMPTY);
-    if region.child == NONE {
-        region.child = u32::try_from(bmds.len()).ok().filter(|n| *n != NONE)?;
-        bmds.push(Box::new([Entry::EMPTY; BMDS]));
+    /// A block's region and pages, made if there are none. `None` if there are more than can be numbered.
+    #[inline]
+    fn descend(&mut self, at: BlockOf) -> Option<(usize, usize, usize)> {
+        let key = (at.volume, at.block / REGION);
+        let region = match self.latest {
+            Some((latest, region)) if latest == key => region as usize,
+            _ => self.enter(key)?,
+        };
+        let bmd = self.bgd[region].child as usize;
+        let entry = &mut self.bmds[bmd][at.block as usize / BTES % BMDS];
+        if entry.child == NONE {
+            entry.child = u32::try_from(self.btes.len()).ok().filter(|n| *n != NONE)?;
+            self.btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
+        }
+        Some((region, bmd, entry.child as usize))
     }
-    let bmd = region.child as usize;
-    let entry = &mut bmds[bmd][at.block as usize / BTES % BMDS];
-    if entry.child == NONE {
-        entry.child = u32::try_from(btes.len()).ok().filter(|n| *n != NONE)?;
-        btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
+
+    /// Where a region is, made if there is none.
+    #[inline(never)]
+    fn enter(&mut self, key: (VolumeId, u64)) -> Option<usize> {
+        let at = match self.regions.get(&key) {
+            Some(at) => *at,
+            None => {
+                let number = |len: usize| u32::try_from(len).ok().filter(|n| *n != NONE);
+                let (at, child) = (number(self.bgd.len())?, number(self.bmds.len())?);
+                self.bmds.push(Box::new([Entry::EMPTY; BMDS]));
+                self.bgd.push(Entry { child, ..Entry::EMPTY });
+                self.regions.insert(key, at);
+                at
+            }
+        };
+        self.latest = Some((key, at));
+        Some(at as usize)
     }
-    Some((region, bmd, entry.child as usize))
 }
 
 #[cfg(test)]

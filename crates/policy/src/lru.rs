@@ -84,12 +84,22 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     /// The value of a key, which is now the one used last.
     #[inline]
     pub fn touch(&mut self, key: K) -> Option<&mut V> {
-        let at = self.find(&key)?;
+        let is_newest = self.entries.get(self.newest as usize).is_some_and(|newest| newest.key == key);
+        if !is_newest && !self.make_newest(&key) {
+            return None;
+        }
+        self.newest_mut()
+    }
+
+    /// A key is the one used last, if it is remembered.
+    #[inline(never)]
+    fn make_newest(&mut self, key: &K) -> bool {
+        let Some(at) = self.index.get(key).copied() else { return false };
         if at != self.newest {
             self.unlink(at);
             self.link_newest(at);
         }
-        Some(&mut self.entries[at as usize].value)
+        true
     }
 
     /// The value of the key used last.

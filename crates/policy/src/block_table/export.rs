@@ -32,13 +32,13 @@ impl BlockTable {
     /// length, in ascending order.
     pub fn export(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        let mut regions: Vec<_> = self.regions.iter().filter(|(_, e)| e.child != NONE).collect();
-        regions.sort_unstable_by_key(|(key, _)| **key);
-        for ((volume, region), entry) in regions {
+        let mut regions: Vec<_> = self.all_regions().collect();
+        regions.sort_unstable_by_key(|(volume, region, _)| (*volume, *region));
+        for (volume, region, entry) in regions {
             out.extend(volume.0.to_le_bytes());
             out.extend(region.to_le_bytes());
             out.extend(entry.counter.to_le_bytes());
-            self.export_region(*entry, &mut out);
+            self.export_region(entry, &mut out);
         }
         out
     }
@@ -70,9 +70,10 @@ impl BlockTable {
             let (volume, region, counter) = (VolumeId(r.u32()?), r.u64()?, r.u16()?);
             let mut entry = Entry { child: table.bmds.len() as u32, counter, unique: 0 };
             table.import_region(&mut entry, &mut r)?;
-            if table.regions.insert((volume, region), entry).is_some() {
+            if table.regions.insert((volume, region), table.bgd.len() as u32).is_some() {
                 return None;
             }
+            table.bgd.push(entry);
         }
         Some(table)
     }

@@ -30,7 +30,7 @@ fn a_full_counter_halves_those_of_its_page_and_no_others() {
     let sub = |i: usize| table.bmds[0][i];
     // The sub-region's counter was full earlier: 65536 - 1000 are 504 accesses.
     assert_eq!((sub(0).unique, sub(4).unique), (2, 1));
-    assert_eq!(table.regions[&(VolumeId(0), 0)].unique, 3);
+    assert_eq!(table.region(VolumeId(0), 0).map(|region| region.unique), Some(3));
 }
 
 #[test]
@@ -114,11 +114,11 @@ proptest! {
             prop_assert_eq!(table.counter(*block), *counter);
         }
         for ((volume, sub), counter) in &subs {
-            let region = table.regions[&(VolumeId(*volume), sub / BMDS as u64)];
+            let region = table.region(VolumeId(*volume), sub / BMDS as u64).expect("accessed");
             prop_assert_eq!(table.bmds[region.child as usize][*sub as usize % BMDS].counter, *counter);
         }
         for ((volume, region), counter) in &regions {
-            let entry = table.regions[&(VolumeId(*volume), *region)];
+            let entry = table.region(VolumeId(*volume), *region).expect("accessed");
             let below = blocks.keys().filter(|b| b.volume.0 == *volume && b.block / REGION == *region).count();
             prop_assert_eq!((entry.counter, usize::from(entry.unique)), (*counter, below));
         }
