@@ -9,7 +9,7 @@ use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
-use weir_policy::placement::Places;
+use weir_policy::placement::{Places, ReadFrom};
 
 /// Where a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,10 +122,12 @@ impl Engine {
     fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Through>)> {
         let record = self.lent(key)?;
         let route = self.route(key.volume, &record, range);
-        let has_holes = range.count > 1 && !record.places.iter().any(|place| place.valid.contains_all(range));
+        let has_holes = range.count > 1
+            && self.policies.read_from(key.volume) == ReadFrom::Soonest
+            && !record.places.iter().any(|place| place.valid.contains_all(range));
         let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
         let (plan, through) = match has_holes {
-            true => self.plan_around_holes(key.volume, &record, route, range),
+            true => self.plan_around_holes(&record, route, range),
             false => (self.plan(&record, &route, range), None),
         };
         if !can_probe || !self.is_probe_drawn() {

@@ -5,7 +5,8 @@
 //! they are once the command has ended, over what it brought; nobody is answered before. What the two steps find of a
 //! block is of one moment, and may be of different ones for different blocks, as with commands side by side.
 //!
-//! It is done where it is expected to take less of the devices' time. If the long command fails, perhaps in a hole, the
+//! It is done where it is expected to take less of the devices' time, unless the policy has slots read first, as
+//! published. If the long command fails, perhaps in a hole, the
 //! runs are read alone.
 
 use crate::Engine;
@@ -14,8 +15,7 @@ use crate::read::{Plan, Run, Source};
 use crate::route::Route;
 use smallvec::SmallVec;
 use weir_map::{Location, Record};
-use weir_model::{BLOCK, BlockRange, Bytes, IoError, IoKind, Memory, VolumeId};
-use weir_policy::placement::ReadFrom;
+use weir_model::{BLOCK, BlockRange, Bytes, IoError, IoKind, Memory};
 
 /// Part of what is read that may come along at each end though the place does not hold it: extents side by side are read
 /// in one command only if both reach where they meet.
@@ -72,15 +72,12 @@ impl Engine {
     /// holes.
     pub(crate) fn plan_around_holes(
         &self,
-        volume: VolumeId,
         record: &Record,
         route: Route,
         range: BlockRange,
     ) -> (Plan, Option<Through>) {
         let mut best: Option<(u64, Plan, Option<Through>)> = None;
-        // A policy that has slots read first has named the first place.
-        let any_first = self.policies.read_from(volume) == ReadFrom::Soonest;
-        for at in 0..if any_first { record.places.len().max(1) } else { 1 } {
+        for at in 0..record.places.len() {
             let mut route = route;
             route.prefer(at);
             let Some(place) = route.of(record).next() else { continue };
