@@ -4,7 +4,7 @@ use super::harness::{EXTENT, Harness, Shape};
 use weir_model::{
     BlockRange, DeviceId, IoError, IoKind, Memory, Op, PlaceId, PlaceKind, ReadShape, RequestError,
 };
-use weir_policy::placement::Action;
+use weir_policy::placement::{self, Action};
 
 const BLOCK: usize = 4096;
 /// The blocks that are elsewhere.
@@ -186,4 +186,12 @@ fn if_the_device_is_lost_and_no_other_has_the_blocks_the_read_fails() {
     let Some((1, Err(RequestError::Io { device, .. }))) = h.answer() else { panic!("the blocks are lost") };
     assert_eq!(device, DeviceId(0));
     assert_eq!(h.read(3 * BLOCK as u64, BLOCK).1, [byte(3); BLOCK]);
+}
+
+#[test]
+fn where_slots_are_read_first_no_hole_is() {
+    let mut h = with_holes(2);
+    h.engine.set_volume_policy(h.now(), "vol", placement::choice("hystor"));
+    assert_eq!(h.read(0, EXTENT).1, content());
+    assert_eq!(reads(&h), [(0, 3), (1, 1), (0, 5), (1, 1), (0, 10), (1, 1), (0, 11)]);
 }
