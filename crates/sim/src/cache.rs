@@ -7,6 +7,7 @@
 //! driver may start them on as many threads as it likes.
 
 mod blocks;
+mod numbers;
 mod outcome;
 mod play;
 mod policies;
@@ -16,6 +17,9 @@ mod stack;
 mod tests;
 
 pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader};
+pub(crate) use blocks::{homes, place};
+pub(crate) use numbers::Numbers;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
 pub use play::{Setup, WriteMode, passes, play, play_pass};
 pub use policies::{AdmissionPolicy, EvictionPolicy};
+pub use stack::Stack;

@@ -2,12 +2,14 @@
 
 mod canvas;
 mod compared;
+mod trace;
 
 use crate::{Outcome, SimError, Window};
 use canvas::Canvas;
 pub use compared::{Compared, compared_png, compared_svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+pub use trace::TracePicture;
 
 const SIZE: (u32, u32) = (1000, 1100);
 const PANELS: usize = 4;

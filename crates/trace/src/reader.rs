@@ -30,6 +30,8 @@ pub struct Reader<'a> {
     /// Of weir's own format: the records of a chunk, the next one last.
     chunk: Vec<Record>,
     ended: bool,
+    /// The disk whose records are wanted, if not all, and for each disk seen whether it is that.
+    only: Option<(String, Vec<bool>)>,
 }
 
 /// What makes records of lines, or of what a trace has instead.
@@ -100,7 +102,32 @@ impl<'a> Reader<'a> {
         let (disks, waited) = (Vec::new(), Nanos(0));
         let numbers = BTreeMap::new();
         let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
-        Ok(Self { input, parser, chunk: Vec::new(), ended: false })
+        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None })
+    }
+
+    /// The same without records of other disks than the one the trace calls so.
+    #[must_use]
+    pub fn only(self, disk: impl Into<String>) -> Self {
+        Self { only: Some((disk.into(), Vec::new())), ..self }
+    }
+
+    fn is_wanted(&mut self, disk: Disk) -> bool {
+        let Some((name, known)) = &mut self.only else { return true };
+        let names = self.parser.disks.iter().skip(known.len()).map(|other| other.to_string() == *name);
+        known.extend(names);
+        known.get(disk.0 as usize).is_some_and(|is_it| *is_it)
+    }
+
+    /// The next record, of whatever disk.
+    fn next_of_all(&mut self) -> Option<Result<Record, TraceError>> {
+        if self.ended {
+            return None;
+        }
+        match self.parser.format.shape {
+            Shape::Records { longest, parse, .. } => self.next_of_bytes(longest, parse),
+            Shape::Lines { .. } | Shape::Columns(_) => self.next_line(),
+            Shape::Chunks => self.next_of_chunks(),
+        }
     }
 
     /// The format it is read as.
@@ -255,13 +282,12 @@ impl Iterator for Reader<'_> {
     type Item = Result<Record, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        match self.parser.format.shape {
-            Shape::Records { longest, parse, .. } => self.next_of_bytes(longest, parse),
-            Shape::Lines { .. } | Shape::Columns(_) => self.next_line(),
-            Shape::Chunks => self.next_of_chunks(),
+        loop {
+            let next = self.next_of_all();
+            match next {
+                Some(Ok(record)) if !self.is_wanted(record.disk) => {}
+                other => return other,
+            }
         }
     }
 }

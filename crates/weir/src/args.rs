@@ -3,7 +3,7 @@
 use crate::pool_file;
 use crate::sim::{Scale, cache, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
@@ -168,6 +168,10 @@ pub enum TraceCommand {
     /// Make up a trace: the same words and seed, the same bytes
     #[command(after_long_help = crate::traces::kinds())]
     Generate(Box<GenerateArgs>),
+    /// What a trace is like: sizes, footprint, hot spots, bursts, reuse, and what caches would miss
+    Analyze(Box<AnalyzeArgs>),
+    /// Draw what a trace is like
+    Plot(Box<TracePlotArgs>),
     /// Which formats there are
     Formats,
 }
@@ -219,6 +223,65 @@ pub struct GenerateArgs {
     /// Write over a file that is there
     #[arg(long)]
     pub force: bool,
+}
+
+/// What is analysed, and how.
+#[derive(Debug, Args)]
+pub struct AnalyzedArgs {
+    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Eviction policies whose miss ratios are told, with commas between them: lru's exactly, others' from a sample
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru,arc,s3fifo", value_parser = evictions())]
+    pub policy: Vec<String>,
+    /// The share of the blocks that are sampled for that [default: 1%, and all of up to 8192]
+    #[arg(long, value_name = "SHARE", value_parser = cache::share)]
+    pub sample: Option<f64>,
+    /// Look at this disk alone
+    #[arg(long, value_name = "NAME")]
+    pub disk: Option<String>,
+    /// The trace's format [default: found out]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    pub format: Option<Format>,
+    /// Refuse a trace with a line that cannot be read, or that breaks off
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `weir trace analyze ...`
+#[derive(Debug, Args)]
+pub struct AnalyzeArgs {
+    /// What.
+    #[command(flatten)]
+    pub of: AnalyzedArgs,
+    /// Write a page with pictures, too: one file of HTML
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `weir trace plot ...`
+#[derive(Debug, Args)]
+pub struct TracePlotArgs {
+    /// What.
+    #[command(flatten)]
+    pub of: AnalyzedArgs,
+    /// The picture: SVG, or PNG if the name ends so
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// What is drawn
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "mrc")]
+    pub what: Picture,
+}
+
+/// What of a trace is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Picture {
+    /// Miss ratios by cache size
+    Mrc,
+    /// Accesses by time and place: hot spots
+    Heat,
+    /// Distinct blocks accessed over time
+    Footprint,
 }
 
 /// `weir repro ...`

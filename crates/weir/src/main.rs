@@ -98,6 +98,14 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
                 output::print(common.json, &generated, || generated.human());
             }
         }
+        Command::Trace(TraceCommand::Analyze(args)) => {
+            let analyzed = traces::analyze(&args)?;
+            output::print(common.json, &analyzed, || analyzed.human());
+        }
+        Command::Trace(TraceCommand::Plot(args)) => {
+            let drawn = traces::plot(&args)?;
+            output::print(common.json, &drawn, || format!("{} is drawn", args.out.display()));
+        }
         Command::Trace(TraceCommand::Formats) => {
             let formats = traces::formats();
             output::print(common.json, &json!({ "formats": formats }), || traces::list(&formats));

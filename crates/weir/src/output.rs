@@ -17,10 +17,18 @@ pub fn print_text(text: &str) {
 
 /// A plain table with a heading row.
 pub fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    table_of(&heading, rows)
+}
+
+/// A plain table with a heading row, whose cells are as many as those of each row.
+pub fn table_of(
+    heading: &[impl ToString],
+    rows: impl IntoIterator<Item = impl IntoIterator<Item = impl ToString>>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heading);
+    table.load_style(presets::NOTHING).set_header(heading.iter().map(ToString::to_string));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.into_iter().map(|cell| cell.to_string()));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

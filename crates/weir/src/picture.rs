@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_sim::plot::Compared;
+use weir_sim::plot::{Compared, TracePicture};
 use weir_sim::{Outcome, SimError, plot};
 
 /// Draws these outcomes over time.
@@ -20,6 +20,14 @@ pub fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<(), Failu
 /// As [`write`].
 pub fn write_compared(path: &Path, title: &str, compared: &[Compared]) -> Result<(), Failure> {
     save(path, || plot::compared_png(title, compared), || plot::compared_svg(title, compared))
+}
+
+/// Draws what a trace is like.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_trace(path: &Path, title: &str, picture: &TracePicture<'_>) -> Result<(), Failure> {
+    save(path, || picture.png(title), || picture.svg(title))
 }
 
 fn save(

@@ -169,7 +169,7 @@ fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
 }
 
 /// What of a trace of which so many requests were read could not be used as it is.
-fn notes(tally: &Tally, requests: usize) -> Vec<String> {
+pub(crate) fn notes(tally: &Tally, requests: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(first) = &tally.first_bad {
         notes.push(format!("{} lines were left out; the first: {first}", tally.bad));

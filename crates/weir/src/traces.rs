@@ -1,9 +1,11 @@
-//! `weir trace`: traces from one format to another, made up, and which formats there are.
+//! `weir trace`: traces from one format to another, made up, analysed, drawn, and which formats there are.
 
+mod analyze;
 mod convert;
 mod generate;
 mod output;
 
+pub use analyze::{Analyzed, analyze, plot};
 pub use convert::convert;
 pub use generate::{generate, kinds};
 

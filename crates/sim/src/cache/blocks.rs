@@ -1,9 +1,6 @@
 //! A trace as accesses to blocks.
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-use rustc_hash::FxBuildHasher;
-use std::hash::BuildHasher;
+use super::numbers::Numbers;
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 use thiserror::Error;
@@ -159,12 +156,36 @@ const BLOCK_BITS: u32 = 50;
 /// Bytes of the longest request to read or write.
 const LONGEST: u64 = 4 << 30;
 
+/// What the blocks a record touches are called: by disk and block in one number.
+///
+/// # Errors
+/// If they are out of reach, or too many to be meant.
+pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<u64>, BlockTraceError> {
+    let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
+    let reach = block.reach();
+    let in_reach = offset.checked_add(len).is_some_and(|end| end <= reach.0);
+    if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
+        return Err(BlockTraceError::TooFar { disk, offset, reach });
+    }
+    if record.op != Op::Trim && len > LONGEST {
+        return Err(BlockTraceError::TooLarge { disk, offset, len });
+    }
+    let (first, last) = block.touched(record).into_inner();
+    let disk = u64::from(disk) << BLOCK_BITS;
+    Ok(disk + first..=disk + last)
+}
+
+/// The disk, and the block on it, that are called so.
+pub(crate) const fn place(home: u64) -> (u32, u64) {
+    ((home >> BLOCK_BITS) as u32, home & ((1 << BLOCK_BITS) - 1))
+}
+
 /// Makes a [`BlockTrace`], record by record. Takes up to 12 bytes a block more than that.
 #[derive(Debug, Default)]
 pub struct Loader {
     trace: BlockTrace,
-    /// Numbers of blocks, by the hash of what is in `homes`.
-    numbers: HashTable<u32>,
+    /// Of homes.
+    numbers: Numbers,
     error: Option<BlockTraceError>,
 }
 
@@ -190,33 +211,23 @@ impl Loader {
         match self.error {
             Some(error) => Err(error),
             None if self.trace.accesses.is_empty() => Err(BlockTraceError::Empty),
-            None => Ok(self.trace),
+            None => Ok(BlockTrace { homes: self.numbers.into_keys(), ..self.trace }),
         }
     }
 
     fn add(&mut self, record: &Record) -> Result<(), BlockTraceError> {
-        let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
+        let (offset, len) = (record.offset.0, record.len.0.max(1));
         let BlockSize { shift } = self.trace.block;
-        let reach = self.trace.block.reach();
-        let in_reach = offset.checked_add(len).is_some_and(|end| end <= reach.0);
-        if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
-            return Err(BlockTraceError::TooFar { disk, offset, reach });
-        }
-        let home = |block: u64| (u64::from(disk) << BLOCK_BITS) + block;
+        let homes = homes(record, self.trace.block)?;
         if record.op == Op::Trim {
-            return self.trim(home(offset.div_ceil(1 << shift))..home((offset + len) >> shift));
+            let disk = homes.start() - (offset >> shift);
+            return self.trim(disk + offset.div_ceil(1 << shift)..disk + ((offset + len) >> shift));
         }
-        if len > LONGEST {
-            return Err(BlockTraceError::TooLarge { disk, offset, len });
-        }
-        let blocks = self.trace.block.touched(record);
-        if blocks.end() - blocks.start() >= u64::from(BlockTrace::MOST) - self.trace.accesses.len() as u64 {
+        if homes.end() - homes.start() >= u64::from(BlockTrace::MOST) - self.trace.accesses.len() as u64 {
             return Err(BlockTraceError::TooLong);
         }
-        for block in blocks.clone() {
-            let number = self.number(home(block));
-            self.trace.accesses.push(number);
-        }
+        self.trace.accesses.extend(homes.map(|home| self.numbers.number(home)));
+        let blocks = self.trace.block.touched(record);
         let is_write = if record.op == Op::Write { WRITE } else { 0 };
         self.trace.requests.push(Request {
             end: self.trace.accesses.len() as u32,
@@ -227,41 +238,21 @@ impl Loader {
     }
 
     fn trim(&mut self, homes: Range<u64>) -> Result<(), BlockTraceError> {
-        let trace = &mut self.trace;
-        let most = (homes.end.saturating_sub(homes.start)).min(trace.homes.len() as u64);
+        let (trace, known) = (&mut self.trace, self.numbers.keys());
+        let most = (homes.end.saturating_sub(homes.start)).min(known.len() as u64);
         if most > u64::from(BlockTrace::MOST) - trace.trimmed.len() as u64 {
             return Err(BlockTraceError::TooLong);
         }
-        if homes.end.saturating_sub(homes.start) < trace.homes.len() as u64 {
-            let known = |home| self.numbers.find(hash(home), |n| trace.homes[*n as usize] == home);
-            trace.trimmed.extend(homes.filter_map(known).map(|n| Block(*n)));
+        if homes.end.saturating_sub(homes.start) < known.len() as u64 {
+            trace.trimmed.extend(homes.filter_map(|home| self.numbers.find(home)));
         } else {
-            let all = trace.homes.iter().zip(0..).filter(|(home, _)| homes.contains(home));
+            let all = known.iter().zip(0..).filter(|(home, _)| homes.contains(home));
             trace.trimmed.extend(all.map(|(_, n)| Block(n)));
         }
         let trim = Trim { before: trace.requests.len() as u32, end: trace.trimmed.len() as u32 };
         trace.trims.push(trim);
         Ok(())
     }
-
-    /// The number of a block, a new one if it has none.
-    fn number(&mut self, home: u64) -> Block {
-        let homes = &mut self.trace.homes;
-        let is_it = |n: &u32| homes[*n as usize] == home;
-        match self.numbers.entry(hash(home), is_it, |n| hash(homes[*n as usize])) {
-            Entry::Occupied(entry) => Block(*entry.get()),
-            Entry::Vacant(entry) => {
-                let number = homes.len() as u32;
-                entry.insert(number);
-                homes.push(home);
-                Block(number)
-            }
-        }
-    }
-}
-
-fn hash(home: u64) -> u64 {
-    FxBuildHasher.hash_one(home)
 }
 
 impl BlockTrace {

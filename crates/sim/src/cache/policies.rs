@@ -2,7 +2,7 @@
 
 use super::CacheOutcome;
 use super::play::Player;
-use weir_policy::admission::{Admission, Both, Sequential, TinyLfu, TouchCount, Touches};
+use weir_policy::admission::{Admission, All, Both, Sequential, TinyLfu, TouchCount, Touches};
 use weir_policy::eviction::{
     Arc, Belady, Clock, Fifo, Lfu, Lirs, Lru, Lrw, Room, S3Fifo, Sieve, Slru, TwoQ, WTinyLfu,
 };
@@ -67,6 +67,11 @@ impl AdmissionPolicy {
         },
         Self { name: "tinylfu", new: |room| Some(Box::new(TinyLfu::new(room))) },
     ];
+
+    /// The policy, for a cache of this size.
+    pub(crate) fn admission(&self, room: Room) -> Box<dyn Admission> {
+        (self.new)(room).unwrap_or_else(|| Box::new(All))
+    }
 
     /// The one of this name.
     pub fn by_name(name: &str) -> Option<&'static Self> {

@@ -18,11 +18,16 @@ const NEVER: u32 = u32::MAX;
 const WORDS: usize = 8;
 const GROUP: usize = 64 * WORDS;
 
+/// Groups for so many entries: between two renumberings there are as many uses as blocks.
+const fn groups(entries: u32) -> usize {
+    (2 * entries as usize).div_ceil(GROUP) + 1
+}
+
 /// Blocks in the order of their last uses. Takes 4 bytes a block, and two bits.
 ///
 /// A use takes time in the logarithm of the number of blocks.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub struct Stack {
     /// When each block was used last.
     used: Vec<u32>,
     /// The moments from which a block or a hole is in the stack: a bit each.
@@ -37,10 +42,9 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// Empty, for blocks with numbers below `blocks`.
-    pub(super) fn new(blocks: u32) -> Self {
-        // Between two renumberings there are as many uses as blocks.
-        let groups = (2 * blocks as usize).div_ceil(GROUP) + 1;
+    /// Empty, with room for blocks with numbers below `blocks`; more is made for others.
+    pub fn new(blocks: u32) -> Self {
+        let groups = groups(blocks);
         Self {
             used: vec![NEVER; blocks as usize],
             marks: vec![0; groups * WORDS],
@@ -53,9 +57,12 @@ impl Stack {
 
     /// Uses a block; how deep it lay, from 1. `None` if it was not in.
     #[inline]
-    pub(super) fn touch(&mut self, block: Block) -> Option<u32> {
+    pub fn touch(&mut self, block: Block) -> Option<u32> {
         if self.now as usize == 64 * self.marks.len() {
             self.renumber();
+        }
+        if block.index() >= self.used.len() {
+            self.used.resize(block.index() + 1, NEVER);
         }
         let last = self.used[block.index()];
         let depth = self.depth(last);
@@ -79,7 +86,7 @@ impl Stack {
 
     /// Takes a block out; how deep it lay.
     pub(super) fn take_out(&mut self, block: Block) -> Option<u32> {
-        let last = std::mem::replace(&mut self.used[block.index()], NEVER);
+        let last = std::mem::replace(self.used.get_mut(block.index())?, NEVER);
         let depth = self.depth(last);
         if depth.is_some() {
             self.holes.push(last);
@@ -141,8 +148,11 @@ impl Stack {
             *last = self.before(*last);
         }
         self.used = used;
-        self.marks.fill(0);
-        self.tree.fill(0);
+        let groups = groups(self.entries).max(self.tree.len() - 1);
+        self.marks.clear();
+        self.marks.resize(groups * WORDS, 0);
+        self.tree.clear();
+        self.tree.resize(groups + 1, 0);
         for moment in 0..self.entries {
             self.mark(moment, true);
         }
@@ -161,7 +171,8 @@ mod tests {
         #[test]
         fn depth_tells_the_sizes_that_hit(steps in prop::collection::vec((0u32..40, 0u8..8), 0..3000)) {
             let blocks = 40;
-            let mut stack = Stack::new(blocks);
+            // Room for more blocks is made on the way.
+            let mut stack = Stack::new(blocks / 4);
             let mut caches: Vec<_> =
                 (1..=50).map(|capacity| (capacity, 0, Lru::new(Room { blocks, capacity }))).collect();
             for (block, what) in steps {

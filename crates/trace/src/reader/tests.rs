@@ -118,6 +118,20 @@ fn disks_have_the_names_the_trace_gives_them() {
 }
 
 #[test]
+fn one_disk_alone_is_read() {
+    for (name, bytes, told) in samples() {
+        let all = || Reader::open("t", &bytes[..], None).expect("a trace");
+        let mut first = all();
+        let disk = first.next().map(|record| record.expect("a good line").disk).expect("a record");
+        let alone = first.disk(disk).expect("a name");
+        let found: Vec<_> = all().only(alone).map(|record| record.expect("a good line")).collect();
+        let expected: Vec<_> = told.iter().filter(|told| told.1 == disk.0).map(record).collect();
+        assert_eq!(found, expected, "{name}");
+        assert_eq!(all().only("another").count(), 0);
+    }
+}
+
+#[test]
 fn records_of_bytes_that_break_off_say_where() {
     for (name, bytes, told) in binary_samples() {
         let short = &bytes[..bytes.len() - 3];

@@ -134,6 +134,78 @@ fn what_cannot_be_made_up_is_refused() {
 }
 
 #[test]
+fn a_trace_is_analysed_as_a_page_a_document_and_pictures() {
+    let pool = pool();
+    let words = "hotcold part=10% hits=90% reads=75% over=64MiB rate=2000 for=20s & scan size=64KiB over=64MiB rate=100 for=20s";
+    pool.run(["trace", "generate", words, "--out", "a<b>.trace"]);
+    let told = pool.json(&["trace", "analyze", "a<b>.trace", "--policy", "lru,sieve", "--html", "page.html"]);
+    assert_eq!(
+        (&told["blocks"], &told["block_bytes"]),
+        (&16_384.into(), &4096.into()),
+        "the scan touches all of it"
+    );
+    let of = |path: &str| told.pointer(path).and_then(serde_json::Value::as_f64).expect(path);
+    assert!((0.74..0.78).contains(&of("/read_share")), "{told}");
+    assert!((0.9..1.1).contains(&of("/arrivals/variation")), "arrivals are a Poisson process: {told}");
+    assert_eq!(told["critical"][0]["blocks"], 16_384);
+    let curve = |number: usize| told["curves"][number].clone();
+    assert_eq!((&curve(0)["policy"], &curve(1)["policy"]), (&"lru".into(), &"sieve".into()));
+    // The exact curve, beside the simulator.
+    let played = pool.json(&["sim", "cache", "a<b>.trace", "--policy", "lru,sieve", "--size", "10%,50%"]);
+    for (row, policy, percent) in [(0, 0, 10), (1, 0, 50), (2, 1, 10), (3, 1, 50)] {
+        let size = &played["results"][row]["size_blocks"];
+        let points = curve(policy)["points"].as_array().cloned().expect("points");
+        let point = points.iter().find(|point| point["size_blocks"] == *size).expect("the size");
+        let played = &played["results"][row];
+        let misses =
+            played["misses"].as_f64().expect("misses") / played["accesses"].as_f64().expect("accesses");
+        let off = (point["miss_ratio"].as_f64().expect("a ratio") - misses).abs();
+        let most = if policy == 0 { 1e-12 } else { 4.0 * point["error"].as_f64().expect("an error") + 0.002 };
+        assert!(off <= most, "{percent} %: {point}, {misses}");
+    }
+    let page = std::fs::read_to_string(pool.path("page.html")).expect("written");
+    assert!(page.starts_with("<!doctype html>") && page.matches("<svg").count() == 7, "{}", &page[..300]);
+    assert!(page.contains("<h1>a&lt;b&gt;.trace") && !page.contains("a<b>"));
+    assert!(!page.contains("href=") && !page.contains("src="), "nothing is loaded from elsewhere");
+    let text = pool.run(["trace", "analyze", "a<b>.trace"]);
+    for part in [
+        "Critical cache size",
+        "sequential+touch_count",
+        "s3fifo",
+        "write after write",
+        "index of dispersion",
+        "64.0 MiB",
+    ] {
+        assert!(text.contains(part), "{part:?} should be in:\n{text}");
+    }
+    for (what, out) in [("mrc", "a.svg"), ("heat", "a.png"), ("footprint", "b.svg")] {
+        pool.json(&["trace", "plot", "a<b>.trace", "--what", what, "--out", out]);
+        let bytes = std::fs::read(pool.path(out)).expect("written");
+        assert!(bytes.starts_with(if out.ends_with("png") { b"\x89PNG" } else { b"<svg" }), "{out}");
+    }
+}
+
+#[test]
+fn one_disk_of_a_trace_is_analysed_alone() {
+    let pool = pool();
+    std::fs::write(pool.path("t"), "0 0 4096 8 1\n1000 7 8192 8 0\n2000 0 4096 8 1\n").expect("written");
+    let analyse =
+        |more: &[&str]| pool.json(&[&["trace", "analyze", "t", "--format", "mqsim"], more].concat());
+    let [all, one] = [analyse(&[]), analyse(&["--disk", "7"])];
+    assert_eq!((&all["disks"], &one["disks"]), (&["0", "7"][..].into(), &["7"][..].into()));
+    assert_eq!((&all["accesses"], &one["accesses"]), (&3.into(), &1.into()));
+    let said = pool.refused(&["trace", "analyze", "t", "--format", "mqsim", "--disk", "1"], USAGE);
+    assert!(said.contains("has no disk \"1\"") && said.contains("name one of 0, 7"), "{said}");
+    let said = pool.refused(&["trace", "plot", "nowhere", "--out", "x.svg"], USAGE);
+    assert!(said.contains("no trace nowhere"), "{said}");
+    // Without times, what needs them is left out.
+    std::fs::write(pool.path("pages"), "1 1 0 0\n2 1 0 0\n1 1 0 0\n").expect("written");
+    let untimed = pool.json(&["trace", "analyze", "pages"]);
+    assert!(untimed["arrivals"].is_null() && untimed["reuse_times"].is_null(), "{untimed}");
+    assert_eq!(untimed["timeline"]["windows"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
 fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
     let pool = pool();
     std::fs::write(pool.path("text"), "hello, world\n").expect("written");

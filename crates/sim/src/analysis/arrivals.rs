@@ -1,0 +1,152 @@
+//! When requests come: the gaps between them, and how much they come in bursts.
+//!
+//! Measures: the coefficient of variation of the gaps (standard deviation to mean; 1 for a Poisson process), and for
+//! windows of several lengths the index of dispersion for counts, variance to mean of the requests in a window (1 for
+//! a Poisson process at every length; a value that grows with the length means bursts of bursts), after R. Gusella,
+//! "Characterizing the variability of arrival processes with indexes of dispersion", IEEE JSAC 9(2), 1991; and the fullest
+//! window to the mean.
+
+use super::spread::{Spread, Spreading};
+use serde::Serialize;
+use weir_model::Nanos;
+
+/// Collects times of requests, of any number in constant memory.
+#[derive(Debug)]
+pub(super) struct ArrivalTimes {
+    first: Nanos,
+    last: Nanos,
+    count: u64,
+    gaps: Spreading,
+    /// Their squares, in seconds.
+    squares: f64,
+    back: u64,
+    windows: [Window; 3],
+}
+
+/// Windows of a length, one after the other from the first request on.
+#[derive(Debug)]
+struct Window {
+    length: Nanos,
+    /// The number of the present one, and requests in it.
+    present: u64,
+    count: u64,
+    /// Of those that are over: all requests, squares of their numbers, the greatest.
+    past: u64,
+    squares: f64,
+    most: u64,
+}
+
+/// What times of requests came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Arrivals {
+    /// From the first to the last.
+    pub seconds: f64,
+    /// Requests a second.
+    pub rate: f64,
+    /// Requests whose time was before that of the one above; they count as made at the same time.
+    pub out_of_order: u64,
+    /// Gaps, in nanoseconds.
+    pub gaps: Spread,
+    /// Their standard deviation to their mean; nothing if all are 0.
+    pub variation: Option<f64>,
+    /// By the length of windows, where there are at least ten whole ones.
+    pub bursts: Vec<Burstiness>,
+}
+
+/// How uneven windows of one length are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Burstiness {
+    /// Their length.
+    pub window_seconds: f64,
+    /// Variance to mean of the requests in a window.
+    pub dispersion: f64,
+    /// Requests in the fullest to the mean.
+    pub peak_to_mean: f64,
+}
+
+/// The lengths of windows.
+const LENGTHS: [Nanos; 3] = [Nanos::millis(100), Nanos::secs(1), Nanos::secs(60)];
+/// Fewer windows tell nothing.
+const WINDOWS_LEAST: u64 = 10;
+
+impl Default for ArrivalTimes {
+    fn default() -> Self {
+        let window = |length| Window { length, present: 0, count: 0, past: 0, squares: 0.0, most: 0 };
+        Self {
+            first: Nanos(0),
+            last: Nanos(0),
+            count: 0,
+            gaps: Spreading::default(),
+            squares: 0.0,
+            back: 0,
+            windows: LENGTHS.map(window),
+        }
+    }
+}
+
+impl ArrivalTimes {
+    /// Another request; since the first, by a clock that does not go back.
+    pub(super) fn add(&mut self, at: Nanos) -> Nanos {
+        if self.count == 0 {
+            (self.first, self.last) = (at, at);
+        } else {
+            self.back += u64::from(at < self.last);
+            let gap = at.max(self.last).since(self.last);
+            self.gaps.add(gap.0);
+            self.squares += gap.as_secs_f64().powi(2);
+            self.last = self.last.max(at);
+        }
+        self.count += 1;
+        let since = self.last.since(self.first);
+        self.windows.iter_mut().for_each(|window| window.add(since));
+        since
+    }
+
+    /// What they came to; nothing for fewer than two.
+    pub(super) fn finish(self) -> Option<Arrivals> {
+        if self.count < 2 {
+            return None;
+        }
+        let (span, gaps) = (self.last.since(self.first), self.gaps.spread());
+        let mean = span.as_secs_f64() / gaps.count as f64;
+        let variance = (self.squares / gaps.count as f64 - mean * mean).max(0.0);
+        Some(Arrivals {
+            seconds: span.as_secs_f64(),
+            rate: if mean > 0.0 { 1.0 / mean } else { 0.0 },
+            out_of_order: self.back,
+            gaps,
+            variation: (mean > 0.0).then(|| variance.sqrt() / mean),
+            bursts: self.windows.iter().filter_map(Window::burstiness).collect(),
+        })
+    }
+}
+
+impl Window {
+    fn add(&mut self, since: Nanos) {
+        let number = since.0 / self.length.0;
+        if number != self.present {
+            self.end();
+            self.present = number;
+        }
+        self.count += 1;
+    }
+
+    /// The present one is over.
+    fn end(&mut self) {
+        self.past += self.count;
+        self.squares += (self.count as f64).powi(2);
+        self.most = self.most.max(self.count);
+        self.count = 0;
+    }
+
+    /// Of the windows that are whole.
+    fn burstiness(&self) -> Option<Burstiness> {
+        let windows = self.present;
+        let mean = self.past as f64 / windows as f64;
+        (windows >= WINDOWS_LEAST).then(|| Burstiness {
+            window_seconds: self.length.as_secs_f64(),
+            dispersion: (self.squares / windows as f64 - mean * mean).max(0.0) / mean,
+            peak_to_mean: self.most as f64 / mean,
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Miss-ratio curves: which share of the accesses a cache misses, by its size.
+//!
+//! Of LRU exactly, from stack distances; of any policy from a [`Sample`], whose accesses are played to caches that are as much
+//! smaller as it is: C. A. Waldspurger et al., "Cache modeling and optimization using miniature simulations", USENIX ATC 2017.
+//! What a sample misses is multiplied by all blocks to its blocks, and compared with all accesses, which are known; not with
+//! the accesses that happen to be in it, since a single block that is asked for very often may be among its blocks or not
+//! (the authors' SHARDS-adj removes that error, too, by the accesses that were to be expected).
+//!
+//! The error that is stated is one standard error, found in the sample itself: its blocks are dealt out to eight
+//! groups by their hash, each is played like a sample of its own, and how far these are apart tells how far their mean may
+//! be off (random groups; K. M. Wolter, "Introduction to variance estimation", 2nd edition 2007, chapter 2).
+
+use super::{Distances, Sample};
+use crate::cache::{AdmissionPolicy, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
+use serde::Serialize;
+use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
+use weir_policy::eviction::{Block, Use};
+use weir_trace::{Disk, Record};
+
+/// Miss ratios of caches of several sizes, which take in every miss.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// The eviction policy.
+    pub policy: &'static str,
+    /// The share of the blocks it is from; 1 if it is exact.
+    pub rate: f64,
+    /// Blocks it is from.
+    pub sampled_blocks: u64,
+    /// By ascending size.
+    pub points: Vec<Point>,
+}
+
+/// A cache of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Blocks it holds.
+    pub size_blocks: u32,
+    /// Misses to accesses.
+    pub miss_ratio: f64,
+    /// One standard error of that; 0 if it is exact, nothing if the sample is too small to tell.
+    pub error: Option<f64>,
+}
+
+/// Groups of a sample.
+const GROUPS: u64 = 8;
+
+/// The sizes of a curve, in blocks: 0.1, 0.2 and 0.5 % of those a trace touches, and 1 to 100 % in steps of 1 %; ascending, at
+/// least 1, each once.
+pub fn sizes(blocks: u32) -> Vec<u32> {
+    let thousandths = [1, 2, 5].into_iter().chain((1..=100).map(|percent| percent * 10));
+    let mut sizes: Vec<_> = thousandths.map(|n| (u64::from(blocks) * n / 1000).max(1) as u32).collect();
+    sizes.dedup();
+    sizes
+}
+
+impl Curve {
+    /// LRU's, exactly.
+    pub fn exact(distances: &Distances, sizes: &[u32]) -> Self {
+        let all = distances.accesses().max(1) as f64;
+        let ratios = distances.misses(sizes).into_iter().map(|misses| misses as f64 / all);
+        let points = sizes.iter().zip(ratios);
+        let points =
+            points.map(|(size, ratio)| Point { size_blocks: *size, miss_ratio: ratio, error: Some(0.0) });
+        Self { policy: "lru", rate: 1.0, sampled_blocks: distances.blocks(), points: points.collect() }
+    }
+
+    /// A policy's, from a sample; sizes ascend.
+    pub fn sampled(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Self {
+        let whole = Part::new(sample, sample.accesses());
+        let ratios = whole.miss_ratios(policy, sizes);
+        // All blocks are in it: nothing is estimated.
+        let errors =
+            if sample.rate() >= 1.0 { vec![Some(0.0); sizes.len()] } else { errors(sample, policy, sizes) };
+        let point = |((size, ratio), error): ((&u32, f64), Option<f64>)| Point {
+            size_blocks: *size,
+            miss_ratio: ratio,
+            error,
+        };
+        Self {
+            policy: policy.name,
+            rate: sample.rate(),
+            sampled_blocks: sample.blocks() as u64,
+            points: sizes.iter().zip(ratios).zip(errors).map(point).collect(),
+        }
+    }
+
+    /// The mean distance of two curves of the same sizes.
+    pub fn distance(&self, other: &Self) -> f64 {
+        let pairs = self.points.iter().zip(&other.points);
+        let sum: f64 = pairs.map(|(a, b)| (a.miss_ratio - b.miss_ratio).abs()).sum();
+        sum / self.points.len().max(1) as f64
+    }
+}
+
+/// One standard error at each size.
+fn errors(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<Option<f64>> {
+    let group = |number| Part::new(sample, sample.group(number, GROUPS)).miss_ratios(policy, sizes);
+    let groups: Vec<_> = (0..GROUPS).map(group).collect();
+    let count = GROUPS as f64;
+    let error = |at: usize| {
+        let mean = groups.iter().map(|ratios| ratios[at]).sum::<f64>() / count;
+        let squares: f64 = groups.iter().map(|ratios| (ratios[at] - mean).powi(2)).sum();
+        // What is in the sample is known.
+        (squares / (count * (count - 1.0)) * (1.0 - sample.rate())).sqrt()
+    };
+    let is_enough = sample.blocks() as u64 >= GROUPS;
+    (0..sizes.len()).map(|at| is_enough.then(|| error(at))).collect()
+}
+
+/// A sample, or a group of one.
+struct Part {
+    /// Its share of all blocks.
+    rate: f64,
+    /// Accesses of the whole trace.
+    seen: u64,
+    distances: Distances,
+    accesses: Vec<(Block, Use)>,
+}
+
+impl Part {
+    fn new(sample: &Sample, accesses: impl Iterator<Item = (Block, Use)>) -> Self {
+        let accesses: Vec<_> = accesses.collect();
+        let (mut stack, mut distances) = (Stack::new(0), Distances::default());
+        accesses.iter().for_each(|(block, _)| distances.add(stack.touch(*block)));
+        let rate = distances.blocks() as f64 / sample.all.max(1.0);
+        Self { rate, seen: sample.seen, distances, accesses }
+    }
+
+    fn miss_ratios(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<f64> {
+        let small = |size: &u32| ((f64::from(*size) * self.rate).round() as u32).max(1);
+        let small: Vec<_> = sizes.iter().map(small).collect();
+        let misses =
+            if policy.name == "lru" { self.distances.misses(&small) } else { self.play(policy, &small) };
+        let expected = (self.seen as f64 * self.rate).max(1.0);
+        misses.into_iter().map(|misses| (misses as f64 / expected).min(1.0)).collect()
+    }
+
+    fn play(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<u64> {
+        let mut loader = Loader::default();
+        for (block, used) in &self.accesses {
+            let op = if *used == Use::Write { Op::Write } else { Op::Read };
+            let offset = VolumeOffset(u64::from(block.0) * BLOCK);
+            loader.take(&Record { at: Nanos(0), disk: Disk(0), op, offset, len: Bytes(BLOCK) });
+        }
+        // Of nothing nothing is missed.
+        let Ok(trace) = loader.finish() else { return vec![0; sizes.len()] };
+        let mut known: Option<(u32, u64)> = None;
+        let misses = sizes.iter().map(|capacity| match known {
+            // Several sizes may become the same, and nothing misses less than a cache that holds all.
+            Some((same, misses)) if same == *capacity || same >= trace.blocks() => misses,
+            _ => {
+                let admission = &AdmissionPolicy::ALL[0];
+                let setup =
+                    Setup { eviction: policy, admission, capacity: *capacity, mode: WriteMode::Through };
+                let misses = play(&trace, &setup).all().misses;
+                known = Some((*capacity, misses));
+                misses
+            }
+        });
+        misses.collect()
+    }
+}

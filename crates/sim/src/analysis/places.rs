@@ -1,0 +1,132 @@
+//! Where and when: accesses by windows of time and regions of the disks, each as fine as fits.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Collects what happened in at most [`WINDOWS`] windows and [`REGIONS`] regions: both begin fine, and become twice as
+/// wide whenever there are more. Constant memory, however long and large a trace is.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Windows are 2^this long.
+    window: u32,
+    /// Regions are of 2^this blocks.
+    region: u32,
+    /// The first block and the last.
+    span: Option<(u64, u64)>,
+    windows: BTreeMap<u64, Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    reads: u64,
+    writes: u64,
+    footprint: u64,
+    /// Accesses by region.
+    accesses: BTreeMap<u64, u64>,
+}
+
+/// What happened when and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Timeline {
+    /// How long a window is: in nanoseconds, or in requests if the trace has no times.
+    pub window: u64,
+    /// One after the other.
+    pub windows: Vec<Stretch>,
+    /// How many blocks a region has.
+    pub region_blocks: u64,
+    /// The first region's first block, counted from the start of the disk; disks lie above one another.
+    pub first_block: u64,
+    /// For each window the accesses to each region: the hot-spot map.
+    pub heat: Vec<Vec<u64>>,
+}
+
+/// A window of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stretch {
+    /// Since the first request, in the same unit as its length.
+    pub start: u64,
+    /// Requests to read.
+    pub reads: u64,
+    /// Requests to write.
+    pub writes: u64,
+    /// Distinct blocks accessed until its end.
+    pub footprint: u64,
+}
+
+/// At most so many windows.
+pub const WINDOWS: u64 = 128;
+/// At most so many regions.
+pub const REGIONS: u64 = 64;
+
+impl Places {
+    /// A request to blocks of a disk at this time, which does not go back; with it so many blocks were accessed so far.
+    pub(super) fn add(&mut self, at: u64, blocks: RangeInclusive<u64>, is_write: bool, footprint: u64) {
+        let (first, last) = (*blocks.start(), *blocks.end());
+        let span = self.span.map_or((first, last), |(least, most)| (least.min(first), most.max(last)));
+        self.span = Some(span);
+        while (span.1 >> self.region) - (span.0 >> self.region) >= REGIONS {
+            self.widen_regions();
+        }
+        while at >> self.window >= WINDOWS {
+            self.widen_windows();
+        }
+        let window = self.windows.entry(at >> self.window).or_default();
+        window.reads += u64::from(!is_write);
+        window.writes += u64::from(is_write);
+        window.footprint = footprint;
+        for region in first >> self.region..=last >> self.region {
+            let start = first.max(region << self.region);
+            let end = last.min(((region + 1) << self.region) - 1);
+            *window.accesses.entry(region).or_default() += end - start + 1;
+        }
+    }
+
+    fn widen_regions(&mut self) {
+        self.region += 1;
+        for window in self.windows.values_mut() {
+            for (region, accesses) in std::mem::take(&mut window.accesses) {
+                *window.accesses.entry(region / 2).or_default() += accesses;
+            }
+        }
+    }
+
+    fn widen_windows(&mut self) {
+        self.window += 1;
+        for (number, old) in std::mem::take(&mut self.windows) {
+            let window = self.windows.entry(number / 2).or_default();
+            window.reads += old.reads;
+            window.writes += old.writes;
+            window.footprint = old.footprint;
+            for (region, accesses) in old.accesses {
+                *window.accesses.entry(region).or_default() += accesses;
+            }
+        }
+    }
+
+    /// What happened; windows without a request among them.
+    pub(super) fn finish(self) -> Timeline {
+        let Some((least, most)) = self.span else { return Timeline::default() };
+        let (first, last) = (least >> self.region, most >> self.region);
+        let mut timeline = Timeline {
+            window: 1 << self.window,
+            region_blocks: 1 << self.region,
+            first_block: first << self.region,
+            ..Timeline::default()
+        };
+        let (end, none, mut footprint) = (self.windows.keys().last().copied(), Window::default(), 0);
+        for number in 0..=end.unwrap_or(0) {
+            let window = self.windows.get(&number).unwrap_or(&none);
+            footprint = window.footprint.max(footprint);
+            timeline.windows.push(Stretch {
+                start: number << self.window,
+                reads: window.reads,
+                writes: window.writes,
+                footprint,
+            });
+            let accesses = |region| window.accesses.get(&region).copied().unwrap_or(0);
+            timeline.heat.push((first..=last).map(accesses).collect());
+        }
+        timeline
+    }
+}

@@ -1,0 +1,92 @@
+//! Sequential runs: requests each of which begins where one shortly before it ended.
+
+use super::spread::{Spread, Spreading};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use std::collections::VecDeque;
+use weir_trace::Record;
+
+/// Finds runs among what goes on at the same time: a request continues one of the last 32 of its disk. Takes less than a KiB
+/// a disk.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    disks: FxHashMap<u32, VecDeque<End>>,
+    requests: u64,
+    after_previous: u64,
+    after_recent: u64,
+    bytes: Spreading,
+    counts: Spreading,
+}
+
+/// Where a request ended, and the run it is the last of so far.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: u64,
+    run: Run,
+    /// Another one has continued the run.
+    is_continued: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    requests: u64,
+    bytes: u64,
+}
+
+/// What runs came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sequentiality {
+    /// The share of requests that begin where the one before, of the same disk, ended.
+    pub after_previous: f64,
+    /// … where any of the last 32 ended.
+    pub after_recent: f64,
+    /// Bytes of each run; a request that nothing continues is a run of one.
+    pub run_bytes: Spread,
+    /// Requests of each.
+    pub run_requests: Spread,
+}
+
+/// Requests of a disk that may be continued.
+const RECENT: usize = 32;
+
+impl Runs {
+    /// The next request.
+    pub(super) fn add(&mut self, record: &Record) {
+        let recent = self.disks.entry(record.disk.0).or_default();
+        let (start, len) = (record.offset.0, record.len.0);
+        self.requests += 1;
+        self.after_previous += u64::from(recent.back().is_some_and(|end| end.at == start));
+        self.after_recent += u64::from(recent.iter().any(|end| end.at == start));
+        let continued = recent.iter_mut().rev().find(|end| end.at == start && !end.is_continued);
+        let before = continued.map_or(Run::default(), |end| {
+            end.is_continued = true;
+            end.run
+        });
+        let run = Run { requests: before.requests + 1, bytes: before.bytes.saturating_add(len) };
+        let forgotten = if recent.len() == RECENT { recent.pop_front() } else { None };
+        recent.push_back(End { at: start.saturating_add(len), run, is_continued: false });
+        self.end(forgotten);
+    }
+
+    /// Nothing will continue this.
+    fn end(&mut self, end: Option<End>) {
+        if let Some(End { run, is_continued: false, .. }) = end {
+            self.bytes.add(run.bytes);
+            self.counts.add(run.requests);
+        }
+    }
+
+    /// What they came to.
+    pub(super) fn finish(mut self) -> Sequentiality {
+        for end in std::mem::take(&mut self.disks).into_values().flatten() {
+            self.end(Some(end));
+        }
+        let share = |part: u64| part as f64 / self.requests.max(1) as f64;
+        Sequentiality {
+            after_previous: share(self.after_previous),
+            after_recent: share(self.after_recent),
+            run_bytes: self.bytes.spread(),
+            run_requests: self.counts.spread(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How numbers are spread: a histogram by powers of two, and percentiles.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Collects numbers; exact to 1 %. Takes a few KiB, however many there are.
+#[derive(Clone, Debug)]
+pub(super) struct Spreading {
+    counted: Histogram<u64>,
+    sum: f64,
+    min: u64,
+    max: u64,
+}
+
+/// What numbers came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// Their mean; 0 if there is none.
+    pub mean: f64,
+    /// The least.
+    pub min: u64,
+    /// Half are not above this.
+    pub p50: u64,
+    /// … nine of ten.
+    pub p90: u64,
+    /// … 99 of 100.
+    pub p99: u64,
+    /// The greatest.
+    pub max: u64,
+    /// By powers of two, without empty ones before the first and after the last.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Numbers from one power of two to below the next; the first also has zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bucket {
+    /// The power.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Default for Spreading {
+    fn default() -> Self {
+        let counted = Histogram::new(DIGITS).unwrap_or_else(|_| unreachable!("two digits are possible"));
+        Self { counted, sum: 0.0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl Spreading {
+    /// Another number; above 2^62 it counts as that.
+    #[inline]
+    pub(super) fn add(&mut self, number: u64) {
+        self.add_many(number, 1);
+    }
+
+    /// The same number so many times.
+    #[inline]
+    pub(super) fn add_many(&mut self, number: u64, times: u64) {
+        let number = number.min(MOST);
+        // It grows as it needs to.
+        let _ = self.counted.record_n(number, times);
+        (self.min, self.max) = (self.min.min(number), self.max.max(number));
+        self.sum += number as f64 * times as f64;
+    }
+
+    /// What they came to.
+    pub(super) fn spread(&self) -> Spread {
+        let count = self.counted.len();
+        if count == 0 {
+            return Spread::default();
+        }
+        let (min, max) = (self.min, self.max);
+        // Of numbers that are not told apart the least: powers of two are exact.
+        let at = |share| self.counted.lowest_equivalent(self.counted.value_at_quantile(share)).max(min);
+        let power = |number: u64| number.max(1).ilog2();
+        let buckets = (power(min)..=power(max)).map(|power| {
+            let from = 1 << power;
+            let least = if power == 0 { 0 } else { from };
+            Bucket { from, count: self.counted.count_between(least, (from - 1) + from) }
+        });
+        Spread {
+            count,
+            mean: self.sum / count as f64,
+            min,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max,
+            buckets: buckets.collect(),
+        }
+    }
+}
+
+const MOST: u64 = 1 << 62;
+const DIGITS: u8 = 2;

@@ -1,0 +1,90 @@
+//! An analysis as one file of HTML, with its pictures in it.
+
+use super::{Analyzed, tables};
+use crate::failure::Failure;
+use weir_model::ErrorKind;
+use weir_sim::plot::TracePicture;
+
+const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;color:#222}\
+    table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{padding:.15em .9em .15em 0;text-align:left;\
+    border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums}th{font-weight:600;font-size:12px;color:#666}\
+    h1{font-size:22px}h2{font-size:17px;margin-top:1.6em}svg{max-width:100%;height:auto}";
+
+/// The page.
+///
+/// # Errors
+/// If a picture cannot be drawn.
+pub(super) fn html(analyzed: &Analyzed) -> Result<String, Failure> {
+    let heading = escaped(&analyzed.heading());
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{heading}</title>\n<style>{STYLE}</style>\n\
+         <h1>{heading}</h1>\n"
+    );
+    for part in tables::all(analyzed) {
+        page += &format!("<h2>{}</h2>\n<table>\n<tr>", escaped(part.title));
+        page.extend(part.heading.iter().map(|cell| format!("<th>{}</th>", escaped(cell))));
+        for row in &part.rows {
+            page += "</tr>\n<tr>";
+            page.extend(row.iter().map(|cell| format!("<td>{}</td>", escaped(cell))));
+        }
+        page += "</tr>\n</table>\n";
+    }
+    for (title, picture) in pictures(analyzed) {
+        let svg = picture.svg(title);
+        page += &svg.map_err(|error| Failure::told(ErrorKind::Environment, &error.to_string()))?;
+    }
+    for note in &analyzed.notes {
+        page += &format!("<p>note: {}</p>\n", escaped(note));
+    }
+    Ok(page + "</html>\n")
+}
+
+fn pictures(analyzed: &Analyzed) -> Vec<(&'static str, TracePicture<'_>)> {
+    let of = &analyzed.analysis;
+    let runs = &of.sequentiality;
+    let mut all = vec![
+        ("Miss ratios by cache size", analyzed.miss_ratios()),
+        ("Accesses by time and place", analyzed.hot_spots()),
+        ("Footprint over time", analyzed.footprint()),
+        (
+            "Sizes of requests and sequential runs",
+            TracePicture::Spreads(
+                "bytes",
+                vec![("reads", &of.read_sizes), ("writes", &of.write_sizes), ("runs", &runs.run_bytes)],
+            ),
+        ),
+        (
+            "Reuse distances",
+            TracePicture::Spreads("blocks of 4 KiB", vec![("accesses", &of.reuse_distances)]),
+        ),
+    ];
+    if let Some(arrivals) = &of.arrivals {
+        all.push((
+            "Gaps between requests",
+            TracePicture::Spreads("nanoseconds", vec![("gaps", &arrivals.gaps)]),
+        ));
+    }
+    if let Some(times) = &of.reuse_times {
+        let spreads = vec![
+            ("read after write", &times.read_after_write),
+            ("write after write", &times.write_after_write),
+        ];
+        all.push(("Time since the write before", TracePicture::Spreads("nanoseconds", spreads)));
+    }
+    all
+}
+
+/// Text as HTML has it.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html += "&amp;",
+            '<' => html += "&lt;",
+            '>' => html += "&gt;",
+            '"' => html += "&quot;",
+            other => html.push(other),
+        }
+    }
+    html
+}
