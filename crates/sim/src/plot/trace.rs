@@ -22,6 +22,8 @@ pub enum TracePicture<'a> {
 }
 
 const SIZE: (u32, u32) = (900, 420);
+/// Of letters.
+const FONT: (&str, u32) = ("sans-serif", 11);
 const GIB: f64 = (1u64 << 30) as f64;
 
 impl TracePicture<'_> {
@@ -51,7 +53,7 @@ impl TracePicture<'_> {
     {
         let area = backend.into_drawing_area();
         area.fill(&WHITE)?;
-        let area = area.titled(title, ("sans-serif", 18))?;
+        let area = area.titled(title, ("sans-serif", 16))?;
         match self {
             Self::MissRatios(curves, blocks) => miss_ratios(&area, curves, *blocks)?,
             Self::HotSpots(timeline, timed) => hot_spots(&area, timeline, *timed)?,
@@ -76,9 +78,9 @@ where
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
-        .y_label_area_size(64)
+        .y_label_area_size(72)
         .build_cartesian_2d(0.0..x_most.max(1e-9), 0.0..y_most.max(1e-9))?;
-    chart.configure_mesh().x_desc(x).y_desc(y).light_line_style(WHITE).draw()?;
+    chart.configure_mesh().label_style(FONT).x_desc(x).y_desc(y).light_line_style(WHITE).draw()?;
     for (number, (name, points)) in all.iter().enumerate() {
         let color = Palette99::pick(number).to_rgba();
         let line = LineSeries::new(points.iter().copied(), color.stroke_width(2));
@@ -87,6 +89,7 @@ where
     }
     chart
         .configure_series_labels()
+        .label_font(FONT)
         .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
@@ -141,9 +144,15 @@ where
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
-        .y_label_area_size(64)
+        .y_label_area_size(72)
         .build_cartesian_2d(0.0..time(timeline.heat.len()).max(1e-9), gib(0)..gib(regions.max(1)))?;
-    chart.configure_mesh().disable_mesh().x_desc(unit).y_desc("place on the disk, GiB").draw()?;
+    chart
+        .configure_mesh()
+        .label_style(FONT)
+        .disable_mesh()
+        .x_desc(unit)
+        .y_desc("place on the disk, GiB")
+        .draw()?;
     let most = timeline.heat.iter().flatten().copied().max().unwrap_or(1) as f64;
     let cells = timeline.heat.iter().enumerate().flat_map(|(window, row)| {
         row.iter().enumerate().filter(|(_, accesses)| **accesses > 0).map(move |(region, accesses)| {
@@ -171,10 +180,17 @@ where
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
-        .y_label_area_size(64)
+        .y_label_area_size(72)
         .build_cartesian_2d(f64::from(least)..f64::from(most), 0.0..tallest * 1.1)?;
     let label = |power: &f64| format!("2^{power}");
-    chart.configure_mesh().disable_x_mesh().x_label_formatter(&label).x_desc(unit).y_desc("share").draw()?;
+    chart
+        .configure_mesh()
+        .label_style(FONT)
+        .disable_x_mesh()
+        .x_label_formatter(&label)
+        .x_desc(unit)
+        .y_desc("share")
+        .draw()?;
     let width = 0.9 / spreads.len().max(1) as f64;
     for (number, (name, spread)) in spreads.iter().enumerate() {
         let color = Palette99::pick(number).to_rgba();
@@ -189,6 +205,7 @@ where
     }
     chart
         .configure_series_labels()
+        .label_font(FONT)
         .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))

@@ -54,7 +54,8 @@ pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
         Picture::Heat => (analyzed.hot_spots(), "accesses by time and place"),
         Picture::Footprint => (analyzed.footprint(), "footprint over time"),
     };
-    picture::write_trace(&args.out, &format!("{}: {what}", analyzed.trace), &drawn)?;
+    let name = args.of.trace.file_name().unwrap_or(args.of.trace.as_os_str()).display();
+    picture::write_trace(&args.out, &format!("{name}: {what}"), &drawn)?;
     Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
 }
 
