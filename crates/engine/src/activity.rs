@@ -88,8 +88,8 @@ impl Engine {
         let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
         match activity {
             Activity::Reading => in_flight(|p| {
-                use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere};
-                matches!(p, Read(_) | ReadElsewhere(..) | Merge(_) | MergeElsewhere(..))
+                use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere, ReadThrough};
+                matches!(p, Read(_) | ReadThrough(_) | ReadElsewhere(..) | Merge(_) | MergeElsewhere(..))
             }),
             Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),

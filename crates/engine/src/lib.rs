@@ -69,7 +69,6 @@ mod since;
 mod space;
 mod status;
 mod through;
-
 mod twice;
 mod unreachable;
 mod watch;
@@ -98,7 +97,6 @@ use crate::device::Device;
 use crate::lock::Locks;
 use crate::piece::{Flight, Piece, PieceId};
 use crate::scratch::Scratch;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
@@ -140,8 +138,7 @@ pub struct Engine {
     doubt: doubt::Doubt,
     abandoned: lost::Abandoned,
     again: again::Again,
-    /// Reads through holes, and what they are to read then.
-    through: FxHashMap<PieceId, through::Rest>,
+    through: through::Through,
     checkpoint: checkpoint::Checkpoint,
     admin: admin::Admin,
     /// Requests over many extents that still have pieces to make.
@@ -238,7 +235,7 @@ impl Engine {
             doubt: doubt::Doubt::default(),
             abandoned: lost::Abandoned::default(),
             again: again::Again::default(),
-            through: FxHashMap::default(),
+            through: through::Through::new(),
             checkpoint: checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
             ranges: VecDeque::new(),

@@ -4,12 +4,12 @@ use crate::Engine;
 use crate::advice::places_of;
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use crate::route::Route;
-use crate::through::Through;
+use crate::through::Long;
 use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
-use weir_policy::placement::{Places, ReadFrom};
+use weir_policy::placement::Places;
 
 /// Where a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +119,12 @@ impl Engine {
     }
 
     /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
-    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Through>)> {
+    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Long>)> {
         let record = self.lent(key)?;
         let route = self.route(key.volume, &record, range);
         let has_holes = range.count > 1
-            && self.policies.read_from(key.volume) == ReadFrom::Soonest
-            && !record.places.iter().any(|place| place.valid.contains_all(range));
+            && !record.places.iter().any(|place| place.valid.contains_all(range))
+            && self.may_read_through(key);
         let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
         let (plan, through) = match has_holes {
             true => self.plan_around_holes(&record, route, range),

@@ -8,7 +8,7 @@
 
 use crate::Engine;
 use crate::notice::Notice;
-use crate::piece::Flight;
+use crate::piece::{Flight, Purpose};
 use weir_model::{IoError, IoKind};
 
 /// How often a command is tried in all.
@@ -38,7 +38,9 @@ impl Engine {
     pub(crate) fn retried(&mut self, mut flight: Flight, error: IoError) -> Option<Flight> {
         let kind = flight.kind;
         let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false });
-        let hopeful = matches!(error, IoError::Os(_)) && !is_full(kind, error);
+        // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
+        let worthwhile = !matches!(flight.purpose, Purpose::ReadThrough(_));
+        let hopeful = worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error);
         let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !self.is_spoilt(&flight);
         if !is_full(kind, error) {
             self.note_failure(&flight, error, again);

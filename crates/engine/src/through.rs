@@ -7,26 +7,46 @@
 //!
 //! It is done where it is expected to take less of the devices' time, unless the policy has slots read first, as
 //! published. If the long command fails, perhaps in a hole, the
-//! runs are read alone.
+//! runs are read alone, from then on.
 
 use crate::Engine;
 use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use crate::read::{Plan, Run, Source};
 use crate::route::Route;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_map::{Location, Record};
-use weir_model::{BLOCK, BlockRange, Bytes, IoError, IoKind, Memory};
+use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
+use weir_policy::Lru;
+use weir_policy::placement::ReadFrom;
 
 /// Part of what is read that may come along at each end though the place does not hold it: extents side by side are read
 /// in one command only if both reach where they meet.
 const EDGE: u16 = 8;
 
+/// How many extents are remembered where it has failed.
+const FAILED: usize = 1024;
+
 /// Runs of a piece that are read once the long command has ended.
 pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
 
+/// Reads through holes that are under way, and where they have failed.
+#[derive(Debug)]
+pub(crate) struct Through {
+    rest: FxHashMap<PieceId, Rest>,
+    /// Extents that are not read so again: a bad sector in a hole nobody wants would cost a drive's patience each time.
+    failed: Lru<ExtentKey, ()>,
+}
+
+impl Through {
+    pub(crate) fn new() -> Self {
+        Self { rest: FxHashMap::default(), failed: Lru::new(FAILED) }
+    }
+}
+
 /// A read through holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Through {
+pub(crate) struct Long {
     /// What is read in one command, and where its first block is.
     pub(crate) range: BlockRange,
     pub(crate) source: Source,
@@ -34,6 +54,11 @@ pub(crate) struct Through {
 }
 
 impl Engine {
+    /// Whether the extent may be read so.
+    pub(crate) fn may_read_through(&self, key: ExtentKey) -> bool {
+        self.policies.read_from(key.volume) == ReadFrom::Soonest && self.through.failed.get(&key).is_none()
+    }
+
     /// What these commands are expected to take.
     fn takes<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> u64 {
         let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
@@ -43,7 +68,7 @@ impl Engine {
 
     /// What the plan's commands are expected to take, and, if that is less, reading through the holes of one of the
     /// record's whole places.
-    fn weigh_plan(&self, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Through>) {
+    fn weigh_plan(&self, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Long>) {
         let mut best = (self.takes(plan.iter()), None);
         for place in &record.places {
             let Location::Whole(whole) = place.at else { continue };
@@ -62,7 +87,7 @@ impl Engine {
             let takes = self.takes([(span, Some(source))].iter()).saturating_add(self.takes(others.iter()));
             if takes < best.0 {
                 let rest = others.iter().map(|(run, _)| *run).collect();
-                best = (takes, Some(Through { range: span, source, rest }));
+                best = (takes, Some(Long { range: span, source, rest }));
             }
         }
         best
@@ -75,8 +100,8 @@ impl Engine {
         record: &Record,
         route: Route,
         range: BlockRange,
-    ) -> (Plan, Option<Through>) {
-        let mut best: Option<(u64, Plan, Option<Through>)> = None;
+    ) -> (Plan, Option<Long>) {
+        let mut best: Option<(u64, Plan, Option<Long>)> = None;
         for at in 0..record.places.len() {
             let mut route = route;
             route.prefer(at);
@@ -95,13 +120,13 @@ impl Engine {
     }
 
     /// Reads a piece so.
-    pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Through) {
-        let Through { range, source: Source { device, at }, rest } = through;
+    pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Long) {
+        let Long { range, source: Source { device, at }, rest } = through;
         let piece = &mut self.pieces[id.0 as usize];
         piece.found = (true, plan.iter().any(|(_, source)| source.is_none()));
         piece.left = 1;
         let buffer = piece.part(range);
-        self.through.insert(id, rest);
+        self.through.rest.insert(id, rest);
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadThrough(id));
     }
 
@@ -113,7 +138,10 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let rest = self.through.remove(&id).unwrap_or_default();
+        let rest = self.through.rest.remove(&id).unwrap_or_default();
+        if matches!(result, Err(IoError::Os(_))) {
+            self.through.failed.insert(self.pieces[id.0 as usize].key, ());
+        }
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
             Err(error) if self.abandoned.uses(flight.buffer) => self.again.note(id, flight.error(error)),

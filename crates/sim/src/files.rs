@@ -5,7 +5,7 @@
 //! there is space. Blocks that were read or written stay in memory, those used longest ago leave it first. A
 //! write changes memory only; changed blocks are written back when they are old or many, or when they are synced:
 //! file by file, that first which changed first, a file's blocks and those of the file system's own in order of
-//! addresses, as Linux did in the papers' days. With a journal, as ext3 has it, a sync writes the changed blocks of the file
+//! addresses, as Linux did in the papers' days (with changed blocks right behind them, as an elevator adds). With a journal, as ext3 has it, a sync writes the changed blocks of the file
 //! system's own there instead, and then, when they are there, the record that commits them. Data that was
 //! removed before it was written is never written.
 
@@ -158,6 +158,7 @@ impl Files {
     pub fn settle(&mut self) {
         self.dirty.clear();
         self.oldest.clear();
+        self.turn.clear();
         self.unlogged.clear();
     }
 

@@ -157,7 +157,7 @@ impl Load for Synthetic {
     }
 
     fn lasts(&self) -> Nanos {
-        Nanos(self.phases.iter().map(|phase| phase.lasts.0).sum())
+        Nanos(self.phases.iter().map(|phase| phase.lasts.0).fold(0, u64::saturating_add))
     }
 
     fn next(&mut self, now: Nanos) -> Arrival {
