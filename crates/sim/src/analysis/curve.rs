@@ -66,7 +66,7 @@ impl Curve {
 
     /// A policy's, from a sample; sizes ascend.
     pub fn sampled(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Self {
-        let whole = Part::new(sample, sample.accesses());
+        let whole = Part::new(sample, sample.accesses().collect());
         let ratios = whole.miss_ratios(policy, sizes);
         // All blocks are in it: nothing is estimated.
         let errors =
@@ -94,8 +94,8 @@ impl Curve {
 
 /// One standard error at each size.
 fn errors(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<Option<f64>> {
-    let group = |number| Part::new(sample, sample.group(number, GROUPS)).miss_ratios(policy, sizes);
-    let groups: Vec<_> = (0..GROUPS).map(group).collect();
+    let ratios = |group| Part::new(sample, group).miss_ratios(policy, sizes);
+    let groups: Vec<_> = sample.groups(GROUPS).into_iter().map(ratios).collect();
     let count = GROUPS as f64;
     let error = |at: usize| {
         let mean = groups.iter().map(|ratios| ratios[at]).sum::<f64>() / count;
@@ -118,9 +118,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(sample: &Sample, accesses: impl Iterator<Item = (Block, Use)>) -> Self {
-        let accesses: Vec<_> = accesses.collect();
-        let (mut stack, mut distances) = (Stack::new(0), Distances::default());
+    fn new(sample: &Sample, accesses: Vec<(Block, Use)>) -> Self {
+        let (mut stack, mut distances) = (Stack::new(sample.blocks() as u32), Distances::default());
         accesses.iter().for_each(|(block, _)| distances.add(stack.touch(*block)));
         let rate = distances.blocks() as f64 / sample.all.max(1.0);
         Self { rate, seen: sample.seen, distances, accesses }

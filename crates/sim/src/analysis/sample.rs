@@ -191,10 +191,14 @@ impl Sample {
         self.accesses.iter().map(|access| (Block(access.number() as u32), access.used()))
     }
 
-    /// The accesses to one of `count` groups of the blocks, each as good a sample; `count` is a power of two.
-    pub(super) fn group(&self, number: u64, count: u64) -> impl Iterator<Item = (Block, Use)> + '_ {
+    /// The accesses to each of `count` groups of the blocks, which are as good samples; `count` is a power of two.
+    pub(super) fn groups(&self, count: u64) -> Vec<Vec<(Block, Use)>> {
         // Other bits than those that choose the sample.
-        let of = move |block: Block| hash(self.keys[block.index()]) & (count - 1);
-        self.accesses().filter(move |(block, _)| of(*block) == number)
+        let of: Vec<_> = self.keys.iter().map(|key| (hash(*key) & (count - 1)) as usize).collect();
+        let mut groups = vec![Vec::new(); count as usize];
+        for (block, used) in self.accesses() {
+            groups[of[block.index()]].push((block, used));
+        }
+        groups
     }
 }
