@@ -6,6 +6,9 @@
 //! many sizes take one pass over the trace together ([`passes`], [`play_pass`]). Passes share the trace and nothing else, so that a
 //! driver may start them on as many threads as it likes.
 
+/// Raised whenever some cache comes to other counts than before: results that were kept are of no use then.
+pub const COUNTED_AS: u32 = 1;
+
 mod blocks;
 mod numbers;
 mod outcome;

@@ -205,7 +205,7 @@ impl Analyzer {
 
     fn access(&mut self, key: u64, is_write: bool, at: Nanos, admitted: u16) -> Result<(), BlockTraceError> {
         let block = self.numbers.number(key);
-        let now = at.0 << 1 | u64::from(is_write);
+        let now = at.0.min(u64::MAX >> 1) << 1 | u64::from(is_write);
         self.accesses += 1;
         if block.index() == self.states.len() {
             if block.0 >= MOST {
@@ -214,7 +214,8 @@ impl Analyzer {
             self.states.push(State::default());
         } else {
             let last = self.states[block.index()].last;
-            self.times[(last & 1) as usize | usize::from(is_write) << 1].add((now >> 1) - (last >> 1));
+            self.times[(last & 1) as usize | usize::from(is_write) << 1]
+                .add((now >> 1).saturating_sub(last >> 1));
         }
         let state = &mut self.states[block.index()];
         state.last = now;

@@ -125,7 +125,7 @@ where
     let ends = timeline
         .windows
         .iter()
-        .map(|window| ((window.start + timeline.window) as f64 * factor, gib(window.footprint)));
+        .map(|window| (window.start.saturating_add(timeline.window) as f64 * factor, gib(window.footprint)));
     let points: Vec<_> = std::iter::once((0.0, 0.0)).chain(ends).collect();
     let (x, y) = points.last().copied().unwrap_or_default();
     lines(area, [(unit, x), ("accessed so far, GiB", y * 1.05)], &[("footprint", points)])
@@ -139,7 +139,7 @@ where
     let gib = |region: usize| {
         (timeline.first_block + region as u64 * timeline.region_blocks) as f64 * BLOCK as f64 / GIB
     };
-    let time = |window: usize| (window as u64 * timeline.window) as f64 * factor;
+    let time = |window: usize| (window as u64).saturating_mul(timeline.window) as f64 * factor;
     let regions = timeline.heat.first().map_or(0, Vec::len);
     let mut chart = ChartBuilder::on(area)
         .margin(10)

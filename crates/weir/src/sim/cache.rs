@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
+use weir_sim::cache::COUNTED_AS;
 use weir_sim::cache::{
     AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Loader, Ratios, Setup, WriteMode, passes,
     play_pass,
@@ -119,7 +120,7 @@ fn caches(args: &CacheArgs) -> Vec<Cache> {
 
 fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
     Key {
-        weir: env!("CARGO_PKG_VERSION").into(),
+        weir: format!("{}+{COUNTED_AS}", env!("CARGO_PKG_VERSION")),
         trace_sha256: sha256.into(),
         format: args.format.as_ref().map(|format| format.name.clone().into_owned()),
         strict: args.strict,

@@ -9,6 +9,7 @@ use crate::traces::{open, told};
 use crate::{picture, progress};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::path::Path;
 use weir_model::{BLOCK, ErrorKind};
 use weir_sim::analysis::{Analysis, Analyzer, Sampling, Settings};
 use weir_sim::cache::EvictionPolicy;
@@ -35,6 +36,7 @@ pub struct Analyzed {
 /// # Errors
 /// If the trace cannot be used, or the page not be written.
 pub fn analyze(args: &AnalyzeArgs) -> Result<Analyzed, Failure> {
+    args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
     let analyzed = read(&args.of)?;
     if let Some(path) = &args.html {
         let page = page::html(&analyzed)?;
@@ -48,6 +50,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Analyzed, Failure> {
 /// # Errors
 /// If the trace cannot be used, or the picture not be written.
 pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
+    not_the_trace(&args.of.trace, &args.out)?;
     let analyzed = read(&args.of)?;
     let (drawn, what) = match args.what {
         Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),
@@ -57,6 +60,17 @@ pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     let name = args.of.trace.file_name().unwrap_or(args.of.trace.as_os_str()).display();
     picture::write_trace(&args.out, &format!("{name}: {what}"), &drawn)?;
     Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
+}
+
+/// What is written is not written over what is read.
+fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
+    match (trace.canonicalize(), out.canonicalize()) {
+        (Ok(trace), Ok(same)) if trace == same => Err(Failure::refused(
+            format!("{} is the trace itself", out.display()),
+            "name another file to write",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn read(args: &AnalyzedArgs) -> Result<Analyzed, Failure> {

@@ -19,7 +19,7 @@ const START: &[u8] = b"{\"key\":{\"weir\":\"";
 /// All that decides a result. The same key, the same result, but for the time it took.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Key {
-    /// The version that made it.
+    /// The version that made it, and which way of counting.
     pub(super) weir: String,
     /// SHA-256 of the trace's file, in hexadecimal.
     pub(super) trace_sha256: String,
@@ -49,6 +49,8 @@ struct Line {
 pub(super) struct Kept {
     path: PathBuf,
     file: File,
+    /// How much of it is whole lines; `None` once that is not certain.
+    len: Option<u64>,
     results: HashMap<Key, Played>,
 }
 
@@ -92,7 +94,7 @@ impl Kept {
         if !torn.is_empty() {
             file.set_len(whole as u64).map_err(|error| os("shorten", error))?;
         }
-        Ok(Self { path: path.into(), file, results })
+        Ok(Self { path: path.into(), file, len: Some(whole as u64), results })
     }
 
     /// The result of a key, if it is there.
@@ -103,13 +105,23 @@ impl Kept {
     /// Adds a result.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written; what was written of the line is taken off. If not even that can be, nothing more is added.
     pub(super) fn add(&mut self, key: &Key, played: &Played) -> Result<(), Failure> {
         let line = Line { key: key.clone(), played: played.clone() };
         let mut text =
             serde_json::to_vec(&line).map_err(|error| Failure::environment(error.to_string(), ""))?;
         text.push(b'\n');
-        self.file.write_all(&text).map_err(|error| Failure::os("write", &self.path, &error))
+        let Some(len) = self.len.take() else {
+            let message =
+                format!("{} ends in the middle of a line that could not be written", self.path.display());
+            return Err(Failure::environment(message, "make room there, and run this again"));
+        };
+        let written = self.file.write_all(&text);
+        self.len = match written {
+            Ok(()) => Some(len + text.len() as u64),
+            Err(_) => self.file.set_len(len).ok().map(|()| len),
+        };
+        written.map_err(|error| Failure::os("write", &self.path, &error))
     }
 }
 
