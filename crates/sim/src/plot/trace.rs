@@ -4,7 +4,7 @@ use super::{Drawn, encode, failed};
 use crate::SimError;
 use crate::analysis::{Curve, Spread, Timeline};
 use crate::plot::canvas::Canvas;
-use plotters::coord::Shift;
+use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 use weir_model::BLOCK;
 
@@ -87,6 +87,14 @@ where
         let key = move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2));
         chart.draw_series(line)?.label(*name).legend(key);
     }
+    legend(&mut chart)
+}
+
+/// Which colour is whose, in the upper right corner.
+fn legend<'a, B: DrawingBackend + 'a, C: CoordTranslate>(chart: &mut ChartContext<'a, B, C>) -> Drawn
+where
+    B::ErrorType: 'static,
+{
     chart
         .configure_series_labels()
         .label_font(FONT)
@@ -203,12 +211,5 @@ where
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], color.filled()));
     }
-    chart
-        .configure_series_labels()
-        .label_font(FONT)
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    Ok(())
+    legend(&mut chart)
 }

@@ -142,3 +142,10 @@ fn one_process_adds_results_at_a_time() {
     let said = folder.refused(&kept(), REFUSED);
     assert!(said.contains("another process adds results to kept.jsonl"), "{said}");
 }
+
+#[test]
+fn results_are_not_kept_in_what_has_no_end() {
+    let folder = folder(3);
+    let said = folder.refused(&["sim", "cache", "a.trace", "--out", "/dev/full"], REFUSED);
+    assert!(said.contains("/dev/full is no ordinary file") && said.contains("name a file"), "{said}");
+}

@@ -61,6 +61,13 @@ impl Kept {
     /// If it cannot be had, another process has it, or there is something else in it.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let os = |what, error: std::io::Error| Failure::os(what, path, &error);
+        // A pipe or a device has no end to go on from, or none at all.
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(Failure::refused(
+                format!("{} is no ordinary file", path.display()),
+                "name a file to keep the results in",
+            ));
+        }
         let open = OpenOptions::new().read(true).append(true).create(true).open(path);
         let mut file = open.map_err(|error| os("open", error))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
