@@ -16,8 +16,10 @@ use weir_policy::placement::{Access, Action, Command, DeviceView, Moment, PlaceV
 /// The policies' side of the engine.
 #[derive(Debug)]
 pub(crate) struct Advice {
-    /// The devices as measured; what else changes is filled in before it is shown.
+    /// The devices as measured; what else changes is filled in when they are shown, if it has changed.
     views: Vec<DeviceView>,
+    /// The map's [`Map::space_changes`] when that was; nothing if a device is not what it was then.
+    filled: Option<u64>,
     /// Measurements so far.
     measured: u64,
     /// What a policy asked for and the mover has not been told.
@@ -29,7 +31,7 @@ impl Advice {
     pub(crate) fn new(map: &Map) -> Self {
         let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
         let views = map.devices().iter().map(view).collect();
-        Self { views, measured: 0, actions: Vec::new(), runs: Runs::default() }
+        Self { views, filled: None, measured: 0, actions: Vec::new(), runs: Runs::default() }
     }
 
     /// Notes a command that ended well, as policies are to see the device.
@@ -42,6 +44,17 @@ impl Advice {
             Whose::Mover => view.note_move(command),
             Whose::Other => {}
         }
+    }
+
+    /// So many commands are under way at a device.
+    #[inline]
+    pub(crate) fn set_in_flight(&mut self, device: DeviceId, commands: u32) {
+        self.views[device.index()].in_flight = commands;
+    }
+
+    /// A device is lost, or has been measured idle.
+    pub(crate) fn device_changed(&mut self) {
+        self.filled = None;
     }
 
     /// See [`Moment::measured`].
@@ -88,14 +101,32 @@ impl Engine {
     /// The devices as policies see them.
     #[inline]
     pub(crate) fn views(&mut self) -> &[DeviceView] {
+        if self.advice.filled != Some(self.map.space_changes()) {
+            self.fill_in_views();
+        }
+        debug_assert!(self.are_filled_in(), "something of a device has changed unnoticed");
+        &self.advice.views
+    }
+
+    /// Whether filling in would change nothing.
+    fn are_filled_in(&self) -> bool {
+        let mut all = self.advice.views.iter().zip(&self.devices);
+        all.all(|(view, device)| {
+            let mut now = *view;
+            fill_in(&mut now, device, &self.map);
+            now == *view
+        })
+    }
+
+    #[inline(never)]
+    fn fill_in_views(&mut self) {
         let Self { advice, devices, map, .. } = self;
-        let Advice { views, measured, .. } = advice;
-        for (view, device) in views.iter_mut().zip(devices) {
+        advice.filled = Some(map.space_changes());
+        for (view, device) in advice.views.iter_mut().zip(devices) {
             if fill_in(view, device, map) {
-                *measured += 1;
+                advice.measured += 1;
             }
         }
-        &self.advice.views
     }
 
     /// … for somebody who changes nothing.

@@ -58,10 +58,18 @@ impl Engine {
         device.measure(kind, &command, self.now);
         let of = flight.device;
         let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
+        advice.set_in_flight(of, device.in_flight());
         advice.measure(of, whose, &command);
         if tells_of_device {
             self.weigh(of, piece, &command);
         }
+    }
+
+    /// A device command has ended that is not measured.
+    pub(crate) fn end_at_device(&mut self, flight: &Flight, whose: Whose) {
+        let device = &mut self.devices[flight.device.index()];
+        device.end(self.now, flight, whose, self.mover.share());
+        self.advice.set_in_flight(flight.device, device.in_flight());
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
@@ -78,7 +86,7 @@ impl Engine {
         }
         let flight = self.flights.remove(at);
         if is_abandoned {
-            self.devices[of].end(self.now, &flight, whose, self.mover.share());
+            self.end_at_device(&flight, whose);
             self.abandoned_ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
@@ -103,7 +111,7 @@ impl Engine {
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.retried(flight, error) else { return };
         let whose = flight.purpose.whose();
-        self.devices[flight.device.index()].end(self.now, &flight, whose, self.mover.share());
+        self.end_at_device(&flight, whose);
         if let Purpose::Write(id) = flight.purpose {
             self.note_unfinished(id, flight.device);
         }

@@ -383,6 +383,7 @@ impl Engine {
             return self.abandoned.refuse(flight);
         }
         device.begin(self.now, &mut flight);
+        self.advice.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
             flight.promise = Some(device.begin_promise());
         }

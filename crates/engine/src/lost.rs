@@ -171,6 +171,7 @@ impl Engine {
             return;
         }
         self.devices[device.index()].state = State::Lost { why, since: self.now };
+        self.advice.device_changed();
         self.notices.push(Notice::Lost { device, why });
         self.doubt(device);
         self.member_failed(device, IoError::Lost);
@@ -184,7 +185,7 @@ impl Engine {
             if unsent.contains(&IoId(id as u64)) {
                 let flight = self.flights.remove(id);
                 let whose = flight.purpose.whose();
-                self.devices[device.index()].end(self.now, &flight, whose, self.mover.share());
+                self.end_at_device(&flight, whose);
                 self.end_flight(&flight, Err(IoError::Lost), memory);
             } else {
                 self.abandon(id, memory);

@@ -56,6 +56,7 @@ impl Engine {
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         self.devices[i].idle = Some(if result.is_ok() { median } else { Nanos::MAX });
+        self.advice.device_changed();
         self.put_back_block(flight.buffer);
         self.probing.devices_left -= 1;
         if self.probing.devices_left == 0 {

@@ -108,6 +108,8 @@ pub struct Map {
     pub(crate) pages: Pages,
     pub(crate) records: Records,
     pub(crate) spaces: Vec<Space>,
+    /// How often one of them has changed.
+    pub(crate) space_changes: u64,
     pub(crate) overlay: Overlay,
     /// Map pages that extents with changes may need and that do not exist yet: volume, level, and
     /// which of the level's.
@@ -158,6 +160,12 @@ impl Map {
     #[inline]
     pub fn volume(&self, id: VolumeId) -> Option<&Volume> {
         self.catalogue.volumes.get(&id)
+    }
+
+    /// How often space was taken or given back: while it is the same, no device has more or less.
+    #[inline]
+    pub fn space_changes(&self) -> u64 {
+        self.space_changes
     }
 
     /// Free space of a device.
@@ -277,6 +285,7 @@ impl Map {
             return None;
         }
         let extent = self.spaces.get_mut(device.index())?.allocate()?;
+        self.space_changes += 1;
         Some(Whole { device, extent })
     }
 
@@ -286,12 +295,15 @@ impl Map {
         if !self.present.contains(device) {
             return None;
         }
-        self.spaces.get_mut(device.index())?.allocate_slot(self.blocks)
+        let slot = self.spaces.get_mut(device.index())?.allocate_slot(self.blocks)?;
+        self.space_changes += 1;
+        Some(slot)
     }
 
     /// Space given up earlier may be handed out again: its release is durable and nothing submitted
     /// against it is outstanding (safety rule 2).
     pub fn reuse(&mut self, chunk: Chunk) {
+        self.space_changes += 1;
         let space = &mut self.spaces[chunk.device().index()];
         match chunk {
             Chunk::Whole(whole) => space.release(whole.extent),

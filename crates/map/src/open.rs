@@ -217,6 +217,7 @@ fn load(
         pages: Pages::default(),
         records: Records::new(blocks),
         spaces: Vec::new(),
+        space_changes: 0,
         overlay: Overlay::default(),
         pages_to_come: FxHashSet::default(),
         admin: VecDeque::new(),

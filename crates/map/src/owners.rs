@@ -50,6 +50,7 @@ impl Map {
             return Err(self.damaged("map", PageNumber(0), why));
         }
         self.spaces = owners.spaces;
+        self.space_changes += 1;
         Ok(())
     }
 

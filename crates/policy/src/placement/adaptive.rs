@@ -45,7 +45,7 @@ use super::{
 };
 use cost::{Costs, Prices};
 use fast::{Fast, UnderLoad};
-use heat::{Cut, Mask, ONE, PARTS, Table, is_one};
+use heat::{Cut, Mask, ONE, PARTS, Table, count};
 use room::{BRIM, Room};
 use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
@@ -430,7 +430,10 @@ fn share(access: &Access) -> f64 {
 #[inline]
 fn worth(saving: f64, parts: Mask) -> u16 {
     let saved = saving * f64::from(ONE);
-    let each = if is_one(parts) { saved } else { saved / f64::from(parts.count_ones()) };
+    let each = match count(parts) {
+        0 | 1 => saved,
+        several => saved / f64::from(several),
+    };
     // Less than nothing is nothing.
     (each as u16).min(4 * ONE)
 }

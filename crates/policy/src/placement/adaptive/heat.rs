@@ -31,10 +31,16 @@ fn least(bucket: usize) -> u16 {
 /// An extent's parts, one bit each.
 pub(super) type Mask = u32;
 
-/// Whether there is at most one part.
-#[inline]
-pub(super) const fn is_one(parts: Mask) -> bool {
-    parts & parts.wrapping_sub(1) == 0
+/// How many parts there are. Mostly there is one, and to count is long where the processor has no instruction for it.
+#[inline(always)]
+pub(super) fn count(parts: Mask) -> u32 {
+    if parts.is_power_of_two() { 1 } else { count_several(parts) }
+}
+
+#[cold]
+#[inline(never)]
+fn count_several(parts: Mask) -> u32 {
+    parts.count_ones()
 }
 
 /// What is known of an extent.
@@ -289,10 +295,7 @@ impl Table {
 
     /// An access to parts of an extent, each of which it is worth so much to.
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> &Heat {
-        self.accesses += 1;
-        if !is_one(parts) {
-            self.accesses += u64::from(parts.count_ones()) - 1;
-        }
+        self.accesses += u64::from(count(parts));
         self.entry(key);
         let Self { heat, worths, read_once, read_again, .. } = self;
         let heat = heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
