@@ -94,7 +94,7 @@ impl<'l> Fields<'l> {
             start += self.line.get(start..)?.iter().take_while(|byte| is_blank(**byte)).count();
         }
         let rest = self.line.get(start..)?;
-        let (value, len) = leading_digits(rest)?;
+        let (value, len) = digits_from(self.line, start)?;
         let ends = match (rest.get(len), self.separator) {
             (None, _) => true,
             (Some(byte), Separator::Comma) => *byte == b',',
@@ -182,20 +182,14 @@ const COMMAS: u64 = u64::from_ne_bytes([b','; 8]);
 /// The powers of ten up to the eighth.
 const TENS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The number the digits make that a text begins with, and how many they are; `None` if there are none, or
-/// so many that it may be too large. Eight at a time, in one word.
+/// The number that the digits from `start` on make, and how many they are; `None` if there are none, or so many that
+/// it may be too large. Eight at a time, in one word.
 #[inline]
-fn leading_digits(text: &[u8]) -> Option<(u64, usize)> {
+fn digits_from(line: &[u8], start: usize) -> Option<(u64, usize)> {
     let (mut number, mut len) = (0, 0);
     loop {
-        let rest = &text[len..];
-        let eight = rest.first_chunk().copied().unwrap_or_else(|| {
-            let mut eight = [0; 8];
-            eight[..rest.len()].copy_from_slice(rest);
-            eight
-        });
         // Digits become 0 to 9; in what is more, adding makes the highest bit 1, or it is.
-        let digits = u64::from_le_bytes(eight) ^ ZEROS;
+        let digits = eight_from(line, start + len) ^ ZEROS;
         let others = (((digits & !HIGH_BITS) + (0x76 * ONES)) | digits) & HIGH_BITS;
         let count = others.trailing_zeros() / 8;
         if count == 0 {
@@ -213,6 +207,20 @@ fn leading_digits(text: &[u8]) -> Option<(u64, usize)> {
         }
     }
     (len > 0).then_some((number, len))
+}
+
+/// The eight bytes from `start` on, the first in the lowest; zero where the line has no more.
+#[inline]
+fn eight_from(line: &[u8], start: usize) -> u64 {
+    let rest = line.get(start..).unwrap_or_default();
+    if let Some(eight) = rest.first_chunk() {
+        return u64::from_le_bytes(*eight);
+    }
+    match line.last_chunk() {
+        // The line's last eight without those before `start`.
+        Some(last) => u64::from_le_bytes(*last).checked_shr(64 - 8 * rest.len() as u32).unwrap_or(0),
+        None => rest.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    }
 }
 
 /// The number eight digits make, the first in the lowest byte: of neighbours first pairs are made, then

@@ -297,7 +297,7 @@ impl Parser {
     fn take_line(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
         self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.trim_ascii().is_empty() || (self.line == 1 && self.format.is_heading(line)) {
+        if line.iter().all(u8::is_ascii_whitespace) || (self.line == 1 && self.format.is_heading(line)) {
             return None;
         }
         let parsed = match &self.format.shape {
