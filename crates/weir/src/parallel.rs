@@ -1,22 +1,35 @@
 //! Work on several threads.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+/// Whether work is given up: something of it failed.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
 /// What `work` makes of each item, in their order: at most so many at the same time, each on one thread, begun in the order
-/// of the items.
-pub fn map<T: Sync, R: Send + Sync>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// of the items. After a failure, here or wherever else `stop` goes, nothing more is begun: then some are missing.
+///
+/// # Errors
+/// The first failure, in the order of the items.
+pub fn map<T: Sync, R: Send + Sync, E: Send + Sync>(
+    items: &[T],
+    threads: usize,
+    stop: &Stop,
+    work: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
     let next = AtomicUsize::new(0);
     let results: Vec<_> = items.iter().map(|_| OnceLock::new()).collect();
     thread::scope(|scope| {
         for _ in 0..threads.clamp(1, items.len().max(1)) {
             scope.spawn(|| {
-                while let Some((item, result)) = {
+                while !stop.0.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    items.get(at).zip(results.get(at))
-                } {
-                    result.get_or_init(|| work(item));
+                    let Some((item, result)) = items.get(at).zip(results.get(at)) else { break };
+                    if result.get_or_init(|| work(item)).is_err() {
+                        stop.0.store(true, Ordering::Relaxed);
+                    }
                 }
             });
         }
@@ -27,4 +40,28 @@ pub fn map<T: Sync, R: Send + Sync>(items: &[T], threads: usize, work: impl Fn(&
 /// As many threads as there are cores.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_done_in_order() {
+        let items: Vec<_> = (0..100).collect();
+        let done = map(&items, 4, &Stop::default(), |n| Ok::<_, ()>(n * 2));
+        assert_eq!(done, Ok((0..100).map(|n| n * 2).collect()));
+    }
+
+    #[test]
+    fn nothing_is_begun_after_a_failure() {
+        let (items, begun, stop): (Vec<_>, _, _) = ((0..1000).collect(), AtomicUsize::new(0), Stop::default());
+        let work = |n: &usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if *n == 3 { Err(*n) } else { Ok(*n) }
+        };
+        assert_eq!(map(&items, 1, &stop, work), Err(3));
+        assert_eq!(begun.load(Ordering::Relaxed), 4);
+        assert_eq!(map(&items, 2, &stop, |n| Ok::<_, ()>(*n)), Ok(vec![]));
+    }
 }

@@ -280,7 +280,14 @@ const MOST: u32 = u32::MAX - (1 << 16);
 
 impl Analysis {
     /// A policy's miss ratios at the sizes of the other curves.
-    pub fn curve(&self, sample: &Sample, policy: &'static EvictionPolicy) -> Curve {
+    ///
+    /// # Errors
+    /// If the sample has more accesses than can be played.
+    pub fn curve(
+        &self,
+        sample: &Sample,
+        policy: &'static EvictionPolicy,
+    ) -> Result<Curve, BlockTraceError> {
         Curve::sampled(sample, policy, &sizes(self.blocks))
     }
 }

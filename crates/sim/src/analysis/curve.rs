@@ -11,7 +11,7 @@
 //! be off (random groups; K. M. Wolter, "Introduction to variance estimation", 2nd edition 2007, chapter 2).
 
 use super::{Distances, Sample};
-use crate::cache::{AdmissionPolicy, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
+use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
 use serde::Serialize;
 use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::{Block, Use};
@@ -65,23 +65,30 @@ impl Curve {
     }
 
     /// A policy's, from a sample; sizes ascend.
-    pub fn sampled(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Self {
+    ///
+    /// # Errors
+    /// If the sample has more accesses than can be played.
+    pub fn sampled(
+        sample: &Sample,
+        policy: &'static EvictionPolicy,
+        sizes: &[u32],
+    ) -> Result<Self, BlockTraceError> {
         let whole = Part::new(sample, sample.accesses().collect());
-        let ratios = whole.miss_ratios(policy, sizes);
+        let ratios = whole.miss_ratios(policy, sizes)?;
         // All blocks are in it: nothing is estimated.
         let errors =
-            if sample.rate() >= 1.0 { vec![Some(0.0); sizes.len()] } else { errors(sample, policy, sizes) };
+            if sample.rate() >= 1.0 { vec![Some(0.0); sizes.len()] } else { errors(sample, policy, sizes)? };
         let point = |((size, ratio), error): ((&u32, f64), Option<f64>)| Point {
             size_blocks: *size,
             miss_ratio: ratio,
             error,
         };
-        Self {
+        Ok(Self {
             policy: policy.name,
             rate: sample.rate(),
             sampled_blocks: sample.blocks() as u64,
             points: sizes.iter().zip(ratios).zip(errors).map(point).collect(),
-        }
+        })
     }
 
     /// The mean distance of two curves of the same sizes.
@@ -93,9 +100,13 @@ impl Curve {
 }
 
 /// One standard error at each size.
-fn errors(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<Option<f64>> {
+fn errors(
+    sample: &Sample,
+    policy: &'static EvictionPolicy,
+    sizes: &[u32],
+) -> Result<Vec<Option<f64>>, BlockTraceError> {
     let ratios = |group| Part::new(sample, group).miss_ratios(policy, sizes);
-    let groups: Vec<_> = sample.groups(GROUPS).into_iter().map(ratios).collect();
+    let groups = sample.groups(GROUPS).into_iter().map(ratios).collect::<Result<Vec<_>, _>>()?;
     let count = GROUPS as f64;
     let error = |at: usize| {
         let mean = groups.iter().map(|ratios| ratios[at]).sum::<f64>() / count;
@@ -104,7 +115,7 @@ fn errors(sample: &Sample, policy: &'static EvictionPolicy, sizes: &[u32]) -> Ve
         (squares / (count * (count - 1.0)) * (1.0 - sample.rate())).sqrt()
     };
     let is_enough = sample.blocks() as u64 >= GROUPS;
-    (0..sizes.len()).map(|at| is_enough.then(|| error(at))).collect()
+    Ok((0..sizes.len()).map(|at| is_enough.then(|| error(at))).collect())
 }
 
 /// A sample, or a group of one.
@@ -125,24 +136,31 @@ impl Part {
         Self { rate, seen: sample.seen, distances, accesses }
     }
 
-    fn miss_ratios(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<f64> {
+    fn miss_ratios(
+        &self,
+        policy: &'static EvictionPolicy,
+        sizes: &[u32],
+    ) -> Result<Vec<f64>, BlockTraceError> {
         let small = |size: &u32| ((f64::from(*size) * self.rate).round() as u32).max(1);
         let small: Vec<_> = sizes.iter().map(small).collect();
         let misses =
-            if policy.name == "lru" { self.distances.misses(&small) } else { self.play(policy, &small) };
+            if policy.name == "lru" { self.distances.misses(&small) } else { self.play(policy, &small)? };
         let expected = (self.seen as f64 * self.rate).max(1.0);
-        misses.into_iter().map(|misses| (misses as f64 / expected).min(1.0)).collect()
+        Ok(misses.into_iter().map(|misses| (misses as f64 / expected).min(1.0)).collect())
     }
 
-    fn play(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Vec<u64> {
+    fn play(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Result<Vec<u64>, BlockTraceError> {
         let mut loader = Loader::default();
         for (block, used) in &self.accesses {
             let op = if *used == Use::Write { Op::Write } else { Op::Read };
             let offset = VolumeOffset(u64::from(block.0) * BLOCK);
             loader.take(&Record { at: Nanos(0), disk: Disk(0), op, offset, len: Bytes(BLOCK) });
         }
-        // Of nothing nothing is missed.
-        let Ok(trace) = loader.finish() else { return vec![0; sizes.len()] };
+        let trace = match loader.finish() {
+            // Of nothing nothing is missed.
+            Err(BlockTraceError::Empty) => return Ok(vec![0; sizes.len()]),
+            trace => trace?,
+        };
         let mut known: Option<(u32, u64)> = None;
         let misses = sizes.iter().map(|capacity| match known {
             // Several sizes may become the same, and nothing misses less than a cache that holds all.
@@ -156,6 +174,6 @@ impl Part {
                 misses
             }
         });
-        misses.collect()
+        Ok(misses.collect())
     }
 }

@@ -98,7 +98,7 @@ proptest! {
         let (analysis, sample) = analyse(&records, Sampling::fixed(1.0));
         let trace = load(&records);
         for policy in EvictionPolicy::ALL {
-            let curve = analysis.curve(&sample, policy);
+            let curve = analysis.curve(&sample, policy).expect("played");
             for point in curve.points.iter().step_by(7) {
                 let misses = play(&trace, &setup(policy.name, "all", point.size_blocks)).all().misses;
                 prop_assert_eq!(point.miss_ratio, misses as f64 / trace.accesses().len() as f64);
@@ -281,9 +281,9 @@ fn samples_say_how_far_they_may_be_off() {
     for name in ["lru", "s3fifo"] {
         let policy = EvictionPolicy::by_name(name).expect("a policy");
         let (whole, all) = analyse(&records, Sampling::fixed(1.0));
-        let truth = whole.curve(&all, policy);
+        let truth = whole.curve(&all, policy).expect("played");
         let (analysis, sample) = analyse(&records, Sampling::fixed(0.1));
-        let estimate = analysis.curve(&sample, policy);
+        let estimate = analysis.curve(&sample, policy).expect("played");
         assert!(estimate.distance(&truth) < 0.01, "{name}: {}", estimate.distance(&truth));
         let near = estimate.points.iter().zip(&truth.points).filter(|(estimate, truth)| {
             (estimate.miss_ratio - truth.miss_ratio).abs() <= 2.5 * estimate.error.expect("an error") + 1e-3

@@ -41,7 +41,7 @@ pub fn play(trace: &BlockTrace, setup: &Setup) -> CacheOutcome {
 }
 
 /// Which of these caches [`play_pass`] plays in one pass over the trace, by index: LRU caches of all sizes where every miss comes
-/// in and writes do not go back are one pass, any other cache is one of its own.
+/// in and writes do not go back are one pass, if there are [enough](sizes::PAYS) of them; any other cache is one of its own.
 pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
     let mut passes: Vec<Vec<usize>> = Vec::new();
     for (at, setup) in setups.iter().enumerate() {
@@ -54,7 +54,11 @@ pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
             None => passes.push(vec![at]),
         }
     }
-    passes
+    let apart = |pass: Vec<usize>| match pass.len() {
+        ..sizes::PAYS => pass.into_iter().map(|at| vec![at]).collect(),
+        _ => vec![pass],
+    };
+    passes.into_iter().flat_map(apart).collect()
 }
 
 /// Plays a trace to the caches of one of the [`passes`]. The counts are those of [`play`].

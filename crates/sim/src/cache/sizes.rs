@@ -12,6 +12,9 @@ pub(super) fn fits(setup: &Setup) -> bool {
     setup.eviction.name == "lru" && setup.admission.name == "all" && !is_back
 }
 
+/// From so many caches on one pass takes less time than a pass each.
+pub(super) const PAYS: usize = 5;
+
 /// Plays a trace to caches that differ in nothing but their capacity and [fit](fits). The counts are those of separate runs.
 /// Takes time in the logarithm of the number of sizes.
 pub(super) fn play(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {

@@ -72,7 +72,7 @@ fn blocks_are_as_large_as_told() {
 #[test]
 fn only_sizes_of_plain_lru_share_a_pass() {
     let back = WriteMode::Back { dirty: 0.5 };
-    let setups = [
+    let mut setups = vec![
         setup("lru", "all", 1, WriteMode::Through),
         setup("lru", "tinylfu", 1, WriteMode::Through),
         setup("lru", "all", 2, back),
@@ -80,9 +80,15 @@ fn only_sizes_of_plain_lru_share_a_pass() {
         setup("arc", "all", 3, WriteMode::Through),
         setup("lru", "all", 4, back),
         setup("lru", "all", 3, WriteMode::Around),
+        setup("lru", "all", 5, WriteMode::Through),
+        setup("lru", "all", 6, WriteMode::Through),
     ];
-    let separate: [&[usize]; 6] = [&[0, 3], &[1], &[2], &[4], &[5], &[6]];
-    assert_eq!(passes(&setups), separate);
+    // Four are too few to pay.
+    let apart: [&[usize]; 9] = [&[0], &[3], &[7], &[8], &[1], &[2], &[4], &[5], &[6]];
+    assert_eq!(passes(&setups), apart);
+    setups.push(setup("lru", "all", 7, WriteMode::Through));
+    let joined: [&[usize]; 6] = [&[0, 3, 7, 8, 9], &[1], &[2], &[4], &[5], &[6]];
+    assert_eq!(passes(&setups), joined);
 }
 
 #[test]
@@ -252,7 +258,7 @@ proptest! {
     #[test]
     fn sizes_in_one_pass_are_those_apart(
         records in records(),
-        sizes in prop::collection::vec(1u32..20, 2..8),
+        sizes in prop::collection::vec(1u32..20, 5..10),
     ) {
         let mut loader = Loader::default();
         records.iter().for_each(|record| loader.take(record));

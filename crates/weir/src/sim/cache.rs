@@ -9,7 +9,8 @@ use super::notes;
 use crate::args::CacheArgs;
 use crate::failure::Failure;
 use crate::traces::{self, told};
-use crate::{output, parallel, progress};
+use crate::parallel::{self, Stop};
+use crate::{output, progress};
 use kept::{Kept, Key, sha256};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -152,9 +153,10 @@ fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Ve
     let kept = Mutex::new(kept);
     let bar = progress::bar(todo.iter().map(|(_, caches)| caches.len()).sum(), "caches");
     bar.tick();
-    let done = parallel::map(&todo, at_once, |(job, caches)| {
+    let stop = Stop::default();
+    let done = parallel::map(&todo, at_once, &stop, |(job, caches)| {
         let job = &jobs[*job];
-        play_job(args, job, caches, (threads / at_once).max(1), |at, played| {
+        play_job(args, job, caches, ((threads / at_once).max(1), &stop), |at, played| {
             bar.inc(1);
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *kept, &job.caches[at].1) {
@@ -164,20 +166,20 @@ fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Ve
         })
     });
     bar.finish_and_clear();
-    for ((job, _), played) in todo.iter().zip(done) {
-        for (at, played) in played? {
+    for ((job, _), played) in todo.iter().zip(done?) {
+        for (at, played) in played {
             results[*job][at] = Some(played);
         }
     }
     Ok(results.into_iter().map(|caches| caches.into_iter().flatten().collect()).collect())
 }
 
-/// Plays a trace to those of its caches, and tells of each when it is done.
+/// Plays a trace to those of its caches, and tells of each when it is done. Begins no other when the work is given up.
 fn play_job(
     args: &CacheArgs,
     job: &Job<'_>,
     caches: &[usize],
-    threads: usize,
+    (threads, stop): (usize, &Stop),
     tell: impl Fn(usize, &Played) -> Result<(), Failure> + Sync,
 ) -> Result<Vec<(usize, Played)>, Failure> {
     let (trace, tally) = load(job.path, args)?;
@@ -187,7 +189,7 @@ fn play_job(
         Setup { eviction, admission, capacity: size.of(&trace), mode: mode(args) }
     };
     let setups: Vec<_> = caches.iter().map(setup).collect();
-    let done = parallel::map(&passes(&setups), threads, |pass| {
+    let done = parallel::map(&passes(&setups), threads, stop, |pass| {
         let of_pass: Vec<_> = pass.iter().map(|at| setups[*at]).collect();
         let start = thread_time();
         let outcomes = play_pass(&trace, &of_pass);
@@ -206,7 +208,6 @@ fn play_job(
         });
         played.collect::<Result<Vec<_>, Failure>>()
     });
-    let done: Result<Vec<_>, Failure> = done.into_iter().collect();
     Ok(done?.into_iter().flatten().collect())
 }
 

@@ -37,7 +37,7 @@ pub struct Analyzed {
 /// If the trace cannot be used, or the page not be written.
 pub fn analyze(args: &AnalyzeArgs) -> Result<Analyzed, Failure> {
     args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
-    let analyzed = read(&args.of)?;
+    let analyzed = read(&args.of, true)?;
     if let Some(path) = &args.html {
         let page = page::html(&analyzed)?;
         std::fs::write(path, page).map_err(|error| Failure::os("write", path, &error))?;
@@ -51,7 +51,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Analyzed, Failure> {
 /// If the trace cannot be used, or the picture not be written.
 pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     not_the_trace(&args.of.trace, &args.out)?;
-    let analyzed = read(&args.of)?;
+    let analyzed = read(&args.of, args.what == Picture::Mrc)?;
     let (drawn, what) = match args.what {
         Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),
         Picture::Heat => (analyzed.hot_spots(), "accesses by time and place"),
@@ -73,7 +73,8 @@ fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
     }
 }
 
-fn read(args: &AnalyzedArgs) -> Result<Analyzed, Failure> {
+/// Analyses a trace; the curves of policies other than `lru` are there if they are wanted.
+fn read(args: &AnalyzedArgs, curves: bool) -> Result<Analyzed, Failure> {
     let mut reader = open(&args.trace, args.format.as_ref(), "name a file, or - for standard input")?;
     if let Some(disk) = &args.disk {
         reader = reader.only(disk);
@@ -96,20 +97,26 @@ fn read(args: &AnalyzedArgs) -> Result<Analyzed, Failure> {
     let (mut analysis, sample) = analyzer.finish().map_err(|error| {
         Failure::told(ErrorKind::Usage, &format!("{} cannot be analysed: {error}", args.trace.display()))
     })?;
+    let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
+    let mut notes = crate::sim::notes(&tally, requests);
     progress::during("playing the sample to caches", || {
-        let policies = args.policy.iter().filter(|name| *name != "lru");
+        let policies = args.policy.iter().filter(|name| curves && *name != "lru");
         for policy in policies.filter_map(|name| EvictionPolicy::by_name(name)) {
-            let curve = analysis.curve(&sample, policy);
-            analysis.curves.push(curve);
+            match analysis.curve(&sample, policy) {
+                Ok(curve) => analysis.curves.push(curve),
+                Err(error) => notes.push(format!(
+                    "the curve of {} is left out: of the sample, {error}, or a smaller --sample",
+                    policy.name
+                )),
+            }
         }
     });
-    let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
     Ok(Analyzed {
         trace: args.trace.display().to_string(),
         format: reader.format().name.clone().into_owned(),
         timed,
         disks: args.disk.clone().map_or(disks, |disk| vec![disk]),
-        notes: crate::sim::notes(&tally, requests),
+        notes,
         block_bytes: BLOCK,
         analysis,
     })

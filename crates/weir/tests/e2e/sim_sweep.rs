@@ -118,10 +118,29 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     assert_eq!(counted(&resumed), counted(&folder.json(&SWEEP)));
 }
 
+/// As a file may be after a power cut: a part of it was never written and is zeros.
+#[test]
+fn a_damaged_end_is_taken_off_and_done_again() {
+    let folder = folder(300);
+    let file = folder.path("kept.jsonl");
+    let whole = folder.json(&kept());
+    let all = lines(&file);
+    let mut bytes = std::fs::read(&file).expect("bytes");
+    let second = all[0].len() + 1;
+    bytes[second + 5..second + 300].fill(0);
+    std::fs::write(&file, &bytes).expect("written");
+    let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = weir.args(kept()).arg("--json").current_dir(folder.folder.path()).output().expect("ran");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("are taken off, 1 results are kept"), "{said}");
+    let again = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((counted(&again), lines(&file).len()), (counted(&whole), RESULTS));
+}
+
 #[test]
 fn other_files_are_left_alone() {
     let folder = folder(3);
-    for (content, line) in [("my notes", 1), ("{\"a\":1}\nmore", 1), ("\n", 1)] {
+    for (content, line) in [("my notes", 1), ("{\"a\":1}\nmore", 1), ("\n", 1), ("\0\0", 1), ("a\0", 1)] {
         std::fs::write(folder.path("kept.jsonl"), content).expect("written");
         let said = folder.refused(&kept(), USAGE);
         assert!(said.contains(&format!("line {line} of kept.jsonl is no result")), "{said}");

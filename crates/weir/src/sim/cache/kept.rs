@@ -1,7 +1,8 @@
 //! Results kept in a file, so that a run that was interrupted goes on where it was.
 //!
 //! A line is a result, complete with what it was made from ([`Key`]), and is added when the result is there. A line that was
-//! not written whole can only be the last one; it is taken off. Whoever holds the file has it locked.
+//! not written whole can only be the last one; it is taken off. After a power cut there may be zero bytes where a file
+//! system had no time to write: from the line with the first of them on, all is taken off. Whoever holds the file has it locked.
 
 use super::Played;
 use crate::failure::Failure;
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use weir_model::Bytes;
 
 /// How a line begins.
 const START: &[u8] = b"{\"key\":{\"weir\":\"";
@@ -79,8 +81,10 @@ impl Kept {
         })?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| os("read", error))?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let (lines, torn) = bytes.split_at(whole);
+        // JSON has no zero bytes.
+        let written = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let whole = bytes[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let (lines, torn) = bytes[..written].split_at(whole);
         let other = |line: usize, why: &str| {
             Failure::usage(
                 format!("line {line} of {} is no result: {why}", path.display()),
@@ -94,11 +98,18 @@ impl Kept {
                 serde_json::from_slice(line).map_err(|error| other(number, &error.to_string()))?;
             results.insert(key, played);
         }
-        let is_ours = torn.starts_with(START) || START.starts_with(torn);
+        // Of zeros alone nobody knows what they were.
+        let is_ours = written > 0 || bytes.is_empty();
+        let is_ours = is_ours && (torn.starts_with(START) || START.starts_with(torn));
         if !is_ours {
             return Err(other(lines.len() + 1, "it begins otherwise"));
         }
-        if !torn.is_empty() {
+        if whole < bytes.len() {
+            let (off, kept) = (Bytes((bytes.len() - whole) as u64), results.len());
+            tracing::warn!(
+                "{} does not end as it should: its last {off} are taken off, {kept} results are kept",
+                path.display()
+            );
             file.set_len(whole as u64).map_err(|error| os("shorten", error))?;
         }
         Ok(Self { path: path.into(), file, len: Some(whole as u64), results })
