@@ -26,7 +26,7 @@ use crate::slab::Slab;
 use outbox::Outbox;
 use request::{Active, Piece};
 use std::collections::VecDeque;
-use weir_model::{Buffer, Bytes, Memory, Request, VolumeId};
+use weir_model::{Buffer, Bytes, Memory, Op, Request, VolumeId, VolumeOffset};
 
 pub use input::{Inbox, Room};
 
@@ -88,6 +88,19 @@ pub enum Step {
     Receive,
     /// Nothing more will come.
     Over,
+}
+
+/// What a client asked for, however many [requests](Step::Request) became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// What is to be done.
+    pub op: Op,
+    /// From where.
+    pub offset: VolumeOffset,
+    /// How far.
+    pub len: Bytes,
 }
 
 /// A client.
@@ -208,6 +221,15 @@ impl Connection {
     /// Still finding out what the client wants.
     pub fn in_handshake(&self) -> bool {
         matches!(self.input, Input::Handshake(_))
+    }
+
+    /// What the client asked for, if this is the first that became of it.
+    #[inline]
+    pub fn asked(&self, request: &Request) -> Option<Asked> {
+        let piece = self.pieces.get(request.id.0 as u16)?;
+        let active = self.requests.get(piece.request)?;
+        let (volume, op, offset, len) = (request.volume, active.op?, active.offset, active.len);
+        (piece.offset == offset).then_some(Asked { volume, op, offset, len: Bytes(len.into()) })
     }
 
     /// Requests that are not answered yet.

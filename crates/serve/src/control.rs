@@ -85,6 +85,12 @@ pub enum Request {
         /// A byte of the block.
         offset_bytes: u64,
     },
+    /// Tell from now on what clients ask of these volumes; answered by [`Answer::Recording`], and then by frames: see
+    /// [`recording`](crate::recording).
+    Record {
+        /// Their names.
+        volumes: Vec<String>,
+    },
     /// Stop as if by SIGTERM; answered when it has begun.
     Stop,
 }
@@ -103,6 +109,8 @@ pub enum Answer {
     Status(serde_json::Value),
     /// Where a block is, since when and why.
     Explained(Box<Explanation>),
+    /// Requests are recorded, and told from here on.
+    Recording,
     /// It was not done.
     Failed {
         /// What the asker has to do about it.
@@ -248,6 +256,7 @@ impl Request {
             | Self::SetPolicy { .. }
             | Self::SetVolumePolicy { .. }
             | Self::Explain { .. }
+            | Self::Record { .. }
             | Self::Stop => None,
         }
     }
@@ -284,17 +293,27 @@ pub fn answers(path: &Path, patience: Duration) -> bool {
 }
 
 fn ask_within(path: &Path, request: &Request, patience: Duration) -> io::Result<Answer> {
+    begin(path, request, patience).map(|(answer, _)| answer)
+}
+
+/// Asks, and keeps the connection: the answer, and what may follow it.
+pub(crate) fn begin(
+    path: &Path,
+    request: &Request,
+    patience: Duration,
+) -> io::Result<(Answer, BufReader<UnixStream>)> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(patience))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut answer = Vec::new();
-    BufReader::new(stream).read_until(b'\n', &mut answer)?;
+    let mut reader = BufReader::new(stream);
+    reader.read_until(b'\n', &mut answer)?;
     if answer.last() != Some(&b'\n') {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server went away without an answer"));
     }
-    Ok(serde_json::from_slice(&answer)?)
+    Ok((serde_json::from_slice(&answer)?, reader))
 }
 
 #[cfg(test)]

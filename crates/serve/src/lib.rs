@@ -5,6 +5,7 @@
 //! - [`server`]: the loop that owns sockets, memory, engine and clients.
 //! - [`control`]: what commands ask of a running server.
 //! - [`explain`]: where a block is and why, as a document.
+//! - [`recording`]: what clients ask for, as whoever records it is told.
 //! - [`volumes`]: what is needed of the engine.
 //! - [`fuzzing`]: any bytes as a client, for the fuzz target.
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ pub mod explain;
 pub mod fuzzing;
 pub mod nbd;
 pub mod ram;
+pub mod recording;
 pub mod server;
 mod slab;
 #[cfg(test)]

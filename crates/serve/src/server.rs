@@ -4,9 +4,11 @@
 //! clients; let the clients, in turn, submit what they have; start what the engine wants of the
 //! devices; send what it answered. Sends and device commands leave together, in few system calls.
 //!
-//! - `clients`: NBD clients. - `sessions`: the control socket. - `trouble`: what goes to the log.
+//! - `clients`: NBD clients. - `sessions`: the control socket. - `recorder`: requests that are recorded. - `trouble`: what goes to
+//!   the log.
 
 mod clients;
+mod recorder;
 mod sessions;
 mod trouble;
 
@@ -14,6 +16,7 @@ use crate::connection::{Connection, Credit};
 use crate::nbd::Export;
 use crate::volumes::Volumes;
 use clients::Clients;
+use recorder::Recorder;
 use sessions::Sessions;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -87,6 +90,8 @@ struct Outside {
     reactor: Reactor,
     arena: Arena,
     now: Nanos,
+    /// Of what clients ask for, while somebody wants it.
+    recorder: Option<Box<Recorder>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +114,7 @@ impl<V: Volumes> Server<V> {
         let clients = Clients::new(limits);
         let now = reactor.now();
         Self {
-            outside: Outside { reactor, arena, now },
+            outside: Outside { reactor, arena, now, recorder: None },
             volumes,
             exports,
             clients,
@@ -174,7 +179,9 @@ impl<V: Volumes> Server<V> {
             _ => None,
         };
         let more = self.more.then_some(self.outside.now);
-        [more, self.volumes.deadline(), self.clients.deadline(), stop].into_iter().flatten().min()
+        let recorder = self.outside.recorder.as_ref().and_then(|recorder| recorder.deadline());
+        let all = [more, self.volumes.deadline(), self.clients.deadline(), recorder, stop];
+        all.into_iter().flatten().min()
     }
 
     fn take(&mut self, event: Event) -> Told {
@@ -193,7 +200,7 @@ impl<V: Volumes> Server<V> {
             }
             Event::Closed { conn } => {
                 self.clients.closed(conn, &mut self.outside.arena);
-                self.sessions.closed(conn, &mut self.outside.arena);
+                self.sessions.closed(conn, &mut self.outside);
             }
             Event::Stop | Event::Woken => return self.begin_stop(),
         }
@@ -251,6 +258,9 @@ impl<V: Volumes> Server<V> {
         self.outside.reactor.stop_listening();
         self.volumes.stop_waiting_for_space(self.outside.now);
         self.clients.finish();
+        if let Some(recorder) = &mut self.outside.recorder {
+            recorder.end();
+        }
         Told::GoOn
     }
 

@@ -54,7 +54,8 @@ fn sampled(keys: &[u64]) -> Curve {
     keys.iter().for_each(|key| sampler.take(*key, Use::Read));
     let sample = sampler.finish();
     let blocks = sample.all as u32;
-    Curve::sampled(&sample, EvictionPolicy::by_name("lru").expect("a policy"), &sizes(blocks)).expect("played")
+    Curve::sampled(&sample, EvictionPolicy::by_name("lru").expect("a policy"), &sizes(blocks))
+        .expect("played")
 }
 
 fn mrc(c: &mut Criterion) {

@@ -112,7 +112,8 @@ fn samples_of_one_per_cent_give_the_curves_within_two_hundredths() {
             if eviction.name == "lru" {
                 assert_eq!(truth.distance(&analysis.curves[0]), 0.0, "{name}");
             }
-            let [found, few] = [&sample, &strict].map(|sample| analysis.curve(sample, eviction).expect("played"));
+            let [found, few] =
+                [&sample, &strict].map(|sample| analysis.curve(sample, eviction).expect("played"));
             let [error, few_error] = [found.distance(&truth), few.distance(&truth)];
             println!(
                 "{name} {}: {:.2} %, {} blocks: {error:.4}; 1 %, {} blocks: {few_error:.4}",

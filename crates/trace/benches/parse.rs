@@ -17,9 +17,9 @@ fn requests() -> impl Iterator<Item = Record> {
         Record {
             at: Nanos(n * 213_500 + bits % 100_000),
             disk: Disk(0),
-            op: if bits % 3 == 0 { Op::Read } else { Op::Write },
+            op: if bits.is_multiple_of(3) { Op::Read } else { Op::Write },
             offset: VolumeOffset(bits % 30_000_000 * 4096),
-            len: Bytes(4096 << (bits >> 32) % 5),
+            len: Bytes(4096 << ((bits >> 32) % 5)),
         }
     })
 }
@@ -33,14 +33,10 @@ const READ_ONLY: [(&str, &str, Line); 10] = [
         let op = if r.op == Op::Read { 'R' } else { 'W' };
         format!("{},0.000806000,{op},3,{},{}", seconds(r), r.offset.0, r.len.0)
     }),
-    (
-        "hpl",
-        "time_us,disk,start_256b,size_bytes,type,flags_hex,service_start_us,done_us,queue_len\n",
-        |r| {
-            let op = if r.op == Op::Read { 'R' } else { 'W' };
-            format!("{},1,{},{},{op},1b,174,19687,1", r.at.0 / 1000, r.offset.0 / 256, r.len.0)
-        },
-    ),
+    ("hpl", "time_us,disk,start_256b,size_bytes,type,flags_hex,service_start_us,done_us,queue_len\n", |r| {
+        let op = if r.op == Op::Read { 'R' } else { 'W' };
+        format!("{},1,{},{},{op},1b,174,19687,1", r.at.0 / 1000, r.offset.0 / 256, r.len.0)
+    }),
     ("tencent", "", |r| {
         let at = 1_538_323_200 + r.at.0 / 1_000_000_000;
         format!("{at},{},{},{},1063", r.offset.0 / 512, r.len.0 / 512, u8::from(r.op != Op::Read))

@@ -47,6 +47,23 @@ impl<'a> Input<'a> {
         &ready[..count.min(ready.len())]
     }
 
+    /// Waits for more bytes behind those that were looked at; `false` if there are none, or there is no room for them.
+    pub(crate) fn wait_for_more(&mut self) -> bool {
+        let before = self.ready.len();
+        while self.ready.len() == before && before < BUFFER && !self.ended {
+            self.fill();
+        }
+        self.ready.len() > before
+    }
+
+    /// What is there of the next so many bytes: at least one, unless there are no more.
+    #[inline]
+    pub(crate) fn ready(&mut self, count: usize) -> &[u8] {
+        self.peek(1);
+        let ready = &self.buffer[self.ready.clone()];
+        &ready[..count.min(ready.len())]
+    }
+
     /// So many of the bytes that were looked at are done with.
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) {

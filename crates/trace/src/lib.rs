@@ -28,6 +28,8 @@
 //!
 //! [`Writer`] writes what is read in another format.
 //!
+//! [`Reader::within`] reads a span of time alone, and [`seek`] finds it in a trace of weir's own format without reading the rest.
+//!
 //! Pure: opens no file.
 #![forbid(unsafe_code)]
 
@@ -39,6 +41,7 @@ mod input;
 
 mod reader;
 mod record;
+mod seek;
 mod trace;
 mod unpack;
 mod writer;
@@ -46,6 +49,7 @@ mod writer;
 pub use error::{Found, TraceError};
 pub use formats::{DescriptionError, FORMATS, Format, format};
 pub use reader::Reader;
-pub use record::{Disk, Record};
+pub use record::{Disk, Record, Span};
+pub use seek::{Part, seek};
 pub use trace::{Tally, Trace};
 pub use writer::{WriteError, Writer, writable};

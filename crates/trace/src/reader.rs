@@ -4,7 +4,7 @@ use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::fields::{Fault, Fields};
 use crate::formats::{Format, Line, Name, ParseRecord, SAMPLE, Said, Shape, detect, known};
 use crate::input::{Input, LINE_MAX, Next};
-use crate::record::{Disk, Record};
+use crate::record::{Disk, Record, Span};
 use crate::unpack::unpack;
 use crate::{Found, TraceError};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use weir_model::Nanos;
 /// Reads a trace: an iterator of [`Record`]s in the order of the file.
 ///
 /// A bad line is an error after which the next line follows; the iterator ends after
-/// [`TraceError::Cut`]. Takes constant memory.
+/// [`TraceError::Cut`]. Takes constant memory. If the format was told, a line or record of bytes is given as soon as it has come.
 ///
 /// ```
 /// let text = "0.000 0 4096 512 1\n1.500 0 8192 512 0\n";
@@ -32,6 +32,8 @@ pub struct Reader<'a> {
     ended: bool,
     /// The disk whose records are wanted, if not all, and for each disk seen whether it is that.
     only: Option<(String, Vec<bool>)>,
+    /// The span of time that is wanted, if not all, and the time of the trace's first record once that is known.
+    within: Option<(Span, Option<Nanos>)>,
 }
 
 /// What makes records of lines, or of what a trace has instead.
@@ -88,8 +90,8 @@ impl<'a> Reader<'a> {
     ) -> Result<Self, TraceError> {
         let trace = trace.into();
         let mut input = Input::new(unpack(&trace, input)?);
-        let sample = input.peek(SAMPLE);
-        if sample.trim_ascii().is_empty() {
+        let sample = input.peek(if format.is_some() { 1 } else { SAMPLE });
+        if sample.is_empty() || (format.is_none() && sample.trim_ascii().is_empty()) {
             return Err(match input.error() {
                 Some(error) => TraceError::Cut { trace, line: 0, why: error.to_string() },
                 None => TraceError::Empty { trace },
@@ -102,7 +104,7 @@ impl<'a> Reader<'a> {
         let (disks, waited) = (Vec::new(), Nanos(0));
         let numbers = BTreeMap::new();
         let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
-        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None })
+        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None, within: None })
     }
 
     /// The same without records of other disks than the one the trace calls so.
@@ -111,7 +113,20 @@ impl<'a> Reader<'a> {
         Self { only: Some((disk.into(), Vec::new())), ..self }
     }
 
-    fn is_wanted(&mut self, disk: Disk) -> bool {
+    /// The same without records outside of a span of time, which is counted from `first`: the time of the trace's first
+    /// record, if this is only a [part](crate::seek) of it.
+    #[must_use]
+    pub fn within(self, span: Span, first: Option<Nanos>) -> Self {
+        Self { within: Some((span, first)), ..self }
+    }
+
+    fn is_wanted(&mut self, record: &Record) -> bool {
+        if let Some((span, first)) = &mut self.within
+            && !span.has(record.at.since(*first.get_or_insert(record.at)))
+        {
+            return false;
+        }
+        let disk = record.disk;
         let Some((name, known)) = &mut self.only else { return true };
         let names = self.parser.disks.iter().skip(known.len()).map(|other| other.to_string() == *name);
         known.extend(names);
@@ -200,7 +215,8 @@ impl<'a> Reader<'a> {
     fn next_of_bytes(&mut self, longest: usize, parse: ParseRecord) -> Option<Result<Record, TraceError>> {
         let Self { input, parser, ended, .. } = self;
         loop {
-            let bytes = input.peek(longest);
+            // Not more than is there: who records live has a record when it comes.
+            let bytes = input.ready(longest);
             if bytes.is_empty() {
                 *ended = true;
                 let why = input.error()?.to_string();
@@ -217,8 +233,12 @@ impl<'a> Reader<'a> {
                     }
                 }
                 Err(Fault { wanted, found, .. }) => {
+                    let (is_short, found) = (bytes.len() < longest, Found::bytes(found));
+                    if is_short && input.wait_for_more() {
+                        continue;
+                    }
                     *ended = true;
-                    let why = format!("{wanted} expected, {} found", Found::bytes(found));
+                    let why = format!("{wanted} expected, {found} found");
                     return Some(Err(parser.cut(input.error().map_or(why, ToString::to_string))));
                 }
             }
@@ -285,7 +305,7 @@ impl Iterator for Reader<'_> {
         loop {
             let next = self.next_of_all();
             match next {
-                Some(Ok(record)) if !self.is_wanted(record.disk) => {}
+                Some(Ok(record)) if !self.is_wanted(&record) => {}
                 other => return other,
             }
         }

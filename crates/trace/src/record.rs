@@ -21,3 +21,20 @@ pub struct Record {
     /// Its length, at least 1; `offset + len` does not overflow.
     pub len: Bytes,
 }
+
+/// A span of time, counted from a trace's first record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it begins.
+    pub start: Nanos,
+    /// When it is over.
+    pub end: Nanos,
+}
+
+impl Span {
+    /// Whether this time is in it.
+    #[inline]
+    pub fn has(self, at: Nanos) -> bool {
+        (self.start..self.end).contains(&at)
+    }
+}

@@ -1,14 +1,21 @@
 //! The command line: every command and option, with its help.
 
+mod trace;
+
 use crate::pool_file;
 use crate::sim::{Scale, cache, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
 use weir_sim::cache::{AdmissionPolicy, BlockSize, EvictionPolicy};
 use weir_trace::Format;
+
+pub use trace::{
+    AnalyzeArgs, AnalyzedArgs, ConvertArgs, GenerateArgs, Picture, RecordArgs, SpanArgs, TraceCommand,
+    TracePlotArgs,
+};
 
 /// Devices of different speed become one pool; its thin volumes are served over NBD.
 #[derive(Debug, Parser)]
@@ -158,130 +165,6 @@ pub struct CacheArgs {
     /// Refuse a trace with a line that cannot be read, or that breaks off
     #[arg(long)]
     pub strict: bool,
-}
-
-/// `weir trace ...`
-#[derive(Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Write a trace again in another format
-    Convert(Box<ConvertArgs>),
-    /// Make up a trace: the same words and seed, the same bytes
-    #[command(after_long_help = crate::traces::kinds())]
-    Generate(Box<GenerateArgs>),
-    /// What a trace is like: sizes, footprint, hot spots, bursts, reuse, and what caches would miss
-    Analyze(Box<AnalyzeArgs>),
-    /// Draw what a trace is like
-    Plot(Box<TracePlotArgs>),
-    /// Which formats there are
-    Formats,
-}
-
-/// `weir trace convert ...`
-#[derive(Debug, Args)]
-pub struct ConvertArgs {
-    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
-    pub input: PathBuf,
-    /// The file to write, with gzip if its name ends in .gz; - for standard output
-    pub output: PathBuf,
-    /// The format it has [default: found out]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
-    pub from: Option<Format>,
-    /// The format to write
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
-    pub to: Format,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
-    #[arg(long)]
-    pub strict: bool,
-    /// Write over a file that is there
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// `weir trace generate ...`
-#[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// The load: words as for `weir sim place`, like zipf theta=1.1 reads=70% over=1GiB rate=500, or the name of one (see
-    /// --help): phases, oltp, oltp+backup. Parts that follow one another have / between them, those at the same time &
-    /// on one disk, | on disks of their own
-    #[arg(value_name = "KIND", required = true)]
-    pub load: Vec<String>,
-    /// The file to write, with gzip if its name ends in .gz; - for standard output
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// The format to write
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
-    pub format: Format,
-    /// Decides whatever is left to chance
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// At most so many requests
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub requests: Option<u64>,
-    /// How long, by the trace's clock [default: as long as the load's parts last, unless --requests is given]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Nanos>,
-    /// Write over a file that is there
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// What is analysed, and how.
-#[derive(Debug, Args)]
-pub struct AnalyzedArgs {
-    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
-    /// Eviction policies whose miss ratios are told, with commas between them: lru's exactly, others' from a sample
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru,arc,s3fifo", value_parser = evictions())]
-    pub policy: Vec<String>,
-    /// The share of the blocks that are sampled for that [default: 1%, and all of up to 8192]
-    #[arg(long, value_name = "SHARE", value_parser = cache::share)]
-    pub sample: Option<f64>,
-    /// Look at this disk alone
-    #[arg(long, value_name = "NAME")]
-    pub disk: Option<String>,
-    /// The trace's format [default: found out]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
-    pub format: Option<Format>,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
-    #[arg(long)]
-    pub strict: bool,
-}
-
-/// `weir trace analyze ...`
-#[derive(Debug, Args)]
-pub struct AnalyzeArgs {
-    /// What.
-    #[command(flatten)]
-    pub of: AnalyzedArgs,
-    /// Write a page with pictures, too: one file of HTML
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// `weir trace plot ...`
-#[derive(Debug, Args)]
-pub struct TracePlotArgs {
-    /// What.
-    #[command(flatten)]
-    pub of: AnalyzedArgs,
-    /// The picture: SVG, or PNG if the name ends so
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// What is drawn
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "mrc")]
-    pub what: Picture,
-}
-
-/// What of a trace is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Picture {
-    /// Miss ratios by cache size
-    Mrc,
-    /// Accesses by time and place: hot spots
-    Heat,
-    /// Distinct blocks accessed over time
-    Footprint,
 }
 
 /// `weir repro ...`

@@ -12,6 +12,7 @@ use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::output::table;
 use crate::pool;
+use crate::signals::interruption;
 use crate::status::{OVERRUN_WHY, Status};
 use fio::{Fio, Measured, Work};
 use picture::Picture;
@@ -78,17 +79,6 @@ pub fn run(args: &DemoArgs) -> Result<Report, Failure> {
         alone.push((drive, measured));
     }
     Ok(Report { pool, alone, late })
-}
-
-/// Set once the user wants an end.
-fn interruption() -> Result<Arc<AtomicBool>, Failure> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Failure::environment(format!("cannot catch Ctrl-C: {error}"), ""))?;
-    }
-    Ok(flag)
 }
 
 #[derive(Debug)]

@@ -15,6 +15,7 @@ pub mod pool_file;
 pub mod progress;
 pub mod repro;
 pub mod serving;
+pub mod signals;
 pub mod sim;
 pub mod status;
 pub mod traces;

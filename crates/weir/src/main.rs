@@ -98,6 +98,14 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
                 output::print(common.json, &generated, || generated.human());
             }
         }
+        Command::Trace(TraceCommand::Record(args)) => {
+            let recorded = traces::record(pool_file, &args)?;
+            if args.out.as_os_str() == traces::STANDARD {
+                eprint!("{}", recorded.human());
+            } else {
+                output::print(common.json, &recorded, || recorded.human());
+            }
+        }
         Command::Trace(TraceCommand::Analyze(args)) => {
             let analyzed = traces::analyze(&args)?;
             output::print(common.json, &analyzed, || analyzed.human());

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn nothing_is_begun_after_a_failure() {
-        let (items, begun, stop): (Vec<_>, _, _) = ((0..1000).collect(), AtomicUsize::new(0), Stop::default());
+        let (items, begun, stop): (Vec<_>, _, _) =
+            ((0..1000).collect(), AtomicUsize::new(0), Stop::default());
         let work = |n: &usize| {
             begun.fetch_add(1, Ordering::Relaxed);
             if *n == 3 { Err(*n) } else { Ok(*n) }

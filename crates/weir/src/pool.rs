@@ -23,6 +23,7 @@ use weir_model::{Bytes, VolumeOffset};
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Hardening, Request};
 use weir_serve::explain::Explanation;
+use weir_serve::recording::Recording;
 
 pub use idle::{give_policies, policy, settings};
 
@@ -85,6 +86,25 @@ pub fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation,
             told.map_err(|error| Failure::told(error.kind(), &error.to_string()))
         }
     })
+}
+
+/// Has the server tell what clients ask of these volumes.
+///
+/// # Errors
+/// If the pool is not served, there is no such volume, or requests are being recorded already.
+pub fn record(pool_file: &Path, volumes: &[String]) -> Result<Recording, Failure> {
+    let described = Described::read(pool_file)?;
+    let control = described.beside(CONTROL);
+    match Recording::begin(&control, volumes) {
+        Ok(Ok(recording)) => Ok(recording),
+        Ok(Err(Answer::Failed { class, message })) => Err(Failure::told(class.into(), &message)),
+        Ok(Err(answer)) => Err(unexpected(&answer)),
+        Err(error) if is_nobody(&error) => Err(Failure::refused(
+            format!("pool {} is not being served: nobody asks anything of it", described.file.name),
+            "start it: weir serve",
+        )),
+        Err(error) => Err(Failure::os("ask the server at", &control, &error)),
+    }
 }
 
 /// Makes a thin volume, and says which there are then.
@@ -250,13 +270,16 @@ fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
     match weir_serve::control::ask(control, request) {
         Ok(Answer::Failed { class, message }) => Err(Failure::told(class.into(), &message)),
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(None)
-        }
+        Err(error) if is_nobody(&error) => Ok(None),
         // It is being killed. What else was asked of it might have been done.
         Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
         Err(error) => Err(Failure::os("ask the server at", control, &error)),
     }
+}
+
+/// No server is there.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn has_gone_away(error: &io::Error) -> bool {

@@ -1,22 +1,25 @@
-//! `weir trace`: traces from one format to another, made up, analysed, drawn, and which formats there are.
+//! `weir trace`: traces from one format to another, made up, recorded, analysed, drawn, and which formats there are.
 
 mod analyze;
 mod convert;
 mod generate;
 mod output;
+mod record;
 
 pub use analyze::{Analyzed, analyze, plot};
 pub use convert::convert;
 pub use generate::{generate, kinds};
+pub use record::record;
 
+use crate::args::SpanArgs;
 use crate::failure::Failure;
 use crate::output::table;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_trace::{FORMATS, Format, Reader, TraceError, writable};
+use weir_trace::{FORMATS, Format, Part, Reader, TraceError, seek, writable};
 
 /// weir's own format.
 const OWN: &str = "weir";
@@ -29,16 +32,43 @@ pub const STANDARD: &str = "-";
 /// # Errors
 /// If it is not there, or cannot be opened, or is no trace.
 pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'static>, Failure> {
-    let input: Box<dyn BufRead> = if path.as_os_str() == STANDARD {
-        Box::new(io::stdin().lock())
-    } else {
-        let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Failure::usage(format!("there is no trace {}", path.display()), help),
-            _ => Failure::os("open", path, &error),
-        })?;
-        Box::new(BufReader::with_capacity(1 << 20, file))
-    };
+    let input: Box<dyn BufRead> =
+        if path.as_os_str() == STANDARD { Box::new(io::stdin().lock()) } else { buffered(file(path, help)?) };
     Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error))
+}
+
+fn file(path: &Path, help: &str) -> Result<File, Failure> {
+    File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::usage(format!("there is no trace {}", path.display()), help),
+        _ => Failure::os("open", path, &error),
+    })
+}
+
+fn buffered(input: impl Read + 'static) -> Box<dyn BufRead> {
+    Box::new(BufReader::with_capacity(1 << 20, input))
+}
+
+/// As [`open`], but of the trace only what the arguments say; the rest is not even read where the format and the file let
+/// it be found.
+///
+/// # Errors
+/// As [`open`], or if the span ends before it begins.
+fn open_span(
+    path: &Path,
+    format: Option<&Format>,
+    span: &SpanArgs,
+    help: &str,
+) -> Result<Reader<'static>, Failure> {
+    let Some(span) = span.span()? else { return open(path, format, help) };
+    let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
+    if is_file && format.is_none_or(|format| format.name == OWN) {
+        let found = seek(file(path, help)?, span).map_err(|error| Failure::os("read", path, &error))?;
+        if let Ok(Part { input, first }) = found {
+            let reader = Reader::open(path.display().to_string(), buffered(input), format);
+            return Ok(reader.map_err(|error| told(&error))?.within(span, Some(first)));
+        }
+    }
+    Ok(open(path, format, help)?.within(span, None))
 }
 
 /// What is wrong with a trace.

@@ -235,6 +235,11 @@ impl Client {
             match self.connection.step(exports, credit, &mut outside.arena) {
                 Step::Request(request) => {
                     bytes += request.buffer.map_or(0, |buffer| u64::from(buffer.len));
+                    if let Some(recorder) = &mut outside.recorder
+                        && let Some(asked) = self.connection.asked(&request)
+                    {
+                        recorder.note(outside.now, asked);
+                    }
                     volumes.submit(outside.now, request, &mut outside.arena);
                 }
                 Step::Receive => {

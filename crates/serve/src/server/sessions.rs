@@ -1,12 +1,13 @@
 //! The control socket's clients: lines in, answers out, one at a time.
 
+use super::recorder::Recorder;
 use super::{Outside, Server, Stop, Told};
 use crate::control::{Answer, LINE_MAX, Request};
 use crate::explain::Explanation;
 use crate::nbd;
 use crate::volumes::Volumes;
 use std::collections::BTreeMap;
-use weir_device::{Arena, ConnId, Fill};
+use weir_device::{ConnId, Fill};
 use weir_engine::{AdminError, AdminId, AdminReply};
 use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory, VolumeOffset};
 use weir_policy::placement::Choice;
@@ -38,6 +39,19 @@ struct Session {
     receiving: bool,
     /// The client will send no more.
     ended: bool,
+    /// It is told what clients ask for.
+    records: bool,
+}
+
+/// What is left to be told of what clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    /// Some of it is on its way.
+    Leaving,
+    /// It is not time for more.
+    Waiting,
+    /// Nothing.
+    Over,
 }
 
 impl Sessions {
@@ -53,6 +67,7 @@ impl Sessions {
             sending: None,
             receiving: false,
             ended: false,
+            records: false,
         };
         self.open.insert(conn, session);
         true
@@ -73,16 +88,21 @@ impl Sessions {
     pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, outside: &mut Outside) {
         let Some(session) = self.open.get_mut(&conn) else { return };
         session.sending.take().into_iter().for_each(|buffer| outside.arena.give(buffer));
+        if let Some(recorder) = outside.recorder.as_mut().filter(|_| session.records) {
+            recorder.sending = false;
+        }
         if result.is_err() {
             session.answer.clear();
             session.ended = true;
+            session.stop_recording(outside);
         }
     }
 
-    pub(super) fn closed(&mut self, conn: ConnId, arena: &mut Arena) {
-        let Some(session) = self.open.remove(&conn) else { return };
-        arena.give(session.room);
-        session.sending.into_iter().for_each(|buffer| arena.give(buffer));
+    pub(super) fn closed(&mut self, conn: ConnId, outside: &mut Outside) {
+        let Some(mut session) = self.open.remove(&conn) else { return };
+        session.stop_recording(outside);
+        outside.arena.give(session.room);
+        session.sending.into_iter().for_each(|buffer| outside.arena.give(buffer));
     }
 
     /// A change was made or refused.
@@ -101,7 +121,7 @@ impl Sessions {
     /// The next request that may be answered now.
     fn next_line(&mut self) -> Option<(ConnId, Vec<u8>)> {
         self.open.iter_mut().find_map(|(&conn, session)| {
-            if session.waiting || !session.answer.is_empty() {
+            if session.waiting || session.records || !session.answer.is_empty() {
                 return None;
             }
             let end = session.line.iter().position(|&byte| byte == b'\n')?;
@@ -126,12 +146,47 @@ impl Sessions {
                 }
                 session.ended = true;
             }
-            if session.ended {
+            let stream = if session.records { session.send_recorded(conn, outside) } else { Stream::Over };
+            if stream == Stream::Leaving {
+                continue;
+            }
+            if session.ended && stream == Stream::Over {
                 outside.reactor.close(conn);
             } else if !session.receiving {
                 session.receiving = true;
                 outside.reactor.recv(conn, &[session.room], Fill::Some);
             }
+        }
+    }
+}
+
+impl Session {
+    /// Sends what was recorded, if it is time.
+    fn send_recorded(&mut self, conn: ConnId, outside: &mut Outside) -> Stream {
+        let Some(mut recorder) = outside.recorder.take() else { return Stream::Over };
+        if self.ended {
+            recorder.end();
+        }
+        if let Some(frame) = recorder.next_frame(outside.now) {
+            self.sending = outside.send_bytes(conn, frame);
+            recorder.was_sent(outside.now, self.sending.is_some());
+        }
+        let is_over = recorder.has_ended();
+        outside.recorder = Some(recorder);
+        match self.sending {
+            Some(_) => Stream::Leaving,
+            None if is_over => {
+                self.ended = true;
+                Stream::Over
+            }
+            None => Stream::Waiting,
+        }
+    }
+
+    /// What it recorded is wanted no more.
+    fn stop_recording(&mut self, outside: &mut Outside) {
+        if std::mem::take(&mut self.records) {
+            outside.recorder = None;
         }
     }
 }
@@ -190,6 +245,7 @@ impl<V: Volumes> Server<V> {
             Request::Explain { volume, offset_bytes } => {
                 return Some(self.explain(volume, VolumeOffset(*offset_bytes)));
             }
+            Request::Record { volumes } => return Some(self.record(conn, volumes)),
             Request::Stop => {
                 let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
                 return stopping.then_some(Answer::Done);
@@ -218,6 +274,28 @@ impl<V: Volumes> Server<V> {
             }
             Err(error) => Answer::failed(error.kind(), error.to_string()),
         }
+    }
+
+    /// Begins to record what clients ask of these volumes, for this session.
+    fn record(&mut self, conn: ConnId, names: &[String]) -> Answer {
+        if self.outside.recorder.is_some() {
+            let message = "requests to this pool are being recorded already; end that recording first";
+            return Answer::failed(ErrorKind::Refused, message);
+        }
+        let there = self.volumes.volumes();
+        let found = |name: &String| there.iter().find(|volume| volume.name == *name).map(|volume| volume.id);
+        let mut volumes = Vec::new();
+        for name in names {
+            let Some(id) = found(name) else {
+                let error = AdminError::NotFound(name.clone());
+                return Answer::failed(error.kind(), error.to_string());
+            };
+            volumes.push(id);
+        }
+        let Some(session) = self.sessions.open.get_mut(&conn) else { return Answer::Recording };
+        session.records = true;
+        self.outside.recorder = Some(Box::new(Recorder::new(volumes, self.outside.now)));
+        Answer::Recording
     }
 
     fn refuse_to_remove(&self, name: &str) -> Option<Answer> {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_device::{Devices, ReactorOptions, Ring};
+use weir_model::Op;
 
 /// A server on a thread of its own, stopped when dropped.
 struct Running {
@@ -306,4 +307,39 @@ fn once_clients_are_cut_off_nothing_is_due() {
         }
         server.turn();
     }
+}
+
+#[test]
+fn what_clients_ask_for_is_recorded_and_one_recording_at_a_time() {
+    everywhere(Limits::default(), |server| {
+        let mut client = server.client();
+        let control = server.path("control");
+        let begin = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            crate::recording::Recording::begin(&control, &names).unwrap()
+        };
+        let volume = "ram";
+        assert!(matches!(begin(&["dusk"]), Err(Answer::Failed { class: Class::Usage, .. })));
+        client.send(&write(1, 0, &pattern(1, 4096)));
+        client.hear();
+        let recording = begin(&[volume]).expect("begun");
+        assert!(matches!(begin(&[volume]), Err(Answer::Failed { class: Class::Refused, .. })));
+        // A write that becomes several pieces is one request.
+        client.send(&write(2, 512, &pattern(2, 3 << 20)));
+        client.hear();
+        client.send(&request(command::FLUSH, 0, 3, 0, 0));
+        client.hear();
+        client.send(&request(command::TRIM, 0, 4, 8192, 65_536));
+        client.hear();
+        let mut heard = Vec::new();
+        let (how, dropped) =
+            recording.end(|one| heard.push((one.volume, one.op, one.offset.0, one.len.0))).unwrap();
+        assert_eq!((how, dropped), (crate::recording::Heard::Whole, 0));
+        assert_eq!(heard, [(0, Op::Write, 512, 3 << 20), (0, Op::Trim, 8192, 65_536)]);
+        // Whoever goes away without a word makes room for the next.
+        drop(begin(&[volume]).expect("begun"));
+        while begin(&[volume]).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }

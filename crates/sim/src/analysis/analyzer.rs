@@ -283,11 +283,7 @@ impl Analysis {
     ///
     /// # Errors
     /// If the sample has more accesses than can be played.
-    pub fn curve(
-        &self,
-        sample: &Sample,
-        policy: &'static EvictionPolicy,
-    ) -> Result<Curve, BlockTraceError> {
+    pub fn curve(&self, sample: &Sample, policy: &'static EvictionPolicy) -> Result<Curve, BlockTraceError> {
         Curve::sampled(sample, policy, &sizes(self.blocks))
     }
 }

@@ -152,6 +152,27 @@ fn records_of_bytes_that_break_off_say_where() {
     assert!(error.contains("65 61 74 07"), "{error}");
 }
 
+/// An input from which nothing more comes until what came was used.
+struct Live(Option<Vec<u8>>);
+
+impl std::io::Read for Live {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.0.take().expect("nothing more is needed yet");
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn a_record_is_given_when_it_has_come() {
+    for (name, bytes, told) in binary_samples().into_iter().chain([sample("mqsim")]) {
+        let live = BufReader::new(Live(Some(bytes)));
+        let reader = Reader::open("t", live, format(name)).expect("told");
+        let read: Vec<_> = reader.take(told.len()).map(|record| record.expect("good")).collect();
+        assert_eq!(read, told.iter().map(record).collect::<Vec<_>>(), "{name}");
+    }
+}
+
 #[test]
 fn described_columns_may_have_a_heading() {
     let text = "when;where\nt,o,what\n5,8,w\n6,16,r\n";

@@ -5,7 +5,7 @@ mod tables;
 
 use crate::args::{AnalyzeArgs, AnalyzedArgs, Picture, TracePlotArgs};
 use crate::failure::Failure;
-use crate::traces::{open, told};
+use crate::traces::{open_span, told};
 use crate::{picture, progress};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -75,7 +75,8 @@ fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
 
 /// Analyses a trace; the curves of policies other than `lru` are there if they are wanted.
 fn read(args: &AnalyzedArgs, curves: bool) -> Result<Analyzed, Failure> {
-    let mut reader = open(&args.trace, args.format.as_ref(), "name a file, or - for standard input")?;
+    let help = "name a file, or - for standard input";
+    let mut reader = open_span(&args.trace, args.format.as_ref(), &args.span, help)?;
     if let Some(disk) = &args.disk {
         reader = reader.only(disk);
     }

@@ -1,7 +1,7 @@
 //! `weir trace convert`: a trace again in another format.
 
 use super::output::{Output, Traced, Written};
-use super::{open, told};
+use super::{open_span, told};
 use crate::args::ConvertArgs;
 use crate::failure::Failure;
 use crate::progress;
@@ -48,7 +48,8 @@ impl Converted {
 /// If the trace cannot be read, or mostly is not what it should be, or the output cannot be written: then there is no
 /// output.
 pub fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
-    let reader = open(&args.input, args.from.as_ref(), "name a file, or - for standard input")?;
+    let help = "name a file, or - for standard input";
+    let reader = open_span(&args.input, args.from.as_ref(), &args.span, help)?;
     let output = Output::create(&args.output, args.force)?;
     output.write(&args.to, |traced| {
         progress::during("converting the trace", || copy(reader, &args.to, traced, args.strict))

@@ -3,6 +3,7 @@
 use super::{OWN, STANDARD};
 use crate::failure::Failure;
 use flate2::write::GzEncoder;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,12 +16,21 @@ pub(super) struct Output {
     path: PathBuf,
     /// What is written until then.
     part: Option<(PathBuf, File)>,
+    /// What there is of a trace that cannot be made whole is worth keeping.
+    kept_if_broken: bool,
+    /// A request is in it.
+    has_content: Cell<bool>,
 }
 
 impl Output {
     pub(super) fn create(path: &Path, force: bool) -> Result<Self, Failure> {
         if path.as_os_str() == STANDARD {
-            return Ok(Self { path: "standard output".into(), part: None });
+            return Ok(Self {
+                path: "standard output".into(),
+                part: None,
+                kept_if_broken: false,
+                has_content: Cell::default(),
+            });
         }
         match std::fs::metadata(path) {
             Ok(there) if !there.is_file() => {
@@ -43,10 +53,21 @@ impl Output {
         let part = PathBuf::from(part);
         let file = OpenOptions::new().write(true).create_new(true).open(&part);
         let file = file.map_err(|error| Failure::os("create", &part, &error))?;
-        Ok(Self { path: path.into(), part: Some((part, file)) })
+        Ok(Self {
+            path: path.into(),
+            part: Some((part, file)),
+            kept_if_broken: false,
+            has_content: Cell::default(),
+        })
     }
 
-    /// Has `make` write a trace of this format: the file is there if it did, and nothing of it if not.
+    /// What there is of a trace that cannot be made whole is kept: it cannot be made again.
+    pub(super) fn kept_if_broken(self) -> Self {
+        Self { kept_if_broken: true, ..self }
+    }
+
+    /// Has `make` write a trace of this format: the file is there if it did, and nothing of it if not, unless it is
+    /// to be [kept](Self::kept_if_broken) and there is a request in it.
     ///
     /// # Errors
     /// As `make`, or if the format is only read, or the file cannot be written.
@@ -65,13 +86,21 @@ impl Output {
                     Failure::told(ErrorKind::Usage, &refused.to_string())
                 }
             })?;
-            let mut traced = Traced { writer, is_standard, cannot: Box::new(cannot) };
+            let mut traced =
+                Traced { writer, is_standard, has_content: &self.has_content, cannot: Box::new(cannot) };
             let made = make(&mut traced)?;
             traced.finish()?;
             Ok(made)
         });
         match made {
             Ok(made) => self.keep().map(|()| made),
+            Err(failure) if self.kept_if_broken && self.has_content.get() => {
+                let path = self.path.display().to_string();
+                self.keep()?;
+                let message =
+                    format!("{}; what was written by then is in {path}, which breaks off", failure.message);
+                Err(Failure { message, ..failure })
+            }
             Err(failure) => {
                 self.give_up();
                 Err(failure)
@@ -131,6 +160,7 @@ impl Output {
 pub(super) struct Traced<'o> {
     writer: Writer<Packing<'o>>,
     is_standard: bool,
+    has_content: &'o Cell<bool>,
     /// What is said of an error.
     cannot: Box<dyn Fn(&io::Error) -> Failure>,
 }
@@ -152,7 +182,10 @@ impl Traced<'_> {
     /// If the output takes no more.
     pub(super) fn write(&mut self, record: &Record, disk: &str) -> Result<Written, Failure> {
         match self.writer.write(record, disk) {
-            Ok(true) => Ok(Written::Said),
+            Ok(true) => {
+                self.has_content.set(true);
+                Ok(Written::Said)
+            }
             Ok(false) => Ok(Written::Unsaid),
             Err(error) if self.is_closed(&error) => Ok(Written::Enough),
             Err(error) => Err((self.cannot)(&error)),
@@ -164,7 +197,7 @@ impl Traced<'_> {
     }
 
     fn finish(self) -> Result<(), Failure> {
-        let Self { writer, is_standard, cannot } = self;
+        let Self { writer, is_standard, cannot, .. } = self;
         match writer.finish().and_then(Packing::finish) {
             Err(error) if !(is_standard && error.kind() == io::ErrorKind::BrokenPipe) => Err(cannot(&error)),
             _ => Ok(()),

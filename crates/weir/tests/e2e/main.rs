@@ -16,6 +16,7 @@ mod kill;
 mod metadata;
 mod mirror;
 mod nbd;
+mod record;
 mod refusals;
 mod serving;
 mod sim;

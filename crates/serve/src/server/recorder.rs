@@ -1,0 +1,179 @@
+//! Requests that are recorded: a bounded queue between the clients and whoever records them.
+//!
+//! A request that is taken down costs a look at what it is and 32 bytes copied: nothing is allocated or waited for. They
+//! leave in frames, so that even a busy server sends few. If the recorder takes them slower than they come the queue is full at
+//! last, and requests are dropped and counted.
+
+use crate::connection::Asked;
+use crate::recording::{FRAME_MAX, Recorded, frame};
+use std::collections::VecDeque;
+use weir_model::{Nanos, Op, VolumeId};
+
+/// Requests that wait for the recorder: 8 MiB of them.
+const QUEUE: usize = 1 << 18;
+/// A request waits no longer before it is sent.
+const INTERVAL: Nanos = Nanos::millis(100);
+
+/// A recording under way.
+pub(super) struct Recorder {
+    volumes: Vec<VolumeId>,
+    began: Nanos,
+    queue: VecDeque<Recorded>,
+    dropped: u64,
+    /// When the last frame was sent.
+    sent: Nanos,
+    /// A frame is on its way.
+    pub(super) sending: bool,
+    state: State,
+    frame: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// No request is added.
+    Ending,
+    /// The last frame was sent.
+    Ended,
+}
+
+impl Recorder {
+    pub(super) fn new(volumes: Vec<VolumeId>, now: Nanos) -> Self {
+        Self {
+            volumes,
+            began: now,
+            queue: VecDeque::with_capacity(QUEUE),
+            dropped: 0,
+            sent: now,
+            sending: false,
+            state: State::Open,
+            frame: Vec::new(),
+        }
+    }
+
+    /// A client asked for this.
+    #[inline]
+    pub(super) fn note(&mut self, now: Nanos, asked: Asked) {
+        let op = match asked.op {
+            Op::Read | Op::Write | Op::Trim => asked.op,
+            Op::WriteZeroes { no_hole: true } => Op::Write,
+            Op::WriteZeroes { no_hole: false } => Op::Trim,
+            // Not a request of a trace.
+            Op::Flush => return,
+        };
+        let Some(volume) = self.volumes.iter().position(|volume| *volume == asked.volume) else { return };
+        match self.state {
+            State::Open if self.queue.len() == QUEUE => self.dropped += 1,
+            State::Open => {
+                let (at, volume) = (now.since(self.began), volume as u16);
+                self.queue.push_back(Recorded { at, volume, op, offset: asked.offset, len: asked.len });
+            }
+            State::Ending | State::Ended => {}
+        }
+    }
+
+    /// No more requests are wanted.
+    pub(super) fn end(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Ending;
+        }
+    }
+
+    /// Everything was sent.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// When the next frame is to be sent at the latest.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let is_any = match self.state {
+            State::Open => !self.queue.is_empty(),
+            State::Ending => true,
+            State::Ended => false,
+        };
+        (is_any && !self.sending).then(|| self.sent + INTERVAL)
+    }
+
+    /// What is to be sent now, if anything is. It waits until [`was_sent`](Self::was_sent).
+    pub(super) fn next_frame(&mut self, now: Nanos) -> Option<&[u8]> {
+        let is_due = match self.state {
+            State::Open => {
+                self.queue.len() >= FRAME_MAX || self.deadline().is_some_and(|deadline| deadline <= now)
+            }
+            State::Ending => true,
+            State::Ended => false,
+        };
+        if !is_due || self.sending {
+            return None;
+        }
+        self.frame.clear();
+        let count = self.queue.len().min(FRAME_MAX);
+        let is_last = self.state == State::Ending && count == self.queue.len();
+        frame(&mut self.frame, self.queue.range(..count).copied(), self.dropped, is_last);
+        Some(&self.frame)
+    }
+
+    /// What was to be sent is on its way; if not, for lack of memory, it is tried again later.
+    pub(super) fn was_sent(&mut self, now: Nanos, on_its_way: bool) {
+        self.sent = now;
+        if on_its_way {
+            self.sending = true;
+            let count = self.queue.len().min(FRAME_MAX);
+            self.queue.drain(..count);
+            if self.state == State::Ending && self.queue.is_empty() {
+                self.state = State::Ended;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{Bytes, VolumeOffset};
+
+    fn asked(volume: u32, op: Op) -> Asked {
+        Asked { volume: VolumeId(volume), op, offset: VolumeOffset(4096), len: Bytes(512) }
+    }
+
+    #[test]
+    fn frames_leave_when_they_are_full_or_old_and_what_is_too_much_is_counted() {
+        let mut recorder = Recorder::new(vec![VolumeId(3)], Nanos::secs(1));
+        let now = Nanos::secs(2);
+        for (volume, op) in [(1, Op::Read), (3, Op::Flush)] {
+            recorder.note(now, asked(volume, op));
+        }
+        assert_eq!(
+            (recorder.deadline(), recorder.next_frame(now)),
+            (None, None),
+            "nothing of that is recorded"
+        );
+        recorder.note(now, asked(3, Op::Read));
+        assert_eq!(recorder.deadline(), Some(Nanos::millis(1100)));
+        assert_eq!(recorder.next_frame(now).map(<[u8]>::len), Some(16 + 24));
+        recorder.was_sent(now, false);
+        assert_eq!(recorder.next_frame(now), None, "it is tried again later");
+        let now = now + INTERVAL;
+        assert!(recorder.next_frame(now).is_some());
+        recorder.was_sent(now, true);
+        for _ in 0..QUEUE + 5 {
+            recorder.note(now, asked(3, Op::WriteZeroes { no_hole: true }));
+        }
+        assert_eq!(recorder.next_frame(now), None, "one at a time");
+        recorder.sending = false;
+        let frame = recorder.next_frame(now).expect("a full one");
+        assert_eq!((frame.len(), frame[8]), (16 + 24 * FRAME_MAX, 5));
+        recorder.was_sent(now, true);
+        recorder.end();
+        recorder.note(now, asked(3, Op::Trim));
+        let mut frames = 1;
+        while !recorder.has_ended() {
+            recorder.sending = false;
+            let is_last = recorder.next_frame(now).expect("what is left")[4] == 1;
+            recorder.was_sent(now, true);
+            assert_eq!(is_last, recorder.has_ended());
+            frames += 1;
+        }
+        assert_eq!(frames, QUEUE / FRAME_MAX);
+    }
+}

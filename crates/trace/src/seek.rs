@@ -1,0 +1,213 @@
+//! A part of a trace of weir's own format, found by the table at its end, without what comes before and behind.
+
+use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
+use crate::record::{Disk, Span};
+use crate::writer::{SEEKABLE, SKIPPABLE};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use weir_model::Nanos;
+
+/// What the table ends with: how many frames there are, what else is told of each, and that it is one.
+const FOOT: u64 = 9;
+/// Of each frame: its length packed, and unpacked.
+const ENTRY: usize = 8;
+/// A longer table is no table of a trace: 32 million chunks.
+const TABLE_MAX: u64 = 1 << 28;
+
+/// Bytes of a trace that hold a span of it, and perhaps more.
+#[derive(Debug)]
+pub struct Part<R> {
+    /// The trace, without chunks that hold nothing of the span.
+    pub input: io::Chain<Cursor<Vec<u8>>, io::Take<R>>,
+    /// The time of the whole trace's first record.
+    pub first: Nanos,
+}
+
+/// The part of a trace that holds a span, if it is of weir's own format and ends with its table; else it is to be read from the
+/// start. Chunks are found by the times of their first records: a trace is meant to be in order of time, and what is
+/// out of order by less than a chunk, usually 16,384 records, is found all the same. Takes a few reads and the memory of the
+/// table, 8 bytes a chunk.
+///
+/// # Errors
+/// As `input`, which is left anywhere.
+pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<R>, R>> {
+    let Some(frames) = table(&mut input)? else { return Ok(Err(input)) };
+    let Some(([head], chunks)) = frames.split_first_chunk::<1>() else { return Ok(Err(input)) };
+    let magic = head.bytes(&mut input)?;
+    let is_own = zstd::decode_all(&magic[..]).is_ok_and(|unpacked| unpacked == MAGIC);
+    let Some(first) = chunks.first().filter(|_| is_own) else { return Ok(Err(input)) };
+    let Some(first) = first.first_time(&mut input)? else { return Ok(Err(input)) };
+    // How many chunks begin before a time; one that cannot be read does, and is met on reading.
+    let mut before = |time: Nanos| {
+        let (mut low, mut high) = (0, chunks.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match chunks[middle].first_time(&mut input)? {
+                Some(begins) if begins >= time => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        Ok::<_, io::Error>(low)
+    };
+    let start = before(first + span.start)?.saturating_sub(2);
+    let end = (before(Nanos(first.0.saturating_add(span.end.0)))? + 1).min(chunks.len());
+    let from = chunks[start].at;
+    let until = chunks[end - 1].at + u64::from(chunks[end - 1].packed);
+    input.seek(SeekFrom::Start(from))?;
+    Ok(Ok(Part { input: Cursor::new(magic).chain(input.take(until.saturating_sub(from))), first }))
+}
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    at: u64,
+    packed: u32,
+    unpacked: u32,
+}
+
+impl Frame {
+    /// It as it is stored.
+    fn bytes(&self, input: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.packed as usize];
+        input.seek(SeekFrom::Start(self.at))?;
+        input.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The time of the first record of the chunk it holds; `None` if it cannot be read.
+    fn first_time(&self, input: &mut (impl Read + Seek)) -> io::Result<Option<Nanos>> {
+        if self.unpacked as usize > HEAD + BODY_MAX {
+            return Ok(None);
+        }
+        let bytes = self.bytes(input)?;
+        let Ok(unpacked) = zstd::bulk::decompress(&bytes, self.unpacked as usize) else { return Ok(None) };
+        let mut records = Vec::new();
+        let body = unpacked.get(HEAD..).unwrap_or_default();
+        let read = chunk::decode(body, &mut records, |_| Disk(0));
+        Ok(records.first().filter(|_| read.is_ok()).map(|record| record.at))
+    }
+}
+
+/// Where the frames are; `None` if the input does not end with a table.
+fn table(input: &mut (impl Read + Seek)) -> io::Result<Option<Vec<Frame>>> {
+    let len = input.seek(SeekFrom::End(0))?;
+    let Some(foot_at) = len.checked_sub(FOOT) else { return Ok(None) };
+    let mut foot = [0; FOOT as usize];
+    input.seek(SeekFrom::Start(foot_at))?;
+    input.read_exact(&mut foot)?;
+    let [a, b, c, d, flags, magic @ ..] = foot;
+    let size = u64::from(u32::from_le_bytes([a, b, c, d])) * ENTRY as u64;
+    let start = foot_at.checked_sub(size + 8);
+    let Some(start) = start.filter(|_| flags == 0 && u32::from_le_bytes(magic) == SEEKABLE) else {
+        return Ok(None);
+    };
+    if size > TABLE_MAX {
+        return Ok(None);
+    }
+    let mut entries = vec![0; size as usize + 8];
+    input.seek(SeekFrom::Start(start))?;
+    input.read_exact(&mut entries)?;
+    let mut words = entries.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+    if words.next() != Some(SKIPPABLE) || words.next().map(u64::from) != Some(size + FOOT) {
+        return Ok(None);
+    }
+    let mut at = 0;
+    let mut frames = Vec::new();
+    while let (Some(packed), Some(unpacked)) = (words.next(), words.next()) {
+        frames.push(Frame { at, packed, unpacked });
+        at += u64::from(packed);
+    }
+    // They fill what is before the table.
+    Ok((at == start).then_some(frames))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reader, Record, Writer, format};
+    use proptest::prelude::*;
+    use std::io::BufReader;
+    use weir_model::{Bytes, Op, VolumeOffset};
+
+    /// A trace of so many records, one a microsecond from a second on, or a little out of order.
+    fn trace(records: u64) -> (Vec<u8>, Vec<Record>) {
+        let record = |n: u64| Record {
+            at: Nanos::secs(1) + Nanos::micros(if n % 100 == 7 { n - 5 } else { n }),
+            disk: Disk(0),
+            op: Op::Read,
+            offset: VolumeOffset(n * 0x9e37_79b9 % (1 << 40)),
+            len: Bytes(512),
+        };
+        let all: Vec<_> = (0..records).map(record).collect();
+        let mut writer = Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
+        all.iter().for_each(|record| assert!(writer.write(record, "sda").expect("written")));
+        (writer.finish().expect("whole"), all)
+    }
+
+    /// How much is read of an input.
+    #[derive(Debug)]
+    struct Counted<R>(R, u64);
+
+    impl<R: Read> Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.read(buffer)?;
+            self.1 += count as u64;
+            Ok(count)
+        }
+    }
+
+    impl<R: Seek> Seek for Counted<R> {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+
+    fn span(start: u64, end: u64) -> Span {
+        Span { start: Nanos::micros(start), end: Nanos::micros(end) }
+    }
+
+    #[test]
+    fn a_span_is_read_without_the_rest() {
+        let (bytes, all) = trace(400_000);
+        let mut counted = Counted(Cursor::new(&bytes), 0);
+        for (start, end) in
+            [(0, 5), (200_000, 200_010), (399_990, 1_000_000), (16_383, 16_385), (5, 5), (900_000, 900_001)]
+        {
+            let span = span(start, end);
+            let part = seek(&mut counted, span).expect("read").expect("weir's own");
+            assert_eq!(part.first, Nanos::secs(1));
+            let reader = Reader::open("t", BufReader::new(part.input), None).expect("a trace");
+            let found: Vec<_> =
+                reader.within(span, Some(part.first)).map(|record| record.expect("good")).collect();
+            let is_in = |record: &&Record| span.has(record.at.since(Nanos::secs(1)));
+            assert_eq!(found, all.iter().filter(is_in).copied().collect::<Vec<_>>(), "{start} to {end}");
+        }
+        assert!(counted.1 < 4 * bytes.len() as u64, "{} of {} bytes", counted.1, bytes.len());
+    }
+
+    #[test]
+    fn what_has_no_table_is_read_from_the_start() {
+        let (bytes, _) = trace(10);
+        for other in
+            [&b""[..], b"short", b"0.000 0 4096 512 1\n1.500 0 8192 512 0\n", &bytes[..bytes.len() - 1]]
+        {
+            assert!(seek(Cursor::new(other), span(0, 1)).expect("read").is_err());
+        }
+        let again = Reader::open("t", &b"5.000 0 0 512 1\n6.500 0 8192 512 0\n7.5 0 0 512 1\n"[..], None);
+        let found = again.expect("a trace").within(span(1000, 2000), None);
+        assert_eq!(found.map(|record| record.expect("good").offset.0).collect::<Vec<_>>(), [8192]);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_traces_are_read_or_refused(at in any::<prop::sample::Index>(), byte: u8, start in 0..20_000u64) {
+            let (mut bytes, _) = trace(20_000);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if let Ok(Ok(part)) = seek(Cursor::new(&bytes), span(start, start + 9))
+                && let Ok(reader) = Reader::open("t", BufReader::new(part.input), None)
+            {
+                prop_assert!(reader.within(span(start, start + 9), Some(part.first)).count() <= 12);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! libCacheSim's oracleGeneral, whose records say when their object is asked for next: known at the trace's end only.
+
+use crate::record::Record;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use weir_model::{BLOCK, Nanos, Op};
+
+/// Bits of an object's number that say its page; the disk's number is above them.
+const PAGE_BITS: u32 = 49;
+
+/// The requests so far: 24 bytes each.
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    first: Option<u64>,
+    requests: Vec<Asked>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// In seconds since the first.
+    at: u32,
+    object: u64,
+    size: u32,
+}
+
+impl Oracle {
+    /// Takes a record; `false` if the format has no way to say it. It says no operation: reads and writes are accesses.
+    pub(super) fn push(&mut self, record: &Record) -> bool {
+        let (page, disk) = (record.offset.0 / BLOCK, u64::from(record.disk.0));
+        let is_page = record.offset.0.is_multiple_of(BLOCK) && page >> PAGE_BITS == 0;
+        let is_access = matches!(record.op, Op::Read | Op::Write);
+        let Ok(size) = u32::try_from(record.len.0) else { return false };
+        if !is_page || !is_access || disk >> (64 - PAGE_BITS) > 0 {
+            return false;
+        }
+        let now = record.at.0 / Nanos::secs(1).0;
+        let since = now.saturating_sub(*self.first.get_or_insert(now));
+        let Ok(at) = u32::try_from(since) else { return false };
+        self.requests.push(Asked { at, object: disk << PAGE_BITS | page, size });
+        true
+    }
+
+    /// Writes them all.
+    pub(super) fn finish(self, mut out: impl Write) -> io::Result<()> {
+        let mut next_of = BTreeMap::new();
+        // Requests are counted from 1.
+        let number_of = |at: usize| at as i64 + 1;
+        let numbered = self.requests.iter().enumerate().rev();
+        let nexts = numbered.map(|(at, asked)| next_of.insert(asked.object, number_of(at)).unwrap_or(-1));
+        let nexts: Vec<i64> = nexts.collect();
+        for (asked, next) in self.requests.iter().zip(nexts.iter().rev()) {
+            out.write_all(&asked.at.to_le_bytes())?;
+            out.write_all(&asked.object.to_le_bytes())?;
+            out.write_all(&asked.size.to_le_bytes())?;
+            out.write_all(&next.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}
