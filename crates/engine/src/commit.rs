@@ -9,6 +9,10 @@
 //!
 //! Who comes while one is under way waits for the next: its writes may have completed after the
 //! flushes of this one began.
+//!
+//! A disk takes seconds to flush what its cache holds. A commit that no client waits for does not wait for that: such
+//! a device is flushed beside it, and what needs that goes into a later commit; and not at once, as long as nobody waits
+//! for what it makes durable.
 
 use crate::Engine;
 use crate::active::{ActiveId, AdminId};
@@ -22,6 +26,23 @@ use weir_model::{DeviceId, ExtentKey, IoError, Memory, Nanos, RequestError, Volu
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
 /// Extents with changes that are not durable, beyond which a commit begins by itself.
 const PENDING_MAX: usize = 16_384;
+
+/// How devices are flushed that no client asks to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushRules {
+    /// Those whose flushes take longer, on average, are flushed beside commits, which do not wait for that; …
+    pub dear: Nanos,
+    /// … and while clients use them only so often.
+    pub patience: Nanos,
+}
+
+impl Default for FlushRules {
+    /// Longer than what an SSD takes, and a disk that has nothing to do; as long as Linux leaves data in memory that nobody
+    /// asks to be written.
+    fn default() -> Self {
+        Self { dear: Nanos::millis(20), patience: Nanos::secs(30) }
+    }
+}
 
 /// What a command waits for.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +85,9 @@ pub(crate) struct Commits {
     requested: bool,
     /// The oldest change no commit has begun for.
     changed: Option<Nanos>,
+    /// Devices whose flush is under way, and no commit waits for it.
+    beside: Vec<DeviceId>,
+    rules: FlushRules,
     frame: Vec<u8>,
     /// Extents of which a copy was found, since this commit began, to miss what had been written.
     pub(crate) cleared: Vec<ExtentKey>,
@@ -71,6 +95,11 @@ pub(crate) struct Commits {
 }
 
 impl Engine {
+    /// From now on these are the rules for flushes no client asks for, instead of the default ones.
+    pub fn set_flush_rules(&mut self, rules: FlushRules) {
+        self.commits.rules = rules;
+    }
+
     /// Something changed that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self) {
@@ -96,10 +125,19 @@ impl Engine {
             return None;
         }
         let many = commits.changed.is_some() && self.map.pending() > PENDING_MAX;
-        if !commits.next.is_empty() || commits.requested || many || self.stop_needs_a_step() {
-            return Some(self.now);
-        }
-        commits.changed.map(|at| at + COMMIT_AFTER)
+        let requested = commits.requested && !self.all_wait_for_flushes_beside();
+        let due = match !commits.next.is_empty() || requested || many || self.stop_needs_a_step() {
+            true => Some(self.now),
+            false => commits.changed.map(|at| at + COMMIT_AFTER),
+        };
+        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
+        due.filter(|_| commits.beside.is_empty() || !self.is_hurried(&commits.next))
+    }
+
+    /// Whether all who go on after a commit need a flush that is under way already.
+    fn all_wait_for_flushes_beside(&self) -> bool {
+        let beside = |key| self.map.needs(key).any(|needs| self.commits.beside.contains(&needs.device));
+        !self.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
     }
 
     /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
@@ -168,9 +206,22 @@ impl Engine {
             .filter(|(_, device)| device.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
-        self.commits.phase = Phase::Flushing(dirty.len());
+        let hurried = self.is_hurried(&self.commits.now);
+        self.commits.phase = Phase::Flushing(0);
         for id in dirty {
-            let covered = self.devices[id.index()].begin_flush();
+            if !hurried && self.may_flush_later(id) {
+                if self.map.has_uncommitted() {
+                    // Looked at again.
+                    self.note_change();
+                }
+                continue;
+            }
+            let beside = !hurried && self.is_dear(id);
+            match &mut self.commits.phase {
+                Phase::Flushing(left) if !beside => *left += 1,
+                _ => self.commits.beside.push(id),
+            }
+            let covered = self.devices[id.index()].begin_flush(self.now);
             let other = !self.map.members().contains(&id);
             if Sabotage::FlushSkipped.is_on() || (other && Sabotage::OtherDevicesNotFlushed.is_on()) {
                 self.data_flush_ended(id, covered, Ok(()));
@@ -180,9 +231,46 @@ impl Engine {
         }
     }
 
+    /// Whether a commit for these is one that a client waits for, or that makes room.
+    fn is_hurried(&self, waiters: &[Waiter]) -> bool {
+        let many = self.map.pending() > PENDING_MAX;
+        !waiters.is_empty() || many || self.space.is_waited_for() || self.stopped_changes.is_some()
+    }
+
+    /// Whether flushes of the device take long, as measured.
+    fn is_dear(&self, id: DeviceId) -> bool {
+        self.advice.view(id).flush.get().is_some_and(|mean| mean > self.commits.rules.dear)
+    }
+
+    /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes long while clients
+    /// use the device, was done not long ago, and no piece or move waits for what it makes durable.
+    fn may_flush_later(&self, id: DeviceId) -> bool {
+        if self.commits.beside.contains(&id) {
+            return true;
+        }
+        let device = &self.devices[id.index()];
+        let may_wait =
+            !device.is_idle(self.now) && device.unflushed_for(self.now) < self.commits.rules.patience;
+        let waits_for_it = |key| self.map.needs(key).any(|needs| needs.device == id);
+        self.is_dear(id)
+            && may_wait
+            && !device.has_many_unflushed()
+            && !self.who_wait_for_commit().any(waits_for_it)
+    }
+
+    /// The extents of pieces and moves that go on once something of theirs is durable.
+    fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
+        let pieces = self.waiting_commit.iter().map(|id| self.pieces[id.0 as usize].key);
+        pieces.chain(self.mover.waiting_for_commit())
+    }
+
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
         if result.is_ok() {
             self.devices[device.index()].flush_succeeded(covered);
+        }
+        if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
+            self.commits.beside.swap_remove(at);
+            return self.request_commit();
         }
         if let Phase::Flushing(left) = &mut self.commits.phase {
             *left -= 1;
@@ -301,6 +389,7 @@ impl Engine {
     pub(crate) fn commits_are_settled(&self) -> bool {
         self.commits.phase == Phase::Idle
             && self.commits.next.is_empty()
+            && self.commits.beside.is_empty()
             && !self.map.has_uncommitted()
             && !self.devices.iter().any(|d| d.is_dirty())
     }

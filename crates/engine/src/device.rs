@@ -96,6 +96,8 @@ pub(crate) struct Device {
     dirty: bool,
     /// The last epoch known durable.
     flushed: Option<Epoch>,
+    /// When a flush began last.
+    flush_began: Nanos,
     /// What was written and is not known to be durable: in this epoch, and in those a flush under way
     /// covers.
     unflushed: Vec<Unflushed>,
@@ -131,6 +133,7 @@ impl Device {
             epoch: Epoch(1),
             dirty: false,
             flushed: None,
+            flush_began: Nanos(0),
             unflushed: Vec::new(),
             flushing: Vec::new(),
             distrusts: 0,
@@ -240,8 +243,9 @@ impl Device {
     }
 
     /// A flush begins: it covers the writes completed up to now; later ones are of the next epoch.
-    pub(crate) fn begin_flush(&mut self) -> Epoch {
+    pub(crate) fn begin_flush(&mut self, now: Nanos) -> Epoch {
         let covered = self.epoch;
+        self.flush_began = now;
         self.epoch = Epoch(covered.0 + 1);
         self.dirty = false;
         if self.flushing.is_empty() {
@@ -306,6 +310,21 @@ impl Device {
     #[inline]
     pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
         self.distrusted.is_some_and(|last| generation <= last)
+    }
+
+    /// For how long it has not been flushed.
+    pub(crate) fn unflushed_for(&self, now: Nanos) -> Nanos {
+        now.since(self.flush_began)
+    }
+
+    /// Whether more writes are noted as not durable than are to be.
+    pub(crate) fn has_many_unflushed(&self) -> bool {
+        self.unflushed.len() > UNFLUSHED_MAX
+    }
+
+    /// Whether no client uses it.
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
+        self.pacing.is_idle(now)
     }
 
     /// Whether it gets no more commands.
@@ -393,7 +412,7 @@ mod tests {
             |wrote| Unflushed { key: ExtentKey::default(), range: BlockRange { first: 0, count: 1 }, wrote };
         device.wrote(DeviceId(0), false);
         device.note_unflushed(note(Wrote::Data));
-        let covered = device.begin_flush();
+        let covered = device.begin_flush(Nanos(0));
         device.note_unflushed(note(Wrote::Durable));
         assert!(device.has_unflushed(), "the flush may fail");
         device.flush_succeeded(covered);
@@ -405,7 +424,7 @@ mod tests {
         let mut device = Device::new(DeviceSettings::default());
         let id = DeviceId(0);
         let before = device.wrote(id, false).unwrap();
-        let covered = device.begin_flush();
+        let covered = device.begin_flush(Nanos(0));
         let during = device.wrote(id, false).unwrap();
         device.flush_succeeded(covered);
         assert!(device.flushed() >= Some(before.epoch) && device.flushed() < Some(during.epoch));

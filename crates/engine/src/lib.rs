@@ -78,6 +78,7 @@ pub use active::AdminId;
 pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use cache::CacheStatus;
+pub use commit::FlushRules;
 pub use device::{DeviceSettings, ErrorCounts};
 pub use explain::{ExplainError, Explained, ExplainedPlace};
 pub use harm::MovesStatus;

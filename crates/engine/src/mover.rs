@@ -119,6 +119,11 @@ impl Mover {
         QUEUE_MAX.saturating_sub(self.queue.len())
     }
 
+    /// The extents whose moves go on after a commit.
+    pub(crate) fn waiting_for_commit(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.moves.iter().filter(|(_, task)| task.waits).map(|(_, task)| task.key)
+    }
+
     /// Of each device's time, what moves may take while clients use it.
     #[inline]
     pub(crate) fn share(&self) -> Percent {

@@ -165,7 +165,8 @@ impl Pacing {
         f64::from(of.0) / 100.0 / f64::from(1u32 << self.halvings)
     }
 
-    fn is_idle(&self, now: Nanos) -> bool {
+    /// Whether no client has wanted anything of the device for [`IDLE`].
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.clients == 0 && now >= self.client_ended + IDLE
     }
 

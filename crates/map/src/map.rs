@@ -227,6 +227,11 @@ impl Map {
         self.overlay.get(key).is_some_and(|p| !p.versions.is_empty())
     }
 
+    /// The flushes that changes of the extent wait for before they can become durable.
+    pub fn needs(&self, key: ExtentKey) -> impl Iterator<Item = Needs> + '_ {
+        self.overlay.get(key).into_iter().flat_map(|p| p.versions.iter().flat_map(Version::needs))
+    }
+
     /// Extents with changes that are not durable.
     pub fn pending(&self) -> usize {
         self.overlay.len()

@@ -10,7 +10,7 @@ pub use shrink::{Shrunk, shrink};
 
 use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step, VolumeSpec};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
-use weir_engine::{Percent, WhenFull};
+use weir_engine::{FlushRules, Percent, WhenFull};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::{Moves, Rules};
@@ -239,6 +239,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let extent_cache = if cached.chance(0.25) { Bytes(between(&mut cached, 1, 8) * bytes) } else { Bytes(0) };
     // Drawn apart, too.
     let moves = moves(&mut Rng::new(Seed(seed.0.rotate_left(32))));
+    let flushes = flushes(&mut Rng::new(Seed(seed.0.rotate_left(16))));
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
@@ -255,6 +256,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
         extent_cache,
         moves,
+        flushes,
         // For all that devices that hang may keep of it, and all that may be asked for besides.
         memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
@@ -274,6 +276,13 @@ fn moves(rng: &mut Rng) -> Moves {
         longest_pause: Nanos::millis(200),
     };
     weighted(rng, &[(4, Moves::Free(Rules::default())), (1, Moves::default()), (1, Moves::Judged(rules))])
+}
+
+/// Half of the time devices are flushed as by default, else most of them beside commits, and not at once.
+fn flushes(rng: &mut Rng) -> FlushRules {
+    let dear = pick(rng, &[Nanos(0), Nanos::micros(300), Nanos::millis(1)]);
+    let patience = pick(rng, &[Nanos(0), Nanos::millis(2), Nanos::millis(50), Nanos::secs(30)]);
+    if rng.chance(0.5) { FlushRules::default() } else { FlushRules { dear, patience } }
 }
 
 /// Often the one that makes use of everything.

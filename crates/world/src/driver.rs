@@ -9,7 +9,7 @@ use crate::{
     World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine, Percent, WhenFull};
+use weir_engine::{Activity, Engine, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
@@ -61,6 +61,8 @@ pub struct Setup {
     pub extent_cache: Bytes,
     /// Whether policies' moves are judged, and how.
     pub moves: Moves,
+    /// How devices are flushed that no client asks to be.
+    pub flushes: FlushRules,
     /// Buffer memory.
     pub memory: Bytes,
     /// Most requests under way at once.

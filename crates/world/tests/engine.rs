@@ -3,7 +3,7 @@
 
 mod common;
 
-use weir_engine::{MOVER_SHARE, WhenFull};
+use weir_engine::{FlushRules, MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::Moves;
@@ -96,6 +96,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         mover_share: MOVER_SHARE,
         extent_cache: Bytes(0),
         moves: Moves::default(),
+        flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 1,
     }
@@ -167,6 +168,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         mover_share: MOVER_SHARE,
         extent_cache: Bytes(0),
         moves: Moves::default(),
+        flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 8,
     };

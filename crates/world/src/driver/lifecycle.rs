@@ -518,6 +518,7 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Resu
     engine.set_mover_share(setup.mover_share);
     engine.set_extent_cache(setup.extent_cache);
     engine.set_moves(world.now(), setup.moves);
+    engine.set_flush_rules(setup.flushes);
     engine.set_seed(setup.seed.0 ^ world.now().0);
     Ok(engine)
 }
