@@ -10,6 +10,7 @@
 //! | `runs` | sequential runs |
 //! | `places`, `spots` | footprint over time, the hot-spot map, how uneven blocks are asked for |
 //! | `distances` | reuse distances |
+//! | `read` | all of it, from a trace's reader |
 //! | `sample`, `curve` | miss-ratio curves: LRU's exactly, any policy's from a sample, with its error |
 
 mod analyzer;
@@ -17,6 +18,7 @@ mod arrivals;
 mod curve;
 mod distances;
 mod places;
+mod read;
 mod runs;
 mod sample;
 mod spots;
@@ -29,6 +31,7 @@ pub use arrivals::{Arrivals, Burstiness};
 pub use curve::{Curve, Point, sizes};
 pub use distances::Distances;
 pub use places::{REGIONS, Stretch, Timeline, WINDOWS};
+pub use read::{AnalyzeError, TraceAnalysis};
 pub use runs::Sequentiality;
 pub use sample::{Sample, Sampler, Sampling};
 pub use spots::{Popularity, REGION_BLOCKS, Region, Share};

@@ -14,15 +14,17 @@ mod numbers;
 mod outcome;
 mod play;
 mod policies;
+mod size;
 mod sizes;
 mod stack;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader};
+pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError};
 pub(crate) use blocks::{homes, place};
 pub(crate) use numbers::Numbers;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
 pub use play::{Setup, WriteMode, passes, play, play_pass};
 pub use policies::{AdmissionPolicy, EvictionPolicy};
+pub use size::{Size, block_size, share, size};
 pub use stack::Stack;

@@ -32,6 +32,7 @@ mod side_by_side;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
+pub mod units;
 
 pub use load::{Arrival, Client, Load, Space};
 pub use outcome::{DeviceOutcome, Outcome, Responses, Window};

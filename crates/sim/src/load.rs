@@ -6,6 +6,7 @@ use crate::synthetic::PATTERNS;
 use crate::{Postmark, SimError, Synthetic};
 use std::ops::Range;
 use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_trace::{Disk, Record};
 
 /// A request that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,23 @@ pub trait Load {
     fn done(&self) -> Option<u64> {
         None
     }
+}
+
+/// A load's requests until `until`, as a trace has them: without flushes, volume by volume a disk.
+pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record> {
+    let mut now = Nanos(0);
+    std::iter::from_fn(move || {
+        loop {
+            let Arrival { at, volume, op, offset, len } = load.next(now);
+            now = at;
+            if now >= until {
+                return None;
+            }
+            if matches!(op, Op::Read | Op::Write | Op::Trim) {
+                return Some(Record { at, disk: Disk(volume as u32), op, offset, len });
+            }
+        }
+    })
 }
 
 /// Whether these words could be meant as a load that is made up, and not as a file's name.

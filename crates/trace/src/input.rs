@@ -10,7 +10,7 @@ pub(crate) const LINE_MAX: usize = 64 << 10;
 
 /// What is read, and not taken yet. Takes constant memory.
 pub(crate) struct Input<'a> {
-    input: Box<dyn Read + 'a>,
+    input: Box<dyn Read + Send + 'a>,
     buffer: Vec<u8>,
     /// What of the buffer was read and is not taken yet.
     ready: Range<usize>,
@@ -33,7 +33,7 @@ pub(crate) enum Next<'l> {
 }
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(input: Box<dyn Read + 'a>) -> Self {
+    pub(crate) fn new(input: Box<dyn Read + Send + 'a>) -> Self {
         Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None }
     }
 

@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     /// If the format is not known, or nothing can be read.
     pub fn open(
         trace: impl Into<String>,
-        input: impl BufRead + 'a,
+        input: impl BufRead + Send + 'a,
         format: Option<&Format>,
     ) -> Result<Self, TraceError> {
         let trace = trace.into();

@@ -31,6 +31,10 @@ pub struct Tally {
     pub cut: Option<TraceError>,
     /// Records that were earlier than the one above them.
     pub out_of_order: u64,
+    /// Records.
+    good: u64,
+    /// The time of the last one.
+    last: Nanos,
 }
 
 impl Trace {
@@ -72,31 +76,56 @@ impl Tally {
         mut take: impl FnMut(Record),
     ) -> Result<Self, TraceError> {
         let mut tally = Self::default();
-        let (mut good, mut last) = (0, Nanos(0));
+        while let Some(record) = tally.next(reader, strict)? {
+            take(record);
+        }
+        Ok(tally)
+    }
+
+    /// The next record; `None` at the end, when the tally is complete.
+    ///
+    /// # Errors
+    /// As [`Self::read`], after which there is nothing more to come.
+    #[inline]
+    pub fn next(&mut self, reader: &mut Reader<'_>, strict: bool) -> Result<Option<Record>, TraceError> {
         for next in &mut *reader {
             match next {
                 Ok(record) => {
-                    tally.out_of_order += u64::from(good > 0 && record.at < last);
-                    (good, last) = (good + 1, record.at);
-                    take(record);
+                    self.out_of_order += u64::from(self.good > 0 && record.at < self.last);
+                    (self.good, self.last) = (self.good + 1, record.at);
+                    return Ok(Some(record));
                 }
                 Err(error) if strict => return Err(error),
-                Err(cut @ TraceError::Cut { .. }) => tally.cut = Some(cut),
+                Err(cut @ TraceError::Cut { .. }) => self.cut = Some(cut),
                 Err(error) => {
-                    tally.bad += 1;
-                    tally.first_bad.get_or_insert(error);
+                    self.bad += 1;
+                    self.first_bad.get_or_insert(error);
                 }
             }
         }
-        tally.left_out = reader.left_out();
+        self.left_out = reader.left_out();
         let trace = || reader.name().to_owned();
-        match &tally.first_bad {
-            Some(first) if tally.bad > good => {
-                let first = Box::new(first.clone());
-                Err(TraceError::MostlyBad { trace: trace(), bad: tally.bad, lines: reader.lines(), first })
+        match &self.first_bad {
+            Some(first) if self.bad > self.good => {
+                let (bad, lines, first) = (self.bad, reader.lines(), Box::new(first.clone()));
+                Err(TraceError::MostlyBad { trace: trace(), bad, lines, first })
             }
-            _ if good == 0 => Err(tally.cut.unwrap_or_else(|| TraceError::Empty { trace: trace() })),
-            _ => Ok(tally),
+            _ if self.good == 0 => {
+                Err(self.cut.clone().unwrap_or_else(|| TraceError::Empty { trace: trace() }))
+            }
+            _ => Ok(None),
         }
+    }
+
+    /// What could not be used as it is, for people, of a trace of which so many requests were used.
+    pub fn notes(&self, requests: usize) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(first) = &self.first_bad {
+            notes.push(format!("{} lines were left out; the first: {first}", self.bad));
+        }
+        if let Some(cut) = &self.cut {
+            notes.push(format!("{requests} requests were read: {cut}"));
+        }
+        notes
     }
 }

@@ -30,8 +30,8 @@ enum Packed {
 /// The input as it was before it was compressed with gzip, zstd, xz or bzip2; as it is if it was not.
 pub(crate) fn unpack<'a>(
     trace: &str,
-    mut input: impl BufRead + 'a,
-) -> Result<Box<dyn Read + 'a>, TraceError> {
+    mut input: impl BufRead + Send + 'a,
+) -> Result<Box<dyn Read + Send + 'a>, TraceError> {
     let cut =
         |error: std::io::Error| TraceError::Cut { trace: trace.into(), line: 0, why: error.to_string() };
     let mut first = Vec::new();

@@ -3,13 +3,13 @@
 mod trace;
 
 use crate::pool_file;
-use crate::sim::{Scale, cache, scale};
+use crate::sim::{Scale, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
-use weir_sim::cache::{AdmissionPolicy, BlockSize, EvictionPolicy};
+use weir_sim::cache::{self, AdmissionPolicy, BlockSize, EvictionPolicy};
 use weir_trace::Format;
 
 pub use trace::{

@@ -108,7 +108,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         }
         Command::Trace(TraceCommand::Analyze(args)) => {
             let analyzed = traces::analyze(&args)?;
-            output::print(common.json, &analyzed, || analyzed.human());
+            output::print(common.json, &analyzed, || traces::human(&analyzed));
         }
         Command::Trace(TraceCommand::Plot(args)) => {
             let drawn = traces::plot(&args)?;

@@ -45,6 +45,7 @@ use weir_engine::{MOVER_SHARE, Percent, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::Settings;
+pub use weir_sim::units::{duration, size};
 
 /// The most devices a pool has.
 pub const DEVICES_MAX: usize = 255;
@@ -318,44 +319,6 @@ pub fn name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
-}
-
-/// Reads a size with its unit: `4GiB`, `500GB`, `64 KiB`.
-///
-/// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
-pub fn size(text: &str) -> Result<Bytes, String> {
-    let allowed = || "a size with its unit, such as \"4GiB\", \"500GB\" or \"64KiB\"".to_owned();
-    let (first, last) = (text.chars().next(), text.chars().last());
-    if !first.is_some_and(|c| c.is_ascii_digit()) || !last.is_some_and(|c| c.is_ascii_alphabetic()) {
-        return Err(allowed());
-    }
-    let size: bytesize::ByteSize = text.parse().map_err(|_| allowed())?;
-    match size.as_u64() {
-        0 | 0x4000_0000_0000_0000.. => Err("a size above 0 and below 4 EiB".into()),
-        bytes => Ok(Bytes(bytes)),
-    }
-}
-
-/// Reads a time with its unit: `30s`, `500ms`, `5min`, `1h`.
-///
-/// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
-pub fn duration(text: &str) -> Result<Nanos, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unit = match text[digits..].trim_start() {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => 0,
-    };
-    let time = text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    match time {
-        Some(1..) => Ok(Nanos(time.unwrap_or_default())),
-        _ => Err("a time above 0 with its unit, such as \"30s\", \"500ms\", \"5min\" or \"1h\"".into()),
-    }
 }
 
 fn percent(text: &str) -> Result<Percent, String> {

@@ -15,7 +15,7 @@ use weir_model::{ErrorKind, Nanos};
 use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place};
-use weir_trace::{Tally, Trace};
+use weir_trace::Trace;
 use weir_world::Seed;
 
 /// What `--scale` names besides devices.
@@ -143,7 +143,7 @@ impl Loaded {
             return Ok(Self { trace: None, notes: Vec::new() });
         }
         let trace = read_trace(Path::new(&args.load), args)?;
-        let notes = notes(&trace.tally, trace.records.len());
+        let notes = trace.tally.notes(trace.records.len());
         Ok(Self { trace: Some(trace), notes })
     }
 
@@ -166,18 +166,6 @@ fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
     let reader = traces::open(path, args.format.as_ref(), help)?;
     progress::during("reading the trace", || Trace::load(reader, args.strict))
         .map_err(|error| traces::told(&error))
-}
-
-/// What of a trace of which so many requests were read could not be used as it is.
-pub(crate) fn notes(tally: &Tally, requests: usize) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(first) = &tally.first_bad {
-        notes.push(format!("{} lines were left out; the first: {first}", tally.bad));
-    }
-    if let Some(cut) = &tally.cut {
-        notes.push(format!("{requests} requests were read: {cut}"));
-    }
-    notes
 }
 
 fn stretch(args: &PlaceArgs) -> f64 {

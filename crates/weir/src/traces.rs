@@ -6,7 +6,7 @@ mod generate;
 mod output;
 mod record;
 
-pub use analyze::{Analyzed, analyze, plot};
+pub use analyze::{analyze, human, plot};
 pub use convert::convert;
 pub use generate::{generate, kinds};
 pub use record::record;
@@ -32,8 +32,11 @@ pub const STANDARD: &str = "-";
 /// # Errors
 /// If it is not there, or cannot be opened, or is no trace.
 pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'static>, Failure> {
-    let input: Box<dyn BufRead> =
-        if path.as_os_str() == STANDARD { Box::new(io::stdin().lock()) } else { buffered(file(path, help)?) };
+    let input: Box<dyn BufRead + Send> = if path.as_os_str() == STANDARD {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        buffered(file(path, help)?)
+    };
     Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error))
 }
 
@@ -44,7 +47,7 @@ fn file(path: &Path, help: &str) -> Result<File, Failure> {
     })
 }
 
-fn buffered(input: impl Read + 'static) -> Box<dyn BufRead> {
+fn buffered(input: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(1 << 20, input))
 }
 

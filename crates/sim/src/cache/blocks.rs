@@ -2,12 +2,13 @@
 
 use super::numbers::Numbers;
 use std::ops::{Range, RangeInclusive};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 use weir_model::{Bytes, Op, VolumeOffset};
 use weir_policy::admission::Asked;
 use weir_policy::eviction::{Block, Future, Use};
-use weir_trace::Record;
+use weir_trace::{Reader, Record, Tally, TraceError};
 
 /// The size of a cache's blocks: a power of two from 512 bytes to 1 GiB, 4 KiB unless told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +65,7 @@ pub struct BlockTrace {
     /// Disk and block, by number.
     homes: Vec<u64>,
     future: OnceLock<Future>,
+    stop: Arc<AtomicBool>,
 }
 
 /// A request to read or write.
@@ -151,6 +153,22 @@ pub enum BlockTraceError {
     Empty,
 }
 
+/// Why a trace cannot be played.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// What is in it cannot be had.
+    #[error("{trace} cannot be played: {error}")]
+    Blocks {
+        /// The trace's name.
+        trace: String,
+        /// What it is.
+        error: BlockTraceError,
+    },
+}
+
 /// Bits of a home that are the block's; the disk's are above them.
 const BLOCK_BITS: u32 = 50;
 /// Bytes of the longest request to read or write.
@@ -179,6 +197,9 @@ pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<
 pub(crate) const fn place(home: u64) -> (u32, u64) {
     ((home >> BLOCK_BITS) as u32, home & ((1 << BLOCK_BITS) - 1))
 }
+
+/// So many requests are played without looking whether to stop.
+const PIECE: usize = 1 << 16;
 
 /// Makes a [`BlockTrace`], record by record. Takes up to 12 bytes a block more than that.
 #[derive(Debug, Default)]
@@ -259,6 +280,22 @@ impl BlockTrace {
     /// The most accesses a trace can have.
     pub const MOST: u32 = u32::MAX - (1 << 16);
 
+    /// Reads a trace to its end, in blocks of this size.
+    ///
+    /// # Errors
+    /// As [`Tally::read`] and [`Loader::finish`].
+    pub fn read(mut reader: Reader<'_>, block: BlockSize, strict: bool) -> Result<(Self, Tally), ReadError> {
+        let mut loader = Loader::new(block);
+        let tally = Tally::read(&mut reader, strict, |record| loader.take(&record))?;
+        let cannot = |error| ReadError::Blocks { trace: reader.name().to_owned(), error };
+        Ok((loader.finish().map_err(cannot)?, tally))
+    }
+
+    /// As soon as this is set, whoever plays the trace meets its end, within [`PIECE`] requests: what comes of it is of no use then.
+    pub fn stop_when(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
+    }
+
     /// The size of its blocks.
     pub fn block(&self) -> BlockSize {
         self.block
@@ -284,16 +321,18 @@ impl BlockTrace {
         self.future.get_or_init(|| Future::new(&self.accesses, self.blocks()))
     }
 
-    /// Stretches of requests, each with the blocks that are trimmed after it.
+    /// Stretches of requests, each with the blocks that are trimmed after it; none after the trace was stopped.
     pub(super) fn stretches(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
         let (mut request, mut trimmed) = (0, 0);
         let last = Trim { before: self.requests.len() as u32, end: self.trimmed.len() as u32 };
-        self.trims.iter().copied().chain([last]).map(move |trim| {
+        let stretches = self.trims.iter().copied().chain([last]).flat_map(move |trim| {
             let requests = &self.requests[request..trim.before as usize];
             let blocks = &self.trimmed[trimmed..trim.end as usize];
             (request, trimmed) = (trim.before as usize, trim.end as usize);
-            (requests, blocks)
-        })
+            let pieces = requests.chunks(PIECE).map(|piece| (piece, &[][..]));
+            pieces.chain([(&[][..], blocks)])
+        });
+        stretches.take_while(|_| !self.stop.load(Ordering::Relaxed))
     }
 
     /// A request as admission sees it; its first access has this index.

@@ -3,6 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::Block;
 use weir_trace::{Disk, Record};
@@ -149,6 +151,26 @@ fn long_runs_stay_out_and_touched_segments_come_in() {
     assert_eq!((filled("all"), filled("sequential")), (4096, 1024));
     assert_eq!((filled("touch_count"), filled("sequential+touch_count")), (4096 - 256, 1024 - 64));
     assert_eq!(filled("tinylfu"), 4096, "while there is room all comes in");
+}
+
+#[test]
+fn a_trace_that_is_stopped_ends() {
+    // Many pieces.
+    let records: Vec<_> = (0..200_000).map(|n| record(Op::Read, n % 7 * 4096, 4096)).collect();
+    let (mut trace, stop) = (load(&records), Arc::new(AtomicBool::new(false)));
+    trace.stop_when(stop.clone());
+    let sizes = [2, 4].map(|capacity| setup("lru", "all", capacity, WriteMode::Through));
+    let played = |setups: &[Setup]| -> Vec<_> {
+        play_pass(&trace, setups).iter().map(|outcome| outcome.all().accesses).collect()
+    };
+    for is_stopped in [false, true] {
+        stop.store(is_stopped, Ordering::Relaxed);
+        let accesses = if is_stopped { 0 } else { 200_000 };
+        assert_eq!(played(&sizes), [accesses; 2]);
+        for eviction in EvictionPolicy::ALL {
+            assert_eq!(played(&[Setup { eviction, ..sizes[0] }]), [accesses], "{}", eviction.name);
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use super::{duration, evictions};
 use crate::failure::Failure;
-use crate::sim::cache;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use weir_model::Nanos;
+use weir_sim::cache;
 use weir_trace::{Format, Span};
 
 /// `weir trace ...`

@@ -1,15 +1,11 @@
 //! `weir sim cache`: traces played to many caches, on as many threads as there are cores.
 
 mod kept;
-mod size;
 
-pub use size::{Size, block_size, share, size};
-
-use super::notes;
 use crate::args::CacheArgs;
 use crate::failure::Failure;
 use crate::parallel::{self, Stop};
-use crate::traces::{self, told};
+use crate::traces;
 use crate::{output, progress};
 use kept::{Kept, Key, sha256};
 use rustix::time::{ClockId, clock_gettime};
@@ -21,7 +17,7 @@ use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
 use weir_sim::cache::COUNTED_AS;
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Loader, Ratios, Setup, WriteMode, passes,
+    AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Ratios, Setup, Size, WriteMode, passes,
     play_pass,
 };
 use weir_trace::Tally;
@@ -183,7 +179,7 @@ fn play_job(
     tell: impl Fn(usize, &Played) -> Result<(), Failure> + Sync,
 ) -> Result<Vec<(usize, Played)>, Failure> {
     let (trace, tally) = load(job.path, args)?;
-    let notes = notes(&tally, trace.requests());
+    let notes = tally.notes(trace.requests());
     let setup = |at: &usize| {
         let Cache { eviction, admission, size } = job.caches[*at].0;
         Setup { eviction, admission, capacity: size.of(&trace), mode: mode(args) }
@@ -212,14 +208,9 @@ fn play_job(
 }
 
 fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
-    let mut reader = traces::open(path, args.format.as_ref(), "name a file")?;
-    let mut loader = Loader::new(args.block_size);
-    let tally = Tally::read(&mut reader, args.strict, |record| loader.take(&record));
-    let tally = tally.map_err(|error| told(&error))?;
-    let trace = loader.finish().map_err(|error| {
-        Failure::told(ErrorKind::Usage, &format!("{} cannot be played: {error}", path.display()))
-    })?;
-    Ok((trace, tally))
+    let reader = traces::open(path, args.format.as_ref(), "name a file")?;
+    let read = BlockTrace::read(reader, args.block_size, args.strict);
+    read.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
 }
 
 /// Processor time of this thread: a machine that is busy with something else does not change it much.

@@ -6,9 +6,8 @@ use crate::failure::Failure;
 use crate::output::table;
 use crate::{pool_file, progress};
 use serde::Serialize;
-use weir_model::{ErrorKind, ExtentSize, Nanos, Op};
-use weir_sim::load::{KINDS, made_up};
-use weir_trace::{Disk, Record};
+use weir_model::{ErrorKind, ExtentSize, Nanos};
+use weir_sim::load::{KINDS, made_up, records};
 
 /// What was made up.
 #[derive(Debug, Serialize)]
@@ -54,21 +53,12 @@ pub fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let output = Output::create(&args.out, args.force)?;
     output.write(&args.format, |traced| {
         progress::during("making the trace up", || {
-            let mut now = Nanos(0);
-            while requests < most {
-                let asked = load.next(now);
-                now = asked.at;
-                if now >= until {
-                    break;
-                }
-                // A flush is no request of a trace.
-                if !matches!(asked.op, Op::Read | Op::Write | Op::Trim) {
-                    continue;
-                }
-                let (disk, offset, len) = (Disk(asked.volume as u32), asked.offset, asked.len);
-                let record = Record { at: now, disk, op: asked.op, offset, len };
-                match traced.write(&record, &names[asked.volume])? {
-                    Written::Said => (requests, last) = (requests + 1, now),
+            let mut records = records(&mut *load, until);
+            while requests < most
+                && let Some(record) = records.next()
+            {
+                match traced.write(&record, &names[record.disk.0 as usize])? {
+                    Written::Said => (requests, last) = (requests + 1, record.at),
                     Written::Unsaid => unsaid += 1,
                     Written::Enough => break,
                 }

@@ -1,8 +1,9 @@
 //! An analysis as one file of HTML, with its pictures in it.
 
-use super::{Analyzed, tables};
+use super::{heading, tables};
 use crate::failure::Failure;
 use weir_model::ErrorKind;
+use weir_sim::analysis::TraceAnalysis;
 use weir_sim::plot::TracePicture;
 
 const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;color:#222}\
@@ -14,8 +15,8 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em a
 ///
 /// # Errors
 /// If a picture cannot be drawn.
-pub(super) fn html(analyzed: &Analyzed) -> Result<String, Failure> {
-    let heading = escaped(&analyzed.heading());
+pub(super) fn html(analyzed: &TraceAnalysis) -> Result<String, Failure> {
+    let heading = escaped(&heading(analyzed));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{heading}</title>\n<style>{STYLE}</style>\n\
          <h1>{heading}</h1>\n"
@@ -39,7 +40,7 @@ pub(super) fn html(analyzed: &Analyzed) -> Result<String, Failure> {
     Ok(page + "</html>\n")
 }
 
-fn pictures(analyzed: &Analyzed) -> Vec<(&'static str, TracePicture<'_>)> {
+fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {
     let of = &analyzed.analysis;
     let runs = &of.sequentiality;
     let mut all = vec![

@@ -1,9 +1,8 @@
 //! An analysis as tables, the same on the terminal and on the page.
 
-use super::Analyzed;
 use crate::output::table_of;
 use weir_model::{BLOCK, Bytes, Nanos};
-use weir_sim::analysis::{Analysis, Arrivals, Counted, Curve, ReuseTimes, Spread};
+use weir_sim::analysis::{Analysis, Arrivals, Counted, Curve, ReuseTimes, Spread, TraceAnalysis};
 
 /// A table with a title.
 pub(super) struct Part {
@@ -24,7 +23,7 @@ impl Part {
 }
 
 /// All tables.
-pub(super) fn all(analyzed: &Analyzed) -> Vec<Part> {
+pub(super) fn all(analyzed: &TraceAnalysis) -> Vec<Part> {
     let of = &analyzed.analysis;
     let mut parts = vec![requests(of), caches(of), curves(&of.curves, of.blocks), spreads(of)];
     parts.extend(of.reuse_times.as_ref().map(reuse));
@@ -164,7 +163,7 @@ fn arrivals(of: &Arrivals) -> Part {
     Part::new("Arrivals", ["", ""], rows)
 }
 
-fn spots(analyzed: &Analyzed) -> Part {
+fn spots(analyzed: &TraceAnalysis) -> Part {
     let of = &analyzed.analysis;
     let mut rows = vec![
         ["reads of all requests".into(), percent(of.read_share)],

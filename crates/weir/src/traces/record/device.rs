@@ -57,7 +57,11 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
 }
 
 /// Takes the requests of these events until there are no more, or no more are wanted; what is wrong with them, if anything is.
-fn take_all(events: impl io::Read, name: &str, taken: &mut Taken<'_, '_>) -> Result<Option<String>, Failure> {
+fn take_all(
+    events: impl io::Read + Send,
+    name: &str,
+    taken: &mut Taken<'_, '_>,
+) -> Result<Option<String>, Failure> {
     let reader = Reader::open("what blktrace tells", BufReader::new(events), format("blktrace"));
     let reader = match reader {
         Err(TraceError::Empty { .. }) => return Ok(None),

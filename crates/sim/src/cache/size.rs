@@ -1,11 +1,11 @@
-//! What `--size`, `--block-size` and `--dirty` say.
+//! Sizes of caches and of their blocks, and shares, as people write them.
 
-use crate::pool_file;
+use super::{BlockSize, BlockTrace};
+use crate::units;
 use std::fmt;
 use weir_model::Bytes;
-use weir_sim::cache::{BlockSize, BlockTrace};
 
-/// A cache's size, as `--size` has it.
+/// A cache's size, as people write it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
     /// So many hundredths of the blocks a trace touches, rounded down.
@@ -18,7 +18,7 @@ pub enum Size {
 
 impl Size {
     /// In blocks, at least one.
-    pub(super) fn of(self, trace: &BlockTrace) -> u32 {
+    pub fn of(self, trace: &BlockTrace) -> u32 {
         match self {
             Self::Percent(percent) => (f64::from(trace.blocks()) * percent / 100.0) as u32,
             Self::Bytes(bytes) => u32::try_from(bytes.0 / trace.block().bytes().0).unwrap_or(u32::MAX),
@@ -28,7 +28,7 @@ impl Size {
     }
 
     /// Whether there is such a cache of these blocks.
-    pub(super) fn fits(self, block: BlockSize) -> bool {
+    pub fn fits(self, block: BlockSize) -> bool {
         match self {
             Self::Bytes(bytes) => (1..=u64::from(u32::MAX)).contains(&(bytes.0 / block.bytes().0)),
             Self::Percent(_) | Self::Blocks(_) => true,
@@ -58,7 +58,7 @@ pub fn size(text: &str) -> Result<Size, String> {
     } else if let Some(blocks) = text.strip_suffix("blk") {
         blocks.parse().ok().filter(|blocks| *blocks > 0).map(Size::Blocks)
     } else {
-        pool_file::size(text).ok().map(Size::Bytes)
+        units::size(text).ok().map(Size::Bytes)
     };
     parsed.ok_or_else(|| {
         "write a share of the trace's blocks, a size or a number of blocks: 10%, 1GiB, 26921blk".into()
@@ -70,7 +70,7 @@ pub fn size(text: &str) -> Result<Size, String> {
 /// # Errors
 /// What is allowed.
 pub fn block_size(text: &str) -> Result<BlockSize, String> {
-    let block = pool_file::size(text).ok().and_then(BlockSize::new);
+    let block = units::size(text).ok().and_then(BlockSize::new);
     block.ok_or_else(|| "write a power of two from 512B to 1GiB: 4KiB, 64KiB".into())
 }
 

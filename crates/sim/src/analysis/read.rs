@@ -1,0 +1,134 @@
+//! A trace's analysis, from its reader.
+
+use super::{Analysis, Analyzer, Sample, Sampling, Settings};
+use crate::cache::{BlockTraceError, EvictionPolicy};
+use crate::plot::TracePicture;
+use serde::Serialize;
+use thiserror::Error;
+use weir_model::BLOCK;
+use weir_trace::{Reader, Tally, TraceError};
+
+/// What a trace came to: the document that `weir trace analyze --json` prints.
+#[derive(Debug, Serialize)]
+pub struct TraceAnalysis {
+    /// Its name.
+    pub trace: String,
+    /// The format it was read as.
+    pub format: String,
+    /// Whether it says when requests were made.
+    pub timed: bool,
+    /// The disks that were looked at.
+    pub disks: Vec<String>,
+    /// What could not be used as it is.
+    pub notes: Vec<String>,
+    /// The size of the blocks of which figures are.
+    pub block_bytes: u64,
+    /// The figures.
+    #[serde(flatten)]
+    pub analysis: Analysis,
+}
+
+/// Why a trace cannot be analysed. Messages have the form "what is wrong; the way out".
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum AnalyzeError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It has no such disk.
+    #[error("{trace} has no disk {disk:?}; name one of {disks}")]
+    NoDisk {
+        /// The trace's name.
+        trace: String,
+        /// The disk that was asked for.
+        disk: String,
+        /// Those there are.
+        disks: String,
+    },
+    /// What is in it cannot be had.
+    #[error("{trace} cannot be analysed: {error}")]
+    Blocks {
+        /// The trace's name.
+        trace: String,
+        /// What it is.
+        error: BlockTraceError,
+    },
+}
+
+impl TraceAnalysis {
+    /// Reads a trace to its end, of one disk or of all; and the sample that [`Self::add_curve`] needs.
+    ///
+    /// # Errors
+    /// As [`Tally::read`] and [`Analyzer::finish`], and if there is no such disk.
+    pub fn read(
+        mut reader: Reader<'_>,
+        disk: Option<&str>,
+        strict: bool,
+        sampling: Sampling,
+    ) -> Result<(Self, Sample), AnalyzeError> {
+        if let Some(disk) = disk {
+            reader = reader.only(disk);
+        }
+        let timed = reader.format().timed;
+        let mut analyzer = Analyzer::new(Settings { timed, sampling });
+        let tally = Tally::read(&mut reader, strict, |record| analyzer.take(&record));
+        let trace = reader.name().to_owned();
+        let disks: Vec<_> = reader.disks().collect();
+        let tally = match (tally, disk) {
+            (Ok(tally), _) => tally,
+            (Err(_), Some(disk)) if !disks.is_empty() && !disks.iter().any(|known| known == disk) => {
+                return Err(AnalyzeError::NoDisk { trace, disk: disk.into(), disks: disks.join(", ") });
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        let (analysis, sample) = match analyzer.finish() {
+            Ok(analysed) => analysed,
+            Err(error) => return Err(AnalyzeError::Blocks { trace, error }),
+        };
+        let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
+        let analysis = Self {
+            trace,
+            format: reader.format().name.clone().into_owned(),
+            timed,
+            disks: disk.map_or(disks, |disk| vec![disk.to_owned()]),
+            notes: tally.notes(requests),
+            block_bytes: BLOCK,
+            analysis,
+        };
+        Ok((analysis, sample))
+    }
+
+    /// Adds a policy's miss ratios, or a note why there are none; LRU's are there.
+    pub fn add_curve(&mut self, sample: &Sample, policy: &'static EvictionPolicy) {
+        if self.analysis.curves.iter().any(|known| known.policy == policy.name) {
+            return;
+        }
+        match self.analysis.curve(sample, policy) {
+            Ok(curve) => self.analysis.curves.push(curve),
+            Err(error) => self.notes.push(format!(
+                "the curve of {} is left out: of the sample, {error}, or a smaller sample",
+                policy.name
+            )),
+        }
+    }
+
+    /// What the trace calls a disk.
+    pub fn disk(&self, number: u32) -> &str {
+        let only = (self.disks.len() == 1).then_some(0);
+        self.disks.get(only.unwrap_or(number as usize)).map_or("", |name| name)
+    }
+
+    /// A picture of its curves.
+    pub fn miss_ratios(&self) -> TracePicture<'_> {
+        TracePicture::MissRatios(&self.analysis.curves, self.analysis.blocks)
+    }
+
+    /// A picture of accesses by time and place.
+    pub fn hot_spots(&self) -> TracePicture<'_> {
+        TracePicture::HotSpots(&self.analysis.timeline, self.timed)
+    }
+
+    /// A picture of the footprint over time.
+    pub fn footprint(&self) -> TracePicture<'_> {
+        TracePicture::Footprint(&self.analysis.timeline, self.timed)
+    }
+}
