@@ -1,0 +1,94 @@
+"""Pictures of traces and caches, by matplotlib. Each draws on `ax`, or on a figure of its own, and returns the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from .analysis import Analysis, MissRatioCurve, curves
+from .caches import CacheFigures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def mrc(of: Analysis | Iterable[MissRatioCurve], ax: Axes | None = None) -> Axes:
+    """Miss ratios by cache size, one line a policy; what is sampled has one standard error shaded around it."""
+    ax = _axes(ax)
+    for curve in curves(of) if isinstance(of, dict) else of:
+        sizes = [blocks * curve.block_bytes / MIB for blocks in curve.size_blocks]
+        (line,) = ax.plot(sizes, curve.miss_ratio, label=curve.policy)
+        errors = [error or 0.0 for error in curve.error]
+        if any(errors):
+            low = [ratio - error for ratio, error in zip(curve.miss_ratio, errors, strict=True)]
+            high = [ratio + error for ratio, error in zip(curve.miss_ratio, errors, strict=True)]
+            ax.fill_between(sizes, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    ax.set(xlabel="cache size (MiB)", ylabel="miss ratio", ylim=(0, None), xlim=(0, None))
+    ax.legend()
+    return ax
+
+
+def heat(analysis: Analysis, ax: Axes | None = None) -> Axes:
+    """Accesses by time and place, the darker the more; disks lie above one another."""
+    from matplotlib.colors import LogNorm
+
+    ax = _axes(ax)
+    timeline = analysis["timeline"]
+    windows, regions = len(timeline["heat"]), len(timeline["heat"][0])
+    unit, what = (1e9, "time (s)") if analysis["timed"] else (1, "requests")
+    width, height = timeline["window"] / unit, timeline["region_blocks"] * analysis["block_bytes"] / GIB
+    start = timeline["first_block"] * analysis["block_bytes"] / GIB
+    by_region = [[window[region] or float("nan") for window in timeline["heat"]] for region in range(regions)]
+    mesh = ax.imshow(
+        by_region,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        cmap="viridis_r",
+        norm=LogNorm(vmin=1),
+        extent=(0, windows * width, start, start + regions * height),
+    )
+    ax.figure.colorbar(mesh, ax=ax, label="accesses")
+    ax.set(xlabel=what, ylabel="offset (GiB)")
+    return ax
+
+
+def compare(
+    results: Iterable[CacheFigures],
+    metric: Literal["miss_ratio", "hit_ratio", "request_hit_ratio", "byte_hit_ratio"] = "miss_ratio",
+    ax: Axes | None = None,
+) -> Axes:
+    """Policies side by side: a group of bars a trace and size, a bar a policy and its admission policy."""
+    ax = _axes(ax)
+    bars = {
+        (figures["trace"], figures["size"], figures["policy"], figures["admission"]): figures[metric]
+        for figures in results
+    }
+    traces = list(dict.fromkeys(trace for trace, *_ in bars))
+    groups = list(dict.fromkeys((trace, size) for trace, size, *_ in bars))
+    names = list(dict.fromkeys((policy, admission) for *_, policy, admission in bars))
+    width = 0.8 / max(len(names), 1)
+    for nth, (policy, admission) in enumerate(names):
+        at = [group + (nth - (len(names) - 1) / 2) * width for group in range(len(groups))]
+        heights = [bars.get((trace, size, policy, admission), 0.0) for trace, size in groups]
+        ax.bar(at, heights, width, label=policy if admission == "all" else f"{policy}, {admission}")
+    if len(traces) > 1:
+        labels = [f"{trace.rsplit('/', 1)[-1]}, {size}" for trace, size in groups]
+        ax.set_xticks(range(len(groups)), labels, rotation=30, ha="right")
+    else:
+        ax.set_xticks(range(len(groups)), [size for _, size in groups])
+    ax.set(xlabel="cache size", ylabel=metric.replace("_", " "))
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots(layout="constrained")
+    return ax

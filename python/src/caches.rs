@@ -1,0 +1,178 @@
+//! Caches simulated over a trace.
+
+use crate::input::{Source, Stop};
+use crate::traces::eviction;
+use crate::{json, wrong};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_model::Bytes;
+use weir_sim::cache::{
+    self, AdmissionPolicy, BlockSize, CacheFigures, EvictionPolicy, Setup, Size, WriteMode,
+};
+
+/// Caches as they are asked for, of whatever trace.
+#[pyclass(frozen, module = "weir._native")]
+pub(crate) struct Caches {
+    caches: Vec<Cache>,
+    mode: WriteMode,
+    block: BlockSize,
+}
+
+struct Cache {
+    eviction: &'static EvictionPolicy,
+    admission: &'static AdmissionPolicy,
+    size: Size,
+}
+
+#[pymethods]
+impl Caches {
+    /// Each a policy, an admission policy and a size.
+    #[new]
+    fn new(
+        caches: Vec<(String, String, String)>,
+        block_size: &str,
+        write_mode: &str,
+        dirty: &str,
+    ) -> PyResult<Self> {
+        let block =
+            cache::block_size(block_size).map_err(|allowed| wrong(format!("block_size: {allowed}")))?;
+        let dirty = cache::share(dirty).map_err(|allowed| wrong(format!("dirty: {allowed}")))?;
+        let mode = match write_mode {
+            "through" => WriteMode::Through,
+            "around" => WriteMode::Around,
+            "back" => WriteMode::Back { dirty },
+            _ => {
+                return Err(wrong(format!(
+                    "there is no write mode {write_mode:?}; there are through, around, back"
+                )));
+            }
+        };
+        let parsed = |(policy, admission, size): &(String, String, String)| {
+            let (eviction, admission) = (eviction(policy)?, admission_policy(admission)?);
+            Ok(Cache { eviction, admission, size: size_of(size, block)? })
+        };
+        Ok(Self { caches: caches.iter().map(parsed).collect::<PyResult<_>>()?, mode, block })
+    }
+
+    /// The sizes in one way of writing each.
+    #[getter]
+    fn sizes(&self) -> Vec<String> {
+        self.caches.iter().map(|cache| cache.size.to_string()).collect()
+    }
+
+    #[getter]
+    fn block_bytes(&self) -> u64 {
+        self.block.bytes().0
+    }
+
+    /// The share of the cache that may be dirty, if writes go back.
+    #[getter]
+    fn dirty(&self) -> Option<f64> {
+        match self.mode {
+            WriteMode::Back { dirty } => Some(dirty),
+            WriteMode::Through | WriteMode::Around => None,
+        }
+    }
+}
+
+fn admission_policy(name: &str) -> PyResult<&'static AdmissionPolicy> {
+    AdmissionPolicy::by_name(name).ok_or_else(|| {
+        let all: Vec<_> = AdmissionPolicy::ALL.iter().map(|policy| policy.name).collect();
+        wrong(format!("there is no admission policy {name:?}; there are {}", all.join(", ")))
+    })
+}
+
+fn size_of(text: &str, block: BlockSize) -> PyResult<Size> {
+    let size = cache::size(text).map_err(|allowed| wrong(format!("size {text:?}: {allowed}")))?;
+    if size.fits(block) {
+        return Ok(size);
+    }
+    let (least, most) = (block.bytes(), Bytes(u64::from(u32::MAX) * block.bytes().0));
+    Err(wrong(format!("size {text:?} cannot be of blocks of {least}; name sizes from {least} to {most}")))
+}
+
+/// A trace in memory, to be played to caches.
+#[pyclass(frozen, module = "weir._native")]
+pub(crate) struct BlockTrace {
+    trace: Arc<cache::BlockTrace>,
+    #[pyo3(get)]
+    notes: Vec<String>,
+    stop: Stop,
+}
+
+#[pymethods]
+impl BlockTrace {
+    /// Reads a trace for these caches.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        format: Option<&str>,
+        strict: bool,
+        caches: &Caches,
+        stop: &Stop,
+    ) -> PyResult<Self> {
+        let source = Source::new(path, format, stop)?;
+        py.detach(|| {
+            let read = |reader| cache::BlockTrace::read(reader, caches.block, strict);
+            let (mut trace, tally) = source.read(read)?;
+            trace.stop_when(stop.0.clone());
+            let notes = tally.notes(trace.requests());
+            Ok(Self { trace: Arc::new(trace), notes, stop: stop.clone() })
+        })
+    }
+
+    /// Distinct blocks.
+    #[getter]
+    fn blocks(&self) -> u32 {
+        self.trace.blocks()
+    }
+
+    #[getter]
+    fn block_bytes(&self) -> u64 {
+        self.trace.block().bytes().0
+    }
+
+    /// What plays it to the caches.
+    fn run(&self, caches: &Caches) -> Run {
+        let setup = |cache: &Cache| Setup {
+            eviction: cache.eviction,
+            admission: cache.admission,
+            capacity: cache.size.of(&self.trace),
+            mode: caches.mode,
+        };
+        let setups: Vec<_> = caches.caches.iter().map(setup).collect();
+        Run { trace: self.trace.clone(), passes: cache::passes(&setups), setups, stop: self.stop.clone() }
+    }
+}
+
+/// Caches played to a trace, some in one pass, the passes side by side if the caller likes.
+#[pyclass(frozen, module = "weir._native")]
+pub(crate) struct Run {
+    trace: Arc<cache::BlockTrace>,
+    setups: Vec<Setup>,
+    passes: Vec<Vec<usize>>,
+    stop: Stop,
+}
+
+#[pymethods]
+impl Run {
+    /// How many passes there are.
+    #[getter]
+    fn passes(&self) -> usize {
+        self.passes.len()
+    }
+
+    /// Plays a pass: the indices of its caches, and what each came to.
+    fn play(&self, py: Python<'_>, pass: usize) -> PyResult<(Vec<usize>, String)> {
+        let pass = self.passes.get(pass).ok_or_else(|| wrong(format!("there is no pass {pass}")))?;
+        py.detach(|| {
+            let setups: Vec<_> = pass.iter().map(|at| self.setups[*at]).collect();
+            let outcomes = cache::play_pass(&self.trace, &setups);
+            self.stop.check()?;
+            let figures: Vec<CacheFigures> = outcomes.iter().map(Into::into).collect();
+            Ok((pass.clone(), json(&figures)?))
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Files of traces, and how reading them ends before they do.
+
+use crate::wrong;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyInterruptedError, PyValueError};
+use pyo3::prelude::*;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_trace::{Format, Reader};
+
+create_exception!(
+    weir,
+    TraceError,
+    PyValueError,
+    "A trace that cannot be used: what is wrong, and the way out."
+);
+
+/// An exception with the message of the command line.
+pub(crate) fn unusable(error: impl Display) -> PyErr {
+    TraceError::new_err(error.to_string())
+}
+
+/// Ends what it was given to, soon after it is set.
+#[pyclass(frozen, module = "weir._native")]
+#[derive(Clone, Default)]
+pub(crate) struct Stop(pub(crate) Arc<AtomicBool>);
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Stop {
+    /// What was made while it was set is not whole.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        if self.0.load(Ordering::Relaxed) { Err(PyInterruptedError::new_err("stopped")) } else { Ok(()) }
+    }
+}
+
+/// What ends a read: the trace then seems to break off, and nobody looks at what came of it.
+struct Stopped<R> {
+    input: R,
+    stop: Arc<AtomicBool>,
+}
+
+impl<R: Read> Read for Stopped<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("stopped"));
+        }
+        self.input.read(buffer)
+    }
+}
+
+/// A trace's file, and how it is to be read.
+pub(crate) struct Source {
+    path: PathBuf,
+    format: Option<Format>,
+    stop: Stop,
+}
+
+impl Source {
+    pub(crate) fn new(path: PathBuf, format: Option<&str>, stop: &Stop) -> PyResult<Self> {
+        let format = format.map(Format::named).transpose().map_err(|error| wrong(error.to_string()))?;
+        Ok(Self { path, format, stop: stop.clone() })
+    }
+
+    /// What `read` makes of it.
+    pub(crate) fn read<T, E: Display + From<weir_trace::TraceError>>(
+        &self,
+        read: impl FnOnce(Reader<'static>) -> Result<T, E>,
+    ) -> PyResult<T> {
+        let input = Stopped { input: open(&self.path)?, stop: self.stop.0.clone() };
+        let input = BufReader::with_capacity(1 << 20, input);
+        let reader = Reader::open(self.path.display().to_string(), input, self.format.as_ref());
+        let made = reader.map_err(E::from).and_then(read);
+        self.stop.check()?;
+        made.map_err(unusable)
+    }
+}
+
+fn open(path: &Path) -> PyResult<File> {
+    File::open(path).map_err(|error| refused("open", path, &error))
+}
+
+/// The operating system refused to do `what`; of the class that Python has for the reason.
+pub(crate) fn refused(what: &str, path: &Path, error: &io::Error) -> PyErr {
+    io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display())).into()
+}
