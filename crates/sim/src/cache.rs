@@ -24,7 +24,7 @@ pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError};
 pub(crate) use blocks::{homes, place};
 pub(crate) use numbers::Numbers;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
-pub use play::{Setup, WriteMode, passes, play, play_pass};
+pub use play::{Setup, WriteMode, passes, play, play_pass, play_warmed};
 pub use policies::{AdmissionPolicy, EvictionPolicy};
 pub use size::{Size, block_size, share, size};
 pub use stack::Stack;

@@ -156,14 +156,14 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "oltp",
-        words: "zipf theta=0.9 reads=70% size=8KiB over=4GiB rate=1000 & scan reads=0% size=16KiB at=8GiB over=256MiB rate=50",
-        about: "a database: small requests by Zipf's law, and a log that is written in a circle",
+        words: "hotcold hot=first part=25% hits=99.8% reads=73% size=8KiB:5,64KiB:1 over=6GiB rate=1000",
+        about: "a database that has its own memory: pages and extents of the quarter in use, history rarely",
     },
     Kind {
         name: "oltp+backup",
-        words: "zipf theta=0.9 reads=70% size=8KiB over=4GiB rate=1000 & scan reads=0% size=16KiB at=8GiB over=256MiB rate=50 & \
-                scan size=256KiB over=4GiB rate=160 & scan reads=0% size=256KiB at=9GiB over=4GiB rate=160",
-        about: "the same while it is read from end to end and written elsewhere",
+        words: "hotcold hot=first part=25% hits=99.8% reads=73% size=8KiB:5,64KiB:1 over=6GiB rate=1000 & \
+                scan size=4MiB pieces=12MiB over=6GiB rate=7",
+        about: "the same while all of it is read, again and again, piece by piece in no fixed order",
     },
 ];
 

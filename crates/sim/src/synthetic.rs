@@ -12,6 +12,7 @@
 //! | `part=`, `hits=` | the share of the blocks that is hot, and of the requests that go there; for `hotcold` | `20%`, `80%` |
 //! | `run=` | requests, of one direction, that follow one another from a place before another is drawn; not for a scan | `1` |
 //! | `streams=` | scans at the same time, evenly spaced | `1` |
+//! | `pieces=` | what a scan reads in one go: all requests of a piece come together, pieces at even intervals, in each round in another order, drawn at random | all, in order |
 //! | `gap=` | the most a sweep leaves out between two writes; evenly distributed | `64KiB` |
 //! | `reads=` | the share of reads | `100%` |
 //! | `size=` | a request's size; several with their weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
@@ -39,6 +40,8 @@ pub struct Synthetic {
     /// Where each stream of a scan goes on, and whose turn it is.
     streams: Vec<u64>,
     turn: usize,
+    /// The pieces that a scan has not come to in this round.
+    pieces: Vec<u64>,
     /// What is left of a run.
     run: Option<Run>,
 }
@@ -48,7 +51,7 @@ pub struct Synthetic {
 struct Run {
     op: Op,
     at: u64,
-    left: u32,
+    left: u64,
 }
 
 /// A stretch of time in which a load keeps its character.
@@ -97,6 +100,9 @@ pub enum Pattern {
     Uniform,
     /// So many streams, each one request after the other.
     Scan(usize),
+    /// Pieces of so much, a whole number of requests, each once in a round, in an order drawn at random. All requests of a
+    /// piece come together, and pieces at even intervals.
+    Pieces(Bytes),
     /// Reads as [`Pattern::Uniform`]; writes in order of addresses with gaps of at most so much, again and
     /// again.
     Sweep(Bytes),
@@ -113,6 +119,7 @@ impl Synthetic {
             phase: 0,
             streams: Vec::new(),
             turn: 0,
+            pieces: Vec::new(),
             run: None,
             phases,
         }
@@ -142,6 +149,7 @@ impl Synthetic {
             self.phase = (self.phase + 1) % self.phases.len();
             self.ends += self.phases[self.phase].lasts;
             self.streams.clear();
+            self.pieces.clear();
             self.run = None;
         }
         self.phase
@@ -162,9 +170,9 @@ impl Load for Synthetic {
 
     fn next(&mut self, now: Nanos) -> Arrival {
         let index = self.in_phase(now);
-        let Self { phases, random, streams, turn, run, .. } = self;
+        let Self { phases, random, streams, turn, pieces, run, .. } = self;
         let phase = &phases[index];
-        let at = now + Nanos::from_secs_f64(random.gap() / phase.rate);
+        let at = now + phase.gap(run.is_some(), random);
         if let Some(Run { op, at: offset, left }) = run.take() {
             let len = phase.size(op, random);
             if offset + len.0 <= phase.over.0 {
@@ -176,6 +184,7 @@ impl Load for Synthetic {
         let len = phase.size(op, random).min(phase.over);
         // Where requests of this length may begin.
         let places = (phase.over.0 / len.0.max(1)).max(1);
+        let mut follow = u64::from(phase.run);
         let place = match phase.pattern {
             Pattern::Zipf { law, blocks } => {
                 let place = blocks.of_rank(law.sample(random) as u64 - 1) * BLOCK;
@@ -204,9 +213,19 @@ impl Load for Synthetic {
                 streams[*turn] = place + 1;
                 place * len.0
             }
+            Pattern::Pieces(piece) => {
+                let requests = (piece.0 / len.0.max(1)).max(1);
+                if pieces.is_empty() {
+                    pieces.extend(0..places.div_ceil(requests));
+                }
+                let drawn = random.below(pieces.len() as u64) as usize;
+                let first = pieces.swap_remove(drawn) * requests;
+                follow = requests.min(places - first);
+                first * len.0
+            }
         };
         let place = place.min(phase.over.0 - len.0);
-        *run = (phase.run > 1).then_some(Run { op, at: place + len.0, left: phase.run - 1 });
+        *run = (follow > 1).then_some(Run { op, at: place + len.0, left: follow - 1 });
         Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
     }
 }
@@ -214,6 +233,19 @@ impl Load for Synthetic {
 impl Phase {
     fn blocks(&self) -> u64 {
         (self.over.0 / BLOCK).max(1)
+    }
+
+    /// The time before the next request, which continues a run or not.
+    fn gap(&self, continues: bool, random: &mut Chance) -> Nanos {
+        let gaps = match self.pattern {
+            Pattern::Pieces(_) if continues => 0.0,
+            Pattern::Pieces(piece) => {
+                let size = self.sizes.first().map_or(piece, |(size, _)| *size);
+                piece.0 as f64 / size.0 as f64
+            }
+            _ => random.gap(),
+        };
+        Nanos::from_secs_f64(gaps / self.rate)
     }
 
     fn size(&self, op: Op, random: &mut Chance) -> Bytes {

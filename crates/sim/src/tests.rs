@@ -33,6 +33,10 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
 }
 
 fn made_up(words: &str) -> Synthetic {
+    parse(words).expect("a load")
+}
+
+fn parse(words: &str) -> Result<Synthetic, SimError> {
     let size = |text: &str| match text.strip_suffix("KiB") {
         Some(kib) => kib.parse().map(Bytes::kib).map_err(|_| "a size".to_owned()),
         None => text.strip_suffix("MiB").and_then(|m| m.parse().ok()).map(Bytes::mib).ok_or("a size".into()),
@@ -41,7 +45,7 @@ fn made_up(words: &str) -> Synthetic {
         let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
         seconds.map(Nanos::secs).ok_or("a time".into())
     };
-    Synthetic::parse(words, 7, size, time).expect("a load")
+    Synthetic::parse(words, 7, size, time)
 }
 
 fn plan(mode: Mode, seconds: u64) -> Plan {
@@ -179,6 +183,46 @@ fn made_up_loads_are_what_their_words_say() {
     for bad in ["", "zipf size=5", "scan what=1", "zipf reads=101%", "uniform rate=0", "zipf theta=9"] {
         let parsed = Synthetic::parse(bad, 1, |_| Ok(Bytes(700)), |_| Ok(Nanos(1)));
         assert!(parsed.is_err(), "{bad}");
+    }
+}
+
+/// Each piece once in a round, all of it at once, at even intervals, in another order in the next round.
+#[test]
+fn a_scan_in_pieces_reads_everything_once_a_round_in_no_fixed_order() {
+    let mut load = made_up("scan size=64KiB pieces=256KiB over=4224KiB rate=100");
+    let mut now = Nanos(0);
+    let mut round = || -> Vec<(u64, u64)> {
+        // 16 pieces of four requests and one of two.
+        let one = |_| {
+            let arrival = load.next(now);
+            now = arrival.at;
+            (now.0 / 1_000_000, arrival.offset.0 >> 16)
+        };
+        (0..66).map(one).collect()
+    };
+    let rounds = [round(), round()];
+    for round in &rounds {
+        let mut places: Vec<_> = round.iter().map(|(_, place)| *place).collect();
+        for pair in round.windows(2) {
+            let together = pair[1].0 == pair[0].0;
+            assert_eq!(together, pair[1].1 % 4 != 0, "{pair:?}: a piece comes together");
+            assert!(together || pair[1].0 - pair[0].0 == 40, "{pair:?}");
+            assert!(!together || pair[1].1 == pair[0].1 + 1, "{pair:?}");
+        }
+        places.sort_unstable();
+        assert_eq!(places, (0..66).collect::<Vec<_>>());
+    }
+    let order = |round: &[(u64, u64)]| round.iter().map(|(_, place)| *place).collect::<Vec<_>>();
+    assert_ne!(order(&rounds[0]), order(&rounds[1]));
+    for bad in [
+        "scan pieces=300KiB",
+        "scan pieces=64KiB",
+        "scan pieces=512KiB streams=2",
+        "scan pieces=512KiB size=4KiB,8KiB",
+        "scan size=4KiB pieces=4KiB over=8000MiB",
+        "zipf pieces=4KiB",
+    ] {
+        assert!(parse(bad).is_err_and(|error| error.to_string().contains("pieces")), "{bad}");
     }
 }
 

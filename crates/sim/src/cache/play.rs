@@ -36,8 +36,14 @@ pub enum WriteMode {
 /// Plays a trace to a cache, empty at the start. Takes memory for each block of the trace: the eviction policy's
 /// ([`weir_policy::eviction`]), and 8 bytes more if writes go back.
 pub fn play(trace: &BlockTrace, setup: &Setup) -> CacheOutcome {
+    play_warmed(trace, setup, 0)
+}
+
+/// The same, but the first so many requests, or all if there are fewer, only warm the cache: they are not counted, and what
+/// admission learnt from them is forgotten.
+pub fn play_warmed(trace: &BlockTrace, setup: &Setup, warm_up: usize) -> CacheOutcome {
     let setup = Setup { capacity: setup.capacity.max(1), ..*setup };
-    (setup.eviction.play)(Player { trace, setup })
+    (setup.eviction.play)(Player { trace, setup, warm_up: warm_up.min(trace.requests()) })
 }
 
 /// Which of these caches [`play_pass`] plays in one pass over the trace, by index: LRU caches of all sizes where every miss comes
@@ -76,6 +82,8 @@ pub fn play_pass(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
 pub(super) struct Player<'t> {
     pub(super) trace: &'t BlockTrace,
     setup: Setup,
+    /// Requests.
+    warm_up: usize,
 }
 
 impl Player<'_> {
@@ -89,11 +97,14 @@ impl Player<'_> {
             WriteMode::Back { dirty } => Some(Dirty::new(room, dirty)),
             WriteMode::Through | WriteMode::Around => None,
         };
+        let around = self.setup.mode == WriteMode::Around;
         let outcome = CacheOutcome::of_setup(self.trace, &self.setup);
         let admission = (self.setup.admission.new)(room);
-        let around = self.setup.mode == WriteMode::Around;
         let mut run = Run { trace: self.trace, cache, admission, dirty, around, outcome };
-        run.play();
+        run.play(self.warm_up, |run| {
+            run.outcome = CacheOutcome::of_setup(self.trace, &self.setup);
+            run.admission = (self.setup.admission.new)(room);
+        });
         run.outcome.dirty = run.dirty.map_or(0, |dirty| dirty.len);
         run.outcome
     }
@@ -112,13 +123,17 @@ struct Run<'t, E> {
 }
 
 impl<E: Eviction> Run<'_, E> {
-    fn play(&mut self) {
-        let mut first = 0;
+    /// Plays all of it; `counts` is called when so many requests have warmed the cache.
+    fn play(&mut self, warm_up: usize, counts: impl Fn(&mut Self)) {
+        let (mut first, mut to_warm) = (0, warm_up);
         for (requests, trimmed) in self.trace.stretches() {
-            for request in requests {
-                self.request(*request, first);
-                first = request.end();
+            let (warming, counted) = requests.split_at(to_warm.min(requests.len()));
+            first = self.requests(warming, first);
+            to_warm -= warming.len();
+            if to_warm == 0 && !warming.is_empty() {
+                counts(self);
             }
+            first = self.requests(counted, first);
             for block in trimmed {
                 self.cache.remove(*block);
                 if let Some(dirty) = &mut self.dirty {
@@ -126,6 +141,15 @@ impl<E: Eviction> Run<'_, E> {
                 }
             }
         }
+    }
+
+    /// Plays requests of which the first begins with this access; the access after them.
+    fn requests(&mut self, requests: &[Request], mut first: usize) -> usize {
+        for request in requests {
+            self.request(*request, first);
+            first = request.end();
+        }
+        first
     }
 
     #[inline]

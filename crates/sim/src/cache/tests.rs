@@ -174,6 +174,28 @@ fn a_trace_that_is_stopped_ends() {
 }
 
 #[test]
+fn requests_that_warm_the_cache_are_not_counted_and_teach_admission_nothing() {
+    let request = |op, block: u64| record(op, block * 4096, 4096);
+    let trace = load(&[
+        request(Op::Read, 0),
+        request(Op::Write, 1),
+        request(Op::Trim, 1),
+        request(Op::Read, 0),
+        request(Op::Read, 1),
+    ]);
+    let counts = |admission, warm_up| {
+        let outcome = play_warmed(&trace, &setup("lrw", admission, 2, WriteMode::Through), warm_up);
+        (outcome.all().accesses, outcome.all().misses, outcome.cache_writes())
+    };
+    assert_eq!(counts("all", 0), (4, 3, 3));
+    assert_eq!(counts("all", 2), (2, 1, 1), "block 0 is there, block 1 is not any more");
+    assert_eq!(counts("all", 3), (1, 1, 1));
+    assert_eq!(counts("all", 9), (0, 0, 0), "nothing is left to count");
+    // All in one segment: the first touch of it stays out, before as after.
+    assert_eq!((counts("touch_count", 0), counts("touch_count", 2)), ((4, 4, 3), (2, 2, 1)));
+}
+
+#[test]
 fn what_cannot_be_had_is_refused() {
     let finish = |record: Option<Record>| {
         let mut loader = Loader::default();

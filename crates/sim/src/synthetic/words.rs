@@ -15,11 +15,13 @@ const RUN_MAX: u32 = 100_000;
 const GAP_MAX: Bytes = Bytes::gib(1);
 /// No more scans at the same time.
 const STREAMS_MAX: u32 = 1024;
+/// A scan has no more pieces.
+const PIECES_MAX: u64 = 1_000_000;
 
 const AT: &str = "whole sectors of 512 bytes, up to 64TiB";
 
 const KEYS: &str =
-    "theta, hot, part, hits, run, streams, gap, reads, size, writes, over, at, rate, for, think";
+    "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, over, at, rate, for, think";
 
 /// What was wrong with a word, and what would be right.
 type Mistake = String;
@@ -39,6 +41,7 @@ pub(super) fn phase(
     }
     let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
     let (mut part, mut hits) = (0.2, 0.8);
+    let mut pieces = None;
     let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
@@ -71,6 +74,9 @@ pub(super) fn phase(
                 let many = count(value, STREAMS_MAX).ok_or_else(|| wrong("from 1 to 1024"))?;
                 streams = many as usize;
             }
+            "pieces" if pattern == "scan" => {
+                pieces = Some(size(value).map_err(|allowed| wrong(&allowed))?);
+            }
             "reads" => phase.reads = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
             "size" => phase.sizes = sizes_of(value, size).map_err(|allowed| wrong(&allowed))?,
             "writes" => {
@@ -100,11 +106,31 @@ pub(super) fn phase(
             let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
             Pattern::HotCold { hot, hits, blocks: scatter() }
         }
-        "scan" => Pattern::Scan(streams),
+        "scan" => match pieces {
+            Some(pieces) => in_pieces(&phase, pieces, streams)?,
+            None => Pattern::Scan(streams),
+        },
         "sweep" => Pattern::Sweep(gap),
         _ => Pattern::Uniform,
     };
     Ok(phase)
+}
+
+/// A scan in pieces, if they can be had.
+fn in_pieces(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Pattern, Mistake> {
+    let whole = match (&phase.sizes[..], &phase.write_sizes) {
+        ([(size, _)], None) => size.0 > 0 && pieces >= *size && pieces.0.is_multiple_of(size.0),
+        _ => false,
+    };
+    if !whole || streams != 1 {
+        return Err(
+            "pieces= in a load: it must be a whole number of requests of one size, in one stream".into()
+        );
+    }
+    if phase.over.0 / pieces.0 >= PIECES_MAX {
+        return Err("pieces= in a load: there are more than 1000000; make them larger".into());
+    }
+    Ok(Pattern::Pieces(pieces))
 }
 
 fn law(theta: f64, blocks: u64) -> Result<Zipf<f64>, Mistake> {
