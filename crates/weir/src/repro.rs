@@ -1,11 +1,12 @@
 //! `weir repro`: what the papers behind the policies measured, measured again in virtual time.
 //!
-//! A reproduction is a list of experiments (modelled drives, a policy with the paper's constants, a load of
+//! A reproduction is a list of experiments (modelled drives or a cache, a policy with the paper's constants, a load of
 //! the paper's shape) and a list of figures: what the paper prints, beside the same ratio here. Absolute
 //! figures are not compared: the machines before the drives are not modelled. docs/reproductions.md says what
 //! differs and why.
 
 mod asymmetry;
+mod hec;
 mod hystor;
 mod lab;
 mod loads;
@@ -17,7 +18,9 @@ pub use report::Report;
 use crate::args::ReproArgs;
 use crate::failure::Failure;
 use crate::{output, picture};
+use hec::Caches;
 use lab::{Experiment, Results};
+use report::Experiments;
 use serde_json::json;
 use weir_model::ErrorKind;
 use weir_sim::dbench::Recording;
@@ -91,10 +94,38 @@ struct Reproduction {
     about: &'static str,
     /// The paper and where in it.
     source: &'static str,
-    experiments: fn(&Setting) -> Vec<Experiment>,
-    figures: fn(&Results) -> Vec<Figure>,
+    measures: Measures,
     /// What is to be said besides.
     notes: fn(&Setting) -> Vec<String>,
+}
+
+/// What is measured, and what figures come of it.
+enum Measures {
+    /// Loads on pools of modelled drives.
+    Pools { experiments: fn(&Setting) -> Vec<Experiment>, figures: fn(&Results) -> Vec<Figure> },
+    /// A trace played to caches.
+    Caches { run: fn(&ReproArgs) -> Result<Caches, Failure>, figures: fn(&Caches) -> Vec<Figure> },
+}
+
+impl Measures {
+    fn run(
+        &self,
+        setting: &Setting,
+        args: &ReproArgs,
+    ) -> Result<(Vec<Figure>, Box<dyn Experiments>), Failure> {
+        match self {
+            Self::Pools { experiments, figures } => {
+                let mut experiments = experiments(setting);
+                experiments.retain(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)));
+                let results = lab::run(&experiments, args)?;
+                Ok((figures(&results), Box::new(results)))
+            }
+            Self::Caches { run, figures } => {
+                let caches = run(args)?;
+                Ok((figures(&caches), Box::new(caches)))
+            }
+        }
+    }
 }
 
 /// What of it the command line decides.
@@ -104,7 +135,8 @@ struct Setting {
     recording: Option<Recording>,
 }
 
-const ALL: &[Reproduction] = &[asymmetry::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
+const ALL: &[Reproduction] =
+    &[asymmetry::REPRODUCTION, hec::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
 
 /// The names of all reproductions.
 pub fn names() -> Vec<&'static str> {
@@ -134,12 +166,7 @@ pub fn run(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
         )
     })?;
     let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
-    let experiments: Vec<_> = (reproduction.experiments)(&setting)
-        .into_iter()
-        .filter(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)))
-        .collect();
-    let results = lab::run(&experiments, args)?;
-    let figures: Vec<_> = (reproduction.figures)(&results);
+    let (figures, experiments) = reproduction.measures.run(&setting, args)?;
     // A ratio of what was not run is none.
     let figures: Vec<_> = figures.into_iter().filter(|figure| figure.here.is_finite()).collect();
     if let Some(path) = &args.plot {
@@ -159,7 +186,7 @@ pub fn run(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
         name: reproduction.name,
         source: reproduction.source,
         figures,
-        results,
+        experiments,
         notes: (reproduction.notes)(&setting),
         seed: args.seed,
     })
@@ -198,6 +225,7 @@ mod tests {
             ("asymmetry", "4R0W", 200),
             ("asymmetry", "postmark, ", 300),
             ("wardrop", "netapp, ssd", 60),
+            ("hec-admission", "", 439),
         ];
         for (name, only, seconds) in short {
             let args = ReproArgs {
@@ -222,12 +250,16 @@ mod tests {
     fn figures_need_no_experiment_that_is_not_there() {
         let setting = Setting { recording: None };
         for reproduction in ALL {
-            let experiments = (reproduction.experiments)(&setting);
-            let names: std::collections::BTreeSet<_> =
-                experiments.iter().map(|one| one.name.clone()).collect();
-            assert_eq!(names.len(), experiments.len(), "{}: names are distinct", reproduction.name);
-            let results = Results::pretended(names.into_iter().collect());
-            for figure in (reproduction.figures)(&results) {
+            let figures = match &reproduction.measures {
+                Measures::Pools { experiments, figures } => {
+                    let names: Vec<_> = experiments(&setting).into_iter().map(|one| one.name).collect();
+                    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+                    assert_eq!(names.len(), distinct.len(), "{}: names are distinct", reproduction.name);
+                    figures(&Results::pretended(names))
+                }
+                Measures::Caches { figures, .. } => figures(&Caches::pretended()),
+            };
+            for figure in figures {
                 assert!(figure.here.is_finite() || figure.what.contains("dbench"), "{}", figure.what);
             }
         }

@@ -3,7 +3,7 @@
 
 use super::lab::{A_THIRD, Experiment, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
-use super::{Figure, Published, Reproduction, Setting};
+use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::mix::{Mix, Weights};
@@ -12,8 +12,7 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "asymmetry",
     about: "measurement-driven migration between flash and disk",
     source: "dissertation, chapter II: figures 5, 8 and 9, tables I and II",
-    experiments,
-    figures,
+    measures: Measures::Pools { experiments, figures },
     notes: |_| Vec::new(),
 };
 

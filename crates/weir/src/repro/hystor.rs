@@ -2,7 +2,7 @@
 
 use super::lab::{Experiment, MakeLoad, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
-use super::{Figure, Published, Reproduction, Setting};
+use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_engine::Percent;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
@@ -12,8 +12,7 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "hystor",
     about: "the costly blocks of a disk also on an SSD, and writes buffered there",
     source: "Hystor (ICS 2011), section 7: figure 5",
-    experiments,
-    figures,
+    measures: Measures::Pools { experiments, figures },
     notes: |_| Vec::new(),
 };
 

@@ -6,13 +6,21 @@ use crate::output;
 use serde_json::json;
 use weir_sim::Outcome;
 
+/// What experiments came to.
+pub(super) trait Experiments: std::fmt::Debug {
+    /// Each of them, for `--json`.
+    fn json(&self) -> Vec<serde_json::Value>;
+    /// All of them, for people.
+    fn table(&self) -> String;
+}
+
 /// A reproduction that was run.
 #[derive(Debug)]
 pub struct Report {
     pub(super) name: &'static str,
     pub(super) source: &'static str,
     pub(super) figures: Vec<Figure>,
-    pub(super) results: Results,
+    pub(super) experiments: Box<dyn Experiments>,
     pub(super) notes: Vec<String>,
     pub(super) seed: u64,
 }
@@ -34,28 +42,37 @@ impl Report {
                 "verdict": verdict(figure),
             })
         };
-        let experiment = |(name, outcome): (&str, &Outcome)| json!({ "name": name, "outcome": outcome });
         json!({
             "reproduction": self.name,
             "source": self.source,
             "seed": self.seed,
             "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
-            "experiments": self.results.all().map(experiment).collect::<Vec<_>>(),
+            "experiments": self.experiments.json(),
             "notes": self.notes,
         })
     }
 
     /// Two tables: the figures, and what the experiments came to.
     pub fn human(&self) -> String {
-        let mut text = format!("{}: {}; in virtual time, seed {}\n\n", self.name, self.source, self.seed);
+        let mut text = format!("{}: {}; seed {}\n\n", self.name, self.source, self.seed);
         text += &output::table(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));
         text += "\n";
-        let heading = ["EXPERIMENT", "WORK/S", "REQUESTS/S", "MB/S", "READS", "WRITES", "MOVED", "DEVICES"];
-        text += &output::table(heading, self.results.all().map(experiment_row));
+        text += &self.experiments.table();
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
         }
         text
+    }
+}
+
+impl Experiments for Results {
+    fn json(&self) -> Vec<serde_json::Value> {
+        self.all().map(|(name, outcome)| json!({ "name": name, "outcome": outcome })).collect()
+    }
+
+    fn table(&self) -> String {
+        let heading = ["EXPERIMENT", "WORK/S", "REQUESTS/S", "MB/S", "READS", "WRITES", "MOVED", "DEVICES"];
+        output::table(heading, self.all().map(experiment_row))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::lab::{A_THIRD, Experiment, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, shape};
-use super::{Figure, Published, Reproduction, Setting};
+use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::files::Shape;
@@ -13,8 +13,7 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "wardrop",
     about: "Wardrop equilibrium of an SSD and disks: equal response times",
     source: "dissertation, chapter III: figures 13 to 19, table V",
-    experiments,
-    figures,
+    measures: Measures::Pools { experiments, figures },
     notes,
 };
 
