@@ -5,13 +5,15 @@
 //! [`machine`](mod@machine) for what stands in for the world, [`load`] for what is asked of it, [`run`]
 //! for the course of an experiment and what is measured.
 //!
-//! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] tells what it is like.
+//! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] tells what it is like;
+//! [`advise`] finds what to buy for it.
 //!
 //! Everything follows from the load, the pool and a seed: two runs of the same are the same.
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod analysis;
 pub mod cache;
 pub mod dbench;

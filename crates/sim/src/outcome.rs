@@ -185,6 +185,12 @@ impl Collected {
         let _always = self.0.record(response.0);
     }
 
+    /// With what another one has.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        // It grows to hold whatever comes.
+        let _always = self.0.add(&other.0);
+    }
+
     pub(crate) fn take(&mut self) -> Responses {
         let told = self.told();
         self.0.reset();

@@ -2,11 +2,13 @@
 
 mod canvas;
 mod compared;
+mod frontier;
 mod trace;
 
 use crate::{Outcome, SimError, Window};
 use canvas::Canvas;
 pub use compared::{Compared, compared_png, compared_svg};
+pub use frontier::{Frontier, Shown};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 pub use trace::TracePicture;

@@ -227,7 +227,7 @@ fn parts(space: &Space, len: u64) -> u64 {
 
 /// The drive with buffers that go with this size. A load of tens of megabytes stands for one of terabytes;
 /// with buffers as they are the drive's cache would serve it all.
-fn scaled(drive: &Drive, size: Bytes) -> Drive {
+pub(crate) fn scaled(drive: &Drive, size: Bytes) -> Drive {
     let most = Bytes((size.0 / BUFFER_SHARE).max(BUFFER_MIN.0));
     let mut drive = drive.clone();
     match &mut drive.kind {

@@ -1,5 +1,6 @@
 //! The command line: every command and option, with its help.
 
+mod advise;
 mod trace;
 
 use crate::pool_file;
@@ -12,6 +13,7 @@ use weir_serve::control::Hardening;
 use weir_sim::cache::{self, AdmissionPolicy, BlockSize, EvictionPolicy};
 use weir_trace::Format;
 
+pub use advise::AdviseArgs;
 pub use trace::{
     AnalyzeArgs, AnalyzedArgs, ConvertArgs, GenerateArgs, Picture, RecordArgs, SpanArgs, TraceCommand,
     TracePlotArgs,
@@ -68,6 +70,8 @@ pub enum Command {
     /// Traces of what machines asked of their disks
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Which devices to buy for what a trace asks: the sets on the frontier of price, responses and flash life
+    Advise(Box<AdviseArgs>),
     /// What the papers behind the policies measured, again in virtual time; without a name, which there are
     Repro(ReproArgs),
 }

@@ -3,6 +3,7 @@
 //! A library only so that tests and fuzz targets reach [`pool_file::parse`].
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod args;
 pub mod demo;
 pub mod explain;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, TraceCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{demo, explain, output, pool, repro, serving, sim, traces};
+use weir::{advise, demo, explain, output, pool, repro, serving, sim, traces};
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
@@ -118,6 +118,13 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             let formats = traces::formats();
             output::print(common.json, &json!({ "formats": formats }), || traces::list(&formats));
         }
+        Command::Advise(args) => match &args.trace {
+            Some(trace) => {
+                let advice = advise::run(trace, &args)?;
+                output::print(common.json, &advice.to_json(), || advice.human());
+            }
+            None => output::print_text(advise::SHIPPED),
+        },
         Command::Repro(args) => match &args.name {
             None => repro::list(common.json),
             Some(name) => {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_sim::plot::{Compared, TracePicture};
+use weir_sim::plot::{Compared, Frontier, TracePicture};
 use weir_sim::{Outcome, SimError, plot};
 
 /// Draws these outcomes over time.
@@ -28,6 +28,14 @@ pub fn write_compared(path: &Path, title: &str, compared: &[Compared]) -> Result
 /// As [`write`].
 pub fn write_trace(path: &Path, title: &str, picture: &TracePicture<'_>) -> Result<(), Failure> {
     save(path, || picture.png(title), || picture.svg(title))
+}
+
+/// Draws what could be bought.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_frontier(path: &Path, title: &str, frontier: &Frontier) -> Result<(), Failure> {
+    save(path, || frontier.png(title), || frontier.svg(title))
 }
 
 fn save(

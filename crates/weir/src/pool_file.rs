@@ -33,7 +33,7 @@
 //! mistake names the key, the value and what is allowed, and where it stands.
 
 mod policies;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -334,7 +334,11 @@ fn extent(text: &str) -> Result<ExtentSize, String> {
         .ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
 }
 
-fn pace(text: &str) -> Result<&'static str, String> {
+/// Reads the name of a modelled drive.
+///
+/// # Errors
+/// What is allowed, as the end of a sentence that began with what was given.
+pub fn pace(text: &str) -> Result<&'static str, String> {
     let names: Vec<_> = weir_timing::drives::all().map(|(name, _)| name).collect();
     one_of(text, &names)
 }

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The document's root table.
-pub(super) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistake> {
+pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistake> {
     DeTable::parse(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         mistake(
@@ -20,7 +20,7 @@ pub(super) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistake> {
 }
 
 /// One table of the file: takes keys out of it, refusing those it does not know.
-pub(super) struct Keys<'t, 'i> {
+pub(crate) struct Keys<'t, 'i> {
     text: &'t str,
     /// What the table is called in messages: `[pool]`, `[[device]] number 2`.
     title: String,
@@ -30,7 +30,7 @@ pub(super) struct Keys<'t, 'i> {
 
 impl<'t, 'i> Keys<'t, 'i> {
     /// Refuses a table with a key that is not among `known`.
-    pub(super) fn new(
+    pub(crate) fn new(
         text: &'t str,
         title: impl Into<String>,
         table: &'t DeTable<'i>,
@@ -52,7 +52,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The table under `key`, which must be there.
-    pub(super) fn table(&self, key: &str, known: &[&'static str]) -> Result<Self, Mistake> {
+    pub(crate) fn table(&self, key: &str, known: &[&'static str]) -> Result<Self, Mistake> {
         let help =
             format!("begin it with a [{key}] section that has a name:\n\n  [{key}]\n  name = \"home\"");
         let Some(value) = self.table.get(key) else {
@@ -66,7 +66,7 @@ impl<'t, 'i> Keys<'t, 'i> {
 
     /// The tables in the table under `key`: of each its name and itself, its keys being those `known`
     /// gives for the name. Both may be absent.
-    pub(super) fn tables_by_name(
+    pub(crate) fn tables_by_name(
         &self,
         key: &str,
         names: &[&'static str],
@@ -91,7 +91,7 @@ impl<'t, 'i> Keys<'t, 'i> {
 
     /// The tables in the table under `key`, whatever their names, as far as `check` finds these good: of each
     /// its name and itself, its keys being those `known`. May be absent.
-    pub(super) fn tables_of(
+    pub(crate) fn tables_of(
         &self,
         key: &str,
         check: impl Fn(&str) -> Result<String, String>,
@@ -120,7 +120,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The number under `key`, checked by `check`, which on refusal says what is allowed.
-    pub(super) fn number(
+    pub(crate) fn number(
         &self,
         key: &str,
         check: impl Fn(f64) -> Result<f64, String>,
@@ -141,7 +141,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The array of tables under `key`, each read by `read`, which is also given those before it.
-    pub(super) fn tables<T>(
+    pub(crate) fn tables<T>(
         &self,
         key: &str,
         known: &[&'static str],
@@ -166,7 +166,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The text under `key`, checked by `check`, which on refusal says what is allowed.
-    pub(super) fn optional<T>(
+    pub(crate) fn optional<T>(
         &self,
         key: &str,
         check: impl FnOnce(&str) -> Result<T, String>,
@@ -183,7 +183,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// As [`Self::optional`], but the key must be there.
-    pub(super) fn required<T>(
+    pub(crate) fn required<T>(
         &self,
         key: &str,
         check: impl FnOnce(&str) -> Result<T, String>,
@@ -195,7 +195,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The texts in the array under `key`, each checked by `check`, which is also given those before.
-    pub(super) fn list<T>(
+    pub(crate) fn list<T>(
         &self,
         key: &str,
         check: impl Fn(&str, &[T]) -> Result<T, String>,
@@ -221,7 +221,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// The `true` or `false` under `key`.
-    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Mistake> {
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, Mistake> {
         let Some(value) = self.table.get(key) else { return Ok(None) };
         match value.get_ref().as_bool() {
             Some(flag) => Ok(Some(flag)),
@@ -230,7 +230,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 
     /// Why the value under `key`, good by itself, does not go with the rest.
-    pub(super) fn refuse(&self, key: &str, message: &str, help: &str) -> Mistake {
+    pub(crate) fn refuse(&self, key: &str, message: &str, help: &str) -> Mistake {
         let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
         mistake(self.text, span, format!("{}: {message}", self.title), help)
     }
@@ -244,7 +244,7 @@ impl<'t, 'i> Keys<'t, 'i> {
 }
 
 /// `text` as one of `allowed`, or a refusal that lists them.
-pub(super) fn one_of(text: &str, allowed: &[&'static str]) -> Result<&'static str, String> {
+pub(crate) fn one_of(text: &str, allowed: &[&'static str]) -> Result<&'static str, String> {
     allowed.iter().copied().find(|&name| name == text).ok_or_else(|| {
         let mut help = String::from("one of ");
         for (index, name) in allowed.iter().enumerate() {

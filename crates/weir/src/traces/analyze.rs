@@ -45,7 +45,10 @@ pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
 }
 
 /// What is written is not written over what is read.
-fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
+///
+/// # Errors
+/// If it would be.
+pub fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
     match (trace.canonicalize(), out.canonicalize()) {
         (Ok(trace), Ok(same)) if trace == same => Err(Failure::refused(
             format!("{} is the trace itself", out.display()),

@@ -3,6 +3,7 @@
 //! Each test makes its own pool in its own folder. A client program that is not installed is
 //! named, and its test passes without having tested anything; `scripts/test` installs them all.
 
+mod advise;
 mod check;
 mod clients;
 mod copies;

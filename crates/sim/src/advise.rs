@@ -1,0 +1,252 @@
+//! What to buy for a trace: of devices on sale, the sets on the frontier of price, mean response, p99 and flash life.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `set` | the sets there are: one kind of device, or a faster kind before it |
+//! | `arrivals` | when requests come, where the trace does not say so |
+//! | `demand` | the trace, its extents numbered |
+//! | `split` | which requests a fast device of some size answers, what is copied to it and brought home |
+//! | `respond` | what each device takes for its part of the trace, by its timing model |
+//! | `frontier`, `pick` | what no other set is better than, and which of these to buy |
+//! | `confirm` | the engine over the same trace, in virtual time |
+//!
+//! A prediction is the responses of the fast devices to what they would be asked and those of the slow ones to the rest, put
+//! together. For each size of fast devices on sale a point of the miss-ratio curve is needed: of blocks under W-TinyLFU, which
+//! is most like what `adaptive` does. It leaves out the map's own commands and all that a policy does in answer to how
+//! devices fare. [`Search::simulate`] has all of it.
+//!
+//! [`Job`]s depend on nothing but the trace, so that a driver may play them on as many threads as it likes.
+
+mod arrivals;
+mod confirm;
+mod demand;
+mod frontier;
+mod pick;
+mod respond;
+mod set;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use arrivals::{at_rate, halves};
+pub use confirm::{FAST, Runs, SLOW, Simulated, device_name};
+pub use demand::{Demand, Measured};
+pub use frontier::frontier;
+pub use pick::{Judged, Limits, Rule};
+pub use respond::{Found, Job, Part, Stream};
+pub use set::{Cents, DeviceSet, Offer, Several, sets};
+pub use split::Slots;
+
+use crate::cache::BlockTraceError;
+use crate::outcome::{Collected, Responses};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use thiserror::Error;
+use weir_model::{Bytes, ExtentSize};
+
+/// The extents pools have unless told otherwise.
+const EXTENT: ExtentSize = ExtentSize::DEFAULT;
+/// Room there is to be, to the data: weir warns of a pool that is fuller than 80 %.
+pub const HEADROOM: f64 = 1.25;
+/// Of a fast device's slots, those that are taken before the engine makes room.
+const TAKEN: f64 = 0.92;
+/// Seconds.
+const DAY: f64 = 86_400.0;
+const YEAR: f64 = 365.25;
+
+/// What is to have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// All data.
+    pub capacity: Bytes,
+    /// The part of it that is in use: what the trace's footprint stands for.
+    pub active: Bytes,
+}
+
+/// How long flash lasts; more than anything if nothing wears out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Years(pub f64);
+
+impl Years {
+    /// Longer than anybody keeps a drive.
+    pub const ENOUGH: Self = Self(10.0);
+    /// Nothing wears out.
+    pub const UNWORN: Self = Self(f64::INFINITY);
+
+    /// As far as it makes a difference, in years.
+    fn that_matters(self) -> f64 {
+        self.0.min(Self::ENOUGH.0)
+    }
+}
+
+impl fmt::Display for Years {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            years if years.is_infinite() => f.write_str("does not wear"),
+            years if years > 100.0 => f.write_str("over 100 years"),
+            years if years < 10.0 => write!(f, "{years:.1} years"),
+            years => write!(f, "{years:.0} years"),
+        }
+    }
+}
+
+/// Why there is no advice. Messages have the form "what is wrong; the way out".
+#[derive(Debug, Error)]
+pub enum AdviseError {
+    /// The trace cannot be had.
+    #[error(transparent)]
+    Trace(#[from] BlockTraceError),
+    /// Nothing is asked after the warm-up.
+    #[error("nothing is read or written in it after its first third, which warms up; take a longer trace")]
+    Nothing,
+    /// No such model.
+    #[error("device {offer}: there is no model of {model:?}; write one of {known}", known = models())]
+    UnknownDrive {
+        /// The device's name in the list.
+        offer: String,
+        /// The model it names.
+        model: String,
+    },
+    /// Whatever is bought is too small.
+    #[error(
+        "no {most} devices of a kind have {room} in all, which {wanted} of data and a fifth left free take; put larger ones on the list, or ask for less"
+    )]
+    NoRoom {
+        /// The data.
+        wanted: Bytes,
+        /// … with what is to be left free.
+        room: Bytes,
+        /// The most devices of a kind there are in a set.
+        most: u32,
+    },
+}
+
+fn models() -> String {
+    weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}
+
+/// What a set is expected to come to.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// What it is judged by.
+    pub judged: Judged,
+    /// Responses to all requests.
+    pub responses: Responses,
+    /// Of the reads, the share that fast devices answer; all if there is one kind only.
+    pub hit_share: f64,
+}
+
+/// A search for the sets to buy.
+#[derive(Debug)]
+pub struct Search<'a> {
+    demand: &'a Demand,
+    offers: &'a [Offer],
+    wanted: Wanted,
+}
+
+impl<'a> Search<'a> {
+    /// For this trace, among these offers, for so much data.
+    pub fn new(demand: &'a Demand, offers: &'a [Offer], wanted: Wanted) -> Self {
+        Self { demand, offers, wanted }
+    }
+
+    /// By how much what is in use is more than what the trace touches.
+    fn scale(&self) -> f64 {
+        (self.wanted.active.0 as f64 / self.demand.footprint().0.max(1) as f64).max(f64::MIN_POSITIVE)
+    }
+
+    fn is_scaled(&self) -> bool {
+        self.scale() > 1.0 + 1e-9
+    }
+
+    /// The slots of fast devices that the trace meets: as much fewer as it is smaller than what it stands for.
+    fn slots(&self, fast: Several) -> Slots {
+        let size = self.offers[fast.offer].size.0 as f64 * f64::from(fast.count) / self.scale();
+        let slots = size / EXTENT.bytes().0 as f64;
+        let all = self.demand.extents();
+        // Where all fits there is no need to make room.
+        let taken = if slots >= f64::from(all) * HEADROOM { slots } else { slots * TAKEN };
+        Slots((taken as u32).clamp(1, all))
+    }
+
+    /// What has to be played for these sets to be judged.
+    pub fn jobs(&self, sets: &[DeviceSet]) -> Vec<Job> {
+        let mut jobs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for stream in sets.iter().flat_map(|set| self.parts(set)) {
+            jobs.entry(stream.part.slots()).or_default().insert(stream);
+        }
+        jobs.into_iter()
+            .map(|(slots, streams)| Job { slots, streams: streams.into_iter().collect() })
+            .collect()
+    }
+
+    fn parts(&self, set: &DeviceSet) -> Vec<Stream> {
+        let slots = set.fast.map(|fast| self.slots(fast));
+        let part = |several: Several| {
+            let part = match slots {
+                None => Part::All,
+                Some(slots) if Some(several) == set.fast => Part::Fast(slots),
+                Some(slots) => Part::Slow(slots),
+            };
+            let model = self.offers[several.offer].model.clone();
+            Stream { model, part, devices: several.count, is_scaled: self.is_scaled() }
+        };
+        set.kinds().map(part).collect()
+    }
+
+    /// Finds out what a job is for.
+    pub fn play(&self, job: &Job) -> Found {
+        job.play(self.demand)
+    }
+
+    /// What the sets come to by what was found out by their [`Self::jobs`].
+    pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[Found]) -> Vec<Forecast> {
+        let responses = found.iter().flat_map(|found| &found.responses);
+        let responses: BTreeMap<_, _> = responses.map(|(stream, collected)| (stream, collected)).collect();
+        let found: BTreeMap<_, _> = jobs.iter().map(|job| job.slots).zip(found).collect();
+        let days = self.demand.lasts().as_secs_f64() / DAY;
+        let forecast = |set: &DeviceSet| {
+            let mut all = Collected::new();
+            let collected = self.parts(set);
+            let collected = collected.iter().filter_map(|stream| responses.get(stream));
+            collected.for_each(|collected| all.merge(collected));
+            let responses = all.told();
+            let slots = set.fast.map(|fast| self.slots(fast));
+            let (written, hit_share) =
+                found.get(&slots).map_or_else(Default::default, |found| (found.written, found.hit_share));
+            let [on_fast, on_slow] = written;
+            let written = set.fast.map(|fast| (fast, on_fast)).into_iter().chain([(set.slow, on_slow)]);
+            let life = flash_life(self.offers, written, days);
+            let judged =
+                Judged { price: set.price(self.offers), mean: responses.mean, p99: responses.p99, life };
+            Forecast { judged, responses, hit_share }
+        };
+        sets.iter().map(forecast).collect()
+    }
+}
+
+/// How long the flash lasts of which wears out first, if so much is written to each kind in so many days.
+fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>, days: f64) -> Years {
+    let life = |(Several { offer, count }, bytes): (Several, Bytes)| {
+        let endurance = offers[offer].endurance?;
+        let a_day = bytes.0 as f64 / days.max(f64::MIN_POSITIVE);
+        Some(endurance.0 as f64 * f64::from(count) / a_day / YEAR)
+    };
+    Years(written.filter_map(life).fold(f64::INFINITY, f64::min))
+}
+
+/// Of what was found of all sets, those to be tried by the engine, by ascending price: of the frontier the three best by the rule
+/// the limits make, the cheapest and the fastest, so that it is known what more and less money comes to; and the best of
+/// a single kind, which does not need that anything is asked for again.
+pub fn finalists(sets: &[DeviceSet], judged: &[Judged], limits: &Limits) -> Vec<usize> {
+    let frontier = frontier(judged);
+    let ranked = |indices: &mut dyn Iterator<Item = usize>| {
+        limits.ranked(&indices.map(|index| (index, judged[index])).collect::<Vec<_>>())
+    };
+    let best = ranked(&mut frontier.iter().copied());
+    let alone = ranked(&mut (0..sets.len()).filter(|index| sets[*index].fast.is_none()));
+    let fastest = frontier.iter().min_by_key(|index| judged[**index].mean);
+    let all = best.iter().take(3).chain(frontier.first()).chain(fastest).chain(alone.first());
+    let all: BTreeSet<_> = all.map(|index| (judged[*index].price, *index)).collect();
+    all.into_iter().map(|(_, index)| index).collect()
+}

@@ -1,0 +1,137 @@
+//! What a set comes to when the engine runs the trace on it in virtual time.
+
+use super::{DeviceSet, EXTENT, HEADROOM, Judged, Measured, Search, Several, flash_life};
+use crate::outcome::Outcome;
+use crate::run::LEAST;
+use crate::{DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, Room, SimError, place};
+use weir_engine::MOVER_SHARE;
+use weir_model::{Bytes, Nanos};
+use weir_policy::harm::Moves;
+use weir_policy::placement::by_name;
+use weir_trace::Trace;
+use weir_world::Seed;
+
+/// How a trace is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs<'p> {
+    /// The placement policy.
+    pub policy: &'p str,
+    /// Requests after which a run ends, but for two rounds of the trace.
+    pub requests: u64,
+    /// For whatever is left to chance.
+    pub seed: Seed,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// What the set is judged by.
+    pub judged: Judged,
+    /// All there is to know of the run.
+    pub outcome: Outcome,
+}
+
+/// How a trace is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rounds {
+    /// How often it is run in all: whole, until it has taken ten minutes, as in `weir sim place`.
+    all: u64,
+    /// A third of them, rounded up, warms up; none if it is run once.
+    warm_up: u64,
+}
+
+impl Rounds {
+    /// Of a trace whose runs end after so many requests, but for two rounds.
+    fn of(trace: &Trace, requests: u64) -> Self {
+        let period = Replay::new(trace.clone(), 1.0).lasts();
+        match LEAST.0.div_ceil(period.0.max(1)) {
+            0 | 1 => Self { all: 1, warm_up: 0 },
+            wanted => {
+                let all = wanted.min(requests / trace.records.len().max(1) as u64).max(2);
+                Self { all, warm_up: all.div_ceil(3) }
+            }
+        }
+    }
+}
+
+impl Measured {
+    /// What of a trace is measured when it is run, for so many requests at most.
+    pub fn of(trace: &Trace, requests: u64) -> Self {
+        match Rounds::of(trace, requests).warm_up {
+            0 => Self::LastTwoThirds,
+            // More than two make no difference.
+            warm_up => Self::After(warm_up.min(2) as u32),
+        }
+    }
+}
+
+impl Search<'_> {
+    /// Runs a trace on a set whose devices are as much smaller as the search has them: the very trace it knows, or another one
+    /// of the same machine.
+    ///
+    /// # Errors
+    /// If the engine cannot run it.
+    pub fn simulate(&self, set: &DeviceSet, trace: &Trace, runs: &Runs<'_>) -> Result<Simulated, SimError> {
+        let mut load = Replay::new(trace.clone(), 1.0);
+        let (period, rounds) = (load.lasts(), Rounds::of(trace, runs.requests));
+        let data: u64 = load.spaces(EXTENT).iter().map(crate::Space::count).sum();
+        let pool = self.pool(set, Bytes(data * EXTENT.bytes().0));
+        let policy = by_name(runs.policy).ok_or_else(|| SimError::UnknownPolicy(runs.policy.into()))?;
+        let plan = Plan {
+            mode: Mode::Open,
+            lasts: Nanos(period.0.saturating_mul(rounds.all)),
+            requests: u64::MAX,
+            warm_up: (rounds.warm_up > 0).then(|| Nanos(period.0.saturating_mul(rounds.warm_up))),
+            windows: 1,
+            seed: runs.seed,
+        };
+        let outcome = place(&pool, policy, &mut load, &plan)?;
+        let days = outcome.measured.as_secs_f64() / super::DAY;
+        let written = |names: &str| {
+            let devices = outcome.devices.iter().filter(|device| device.name.starts_with(names));
+            Bytes(devices.map(|device| device.writes.bytes.0).sum())
+        };
+        let fast = set.fast.map(|fast| (fast, written(FAST)));
+        let life = flash_life(self.offers, fast.into_iter().chain([(set.slow, written(SLOW))]), days);
+        let judged =
+            Judged { price: set.price(self.offers), mean: outcome.all.mean, p99: outcome.all.p99, life };
+        Ok(Simulated { judged, outcome })
+    }
+
+    /// The set as a pool for so much data.
+    fn pool(&self, set: &DeviceSet, data: Bytes) -> PoolSpec {
+        let room = |share: f64| if self.is_scaled() { Room::Share(share) } else { Room::Part(share) };
+        let fast = set.fast.map_or(0.0, |fast| {
+            let size = self.offers[fast.offer].size.0 as f64 / self.scale();
+            (size / data.0 as f64).min(HEADROOM)
+        });
+        let devices = |several: Several, names: &'static str, share: f64| {
+            let model = &self.offers[several.offer].model;
+            (1..=several.count).map(move |number| DeviceSpec {
+                name: device_name(names, number),
+                model: model.clone(),
+                room: room(share),
+                metadata: None,
+            })
+        };
+        let fast = set.fast.into_iter().flat_map(|several| devices(several, FAST, fast));
+        let slow = devices(set.slow, SLOW, HEADROOM / f64::from(set.slow.count));
+        PoolSpec {
+            extent: EXTENT,
+            devices: fast.chain(slow).collect(),
+            mover_share: MOVER_SHARE,
+            extent_cache: Bytes(0),
+            moves: Moves::default(),
+        }
+    }
+}
+
+/// What the devices of a set are called in a pool.
+pub const FAST: &str = "fast";
+/// See there.
+pub const SLOW: &str = "slow";
+
+/// What a device of several is called in a pool: `fast`, `fast2`.
+pub fn device_name(names: &str, number: u32) -> String {
+    if number == 1 { names.to_owned() } else { format!("{names}{number}") }
+}

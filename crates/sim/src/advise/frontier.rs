@@ -1,0 +1,84 @@
+//! What no other choice is better than.
+
+use super::Judged;
+
+/// Responses and lives closer than this, in proportion, are alike: models are not that good.
+const ALIKE: f64 = 0.05;
+
+/// A choice on a scale on which what is alike mostly is the same; less of each is better.
+fn steps(judged: &Judged) -> [i64; 4] {
+    let step = |figure: f64| (figure.max(1e-12).ln() / ALIKE.ln_1p()).floor() as i64;
+    let price = i64::try_from(judged.price.0).unwrap_or(i64::MAX);
+    [
+        price,
+        step(judged.mean.as_secs_f64()),
+        step(judged.p99.as_secs_f64()),
+        -step(judged.life.that_matters()),
+    ]
+}
+
+/// The indices of those that no other one dominates: that none is at least as good in price, mean, p99 and life (but for the price
+/// in steps of 5 %), and better in one. Of several that are alike in all, the first. By ascending price.
+pub fn frontier(choices: &[Judged]) -> Vec<usize> {
+    let steps: Vec<_> = choices.iter().map(steps).collect();
+    let mut order: Vec<_> = (0..choices.len()).collect();
+    order.sort_by(|a, b| steps[*a].cmp(&steps[*b]).then(a.cmp(b)));
+    let mut kept: Vec<usize> = Vec::new();
+    for candidate in order {
+        // Whatever dominates it comes before it in this order, and if that was not kept, what dominates that does, too.
+        let is_beaten =
+            kept.iter().any(|kept| steps[*kept].iter().zip(&steps[candidate]).all(|(a, b)| a <= b));
+        if !is_beaten {
+            kept.push(candidate);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cents, Years};
+    use super::*;
+    use proptest::prelude::*;
+    use weir_model::Nanos;
+
+    /// As the definition says, each with each.
+    fn naive(choices: &[Judged]) -> Vec<usize> {
+        let steps: Vec<_> = choices.iter().map(steps).collect();
+        let beats = |a: usize, b: usize| {
+            let at_least = steps[a].iter().zip(&steps[b]).all(|(a, b)| a <= b);
+            at_least && (steps[a] != steps[b] || a < b)
+        };
+        let all = 0..choices.len();
+        all.clone().filter(|one| !all.clone().any(|other| other != *one && beats(other, *one))).collect()
+    }
+
+    fn judged(price: u64, mean: u64, p99: u64, life: f64) -> Judged {
+        Judged { price: Cents(price), mean: Nanos(mean), p99: Nanos(p99), life: Years(life) }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_beats_what_is_kept(choices in prop::collection::vec((0u64..6, 0u64..5, 0u64..5, 0u32..5), 0..60)) {
+            let choices: Vec<_> = choices
+                .iter()
+                .map(|(price, mean, p99, life)| judged(*price, 1 << mean, 1 << p99, f64::from(*life)))
+                .collect();
+            let mut kept = frontier(&choices);
+            prop_assert!(kept.windows(2).all(|pair| choices[pair[0]].price <= choices[pair[1]].price));
+            kept.sort_unstable();
+            prop_assert_eq!(kept, naive(&choices));
+        }
+    }
+
+    #[test]
+    fn what_is_no_better_and_dearer_is_left_out_and_so_is_a_life_beyond_all_use() {
+        let choices = [
+            judged(100, 1000, 2000, 50.0),
+            judged(200, 1000, 2000, 500.0),
+            judged(150, 500, 2000, 50.0),
+            judged(90, 1000, 2000, 3.0),
+        ];
+        assert_eq!(frontier(&choices), [3, 0, 2]);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which of several sets to buy.
+
+use super::{Cents, Years};
+use serde::Serialize;
+use weir_model::Nanos;
+
+/// What a set is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// What it costs.
+    pub price: Cents,
+    /// The mean response.
+    pub mean: Nanos,
+    /// What 99 of 100 requests take at most.
+    pub p99: Nanos,
+    /// How long its flash lasts.
+    pub life: Years,
+}
+
+/// What a set must keep to. No limit unless given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// The most it may cost.
+    pub budget: Option<Cents>,
+    /// The longest mean response.
+    pub mean: Option<Nanos>,
+    /// The longest response of 99 of 100.
+    pub p99: Option<Nanos>,
+    /// The shortest life of its flash.
+    pub life: Years,
+}
+
+/// By which rule one is picked of those that keep to the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// Responses are limited: the cheapest.
+    Cheapest,
+    /// The price is limited, and responses are not: the fastest.
+    Fastest,
+    /// Neither is: that with the least product of price and response. One per cent more money has to buy one per cent
+    /// shorter responses.
+    Balanced,
+}
+
+impl Limits {
+    /// Whether the set keeps to them.
+    pub fn keeps(&self, judged: &Judged) -> bool {
+        self.budget.is_none_or(|most| judged.price <= most)
+            && self.mean.is_none_or(|most| judged.mean <= most)
+            && self.p99.is_none_or(|most| judged.p99 <= most)
+            && judged.life >= self.life
+    }
+
+    /// The rule that goes with them.
+    pub fn rule(&self) -> Rule {
+        match (self.mean.or(self.p99), self.budget) {
+            (Some(_), _) => Rule::Cheapest,
+            (None, Some(_)) => Rule::Fastest,
+            (None, None) => Rule::Balanced,
+        }
+    }
+
+    /// These sets, those that keep to the limits before those that do not, the better by the rule first.
+    pub fn ranked(&self, choices: &[(usize, Judged)]) -> Vec<usize> {
+        let rule = self.rule();
+        let mut ranked = choices.to_vec();
+        let cost = |judged: &Judged| (!self.keeps(judged), rule.cost(judged));
+        ranked.sort_by(|(a, one), (b, other)| {
+            let ((is_out, cost_of_one), (is_other_out, cost_of_other)) = (cost(one), cost(other));
+            is_out.cmp(&is_other_out).then(cost_of_one.total_cmp(&cost_of_other)).then(a.cmp(b))
+        });
+        ranked.into_iter().map(|(index, _)| index).collect()
+    }
+}
+
+impl Rule {
+    /// Less is better.
+    fn cost(self, judged: &Judged) -> f64 {
+        // Mean and p99 count alike.
+        let response = (judged.mean.as_secs_f64() * judged.p99.as_secs_f64()).sqrt();
+        match self {
+            Self::Cheapest => judged.price.whole(),
+            Self::Fastest => response,
+            Self::Balanced => judged.price.whole() * response,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(price: u64, millis: u64, life: f64) -> Judged {
+        Judged {
+            price: Cents(100 * price),
+            mean: Nanos::millis(millis),
+            p99: Nanos::millis(10 * millis),
+            life: Years(life),
+        }
+    }
+
+    #[test]
+    fn limits_choose_the_rule_and_come_before_it() {
+        let choices = [judged(100, 10, 9.0), judged(150, 5, 9.0), judged(400, 4, 9.0), judged(110, 1, 0.5)];
+        let choices: Vec<_> = choices.into_iter().enumerate().collect();
+        let ranked = |limits: Limits| limits.ranked(&choices);
+        let long = Limits { life: Years(5.0), ..Limits::default() };
+        assert_eq!(ranked(long), [1, 0, 2, 3], "half the time for half as much again");
+        assert_eq!(ranked(Limits { budget: Some(Cents(40_000)), ..long }), [2, 1, 0, 3]);
+        assert_eq!(ranked(Limits { budget: Some(Cents(10_000)), ..long })[0], 0);
+        assert_eq!(ranked(Limits { p99: Some(Nanos::millis(50)), ..long })[0], 1);
+        assert_eq!(ranked(Limits { mean: Some(Nanos::millis(4)), ..long })[0], 2);
+        assert_eq!(ranked(Limits::default())[0], 3);
+    }
+}

@@ -1,0 +1,238 @@
+use super::split::split_by;
+use super::*;
+use crate::cache::BlockSize;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+use weir_model::{BLOCK, Nanos, Op, VolumeOffset};
+use weir_policy::eviction::Lru;
+use weir_trace::{Disk, Format, Record, Tally, Trace};
+use weir_world::{Rng, Seed};
+
+const BLOCKS: u64 = 32;
+
+fn trace(records: Vec<Record>) -> Trace {
+    let format = Format::named("mqsim").expect("a format");
+    Trace { name: "t".into(), format, records, disks: vec!["0".into()], tally: Tally::default() }
+}
+
+/// One request a millisecond.
+fn record(number: u64, op: Op, first: u64, blocks: u64) -> Record {
+    let (offset, len) = (VolumeOffset(first * BLOCK), Bytes(blocks * BLOCK));
+    Record { at: Nanos::millis(number), disk: Disk(0), op, offset, len }
+}
+
+/// The cache as it is described: slots under LRU, and the blocks that are dirty.
+struct Naive {
+    slots: usize,
+    /// The latest used first.
+    order: VecDeque<u64>,
+    dirty: BTreeSet<u64>,
+    brought_home: u64,
+}
+
+impl Naive {
+    /// Whether the block was there.
+    fn touch(&mut self, block: u64, is_write: bool) -> bool {
+        let is_there = self.order.contains(&block);
+        self.order.retain(|other| *other != block);
+        self.order.push_front(block);
+        if self.order.len() > self.slots {
+            let out = self.order.pop_back().expect("one");
+            if self.dirty.contains(&out) {
+                let before = self.dirty.len();
+                self.dirty.retain(|other| other / BLOCKS != out / BLOCKS);
+                self.brought_home += (before - self.dirty.len()) as u64;
+            }
+        }
+        if is_write {
+            self.dirty.insert(block);
+        }
+        is_there
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// Beside caches of every size.
+    #[test]
+    fn a_split_is_what_a_cache_of_that_size_hits_copies_and_brings_home(
+        asked in prop::collection::vec((any::<bool>(), 0..12 * BLOCKS, 1..2 * BLOCKS), 3..200)
+    ) {
+        let records: Vec<_> = (0..)
+            .zip(&asked)
+            .map(|(number, (write, first, blocks))| {
+                record(number, if *write { Op::Write } else { Op::Read }, *first, *blocks)
+            })
+            .collect();
+        // All of it counts, the second time.
+        let demand = Demand::new(&trace(records.clone()), Measured::After(1)).expect("a demand");
+        let extents = |record: &Record| BlockSize::new(EXTENT.bytes()).expect("a size").touched(record);
+        let touched: BTreeSet<_> = records.iter().flat_map(extents).collect();
+        prop_assert_eq!(demand.extents() as usize, touched.len());
+        for slots in 1..=touched.len() {
+            let blocks = slots * BLOCKS as usize;
+            // The first extents are there, whole.
+            let order = touched.iter().flat_map(|extent| extent * BLOCKS..(extent + 1) * BLOCKS).take(blocks);
+            let (order, dirty) = (order.collect(), BTreeSet::new());
+            let mut cache = Naive { slots: blocks, order, dirty, brought_home: 0 };
+            let (mut copied, mut hits) = (0, Vec::new());
+            for round in 0..2 {
+                if round == 1 {
+                    cache.brought_home = 0;
+                }
+                for record in &records {
+                    let is_write = record.op == Op::Write;
+                    let of_request = record.offset.0 / BLOCK..(record.offset.0 + record.len.0) / BLOCK;
+                    let missed = of_request.filter(|block| !cache.touch(*block, is_write) && !is_write);
+                    let missed = missed.count() as u64;
+                    if round == 1 {
+                        copied += missed;
+                        hits.push(missed == 0);
+                    }
+                }
+            }
+            let slots = Slots(slots as u32);
+            let lru = Lru::new(split::room(&demand, slots));
+            let split = split_by(lru, &demand, slots);
+            prop_assert_eq!(split.hits, hits, "{:?}", slots);
+            prop_assert_eq!(split.copied, Bytes(copied * BLOCK), "{:?}", slots);
+            let home: u64 = split.home.iter().map(|home| home.len.0).sum();
+            prop_assert_eq!(home, cache.brought_home * BLOCK, "{:?}", slots);
+        }
+    }
+}
+
+fn offer(name: &str, gib: u64, price: u64, endurance: Option<u64>, model: &str) -> Offer {
+    Offer {
+        name: name.into(),
+        about: name.to_uppercase(),
+        size: Bytes::gib(gib),
+        price: Cents(price * 100),
+        endurance: endurance.map(|tb| Bytes(tb * 1_000_000_000_000)),
+        model: model.into(),
+    }
+}
+
+fn offers() -> Vec<Offer> {
+    vec![
+        offer("ssd", 100, 50, Some(100), "ssd-sata"),
+        offer("large-ssd", 1000, 200, Some(1000), "ssd-sata"),
+        offer("disk", 1000, 60, None, "hdd-7200"),
+    ]
+}
+
+/// Reads and writes of 64 MiB, nine of ten to the first tenth, twenty a second for ten minutes.
+fn skewed() -> Trace {
+    let record = |number: u64| {
+        let draw = Rng::new(Seed(number)).below(16_384);
+        let first = if number % 10 < 9 { draw / 10 } else { draw };
+        let op = if number.is_multiple_of(3) { Op::Write } else { Op::Read };
+        Record { at: Nanos::millis(50 * number), ..record(number, op, first, 1) }
+    };
+    trace((0..12_000).map(record).collect())
+}
+
+#[test]
+fn sets_have_room_and_fast_devices_are_faster_and_smaller_than_the_data() {
+    let wanted = |gib: u64| Wanted { capacity: Bytes::gib(gib), active: Bytes::gib(1) };
+    let names = |gib| -> Vec<_> {
+        sets(&offers(), &wanted(gib)).expect("sets").iter().map(|set| set.name(&offers())).collect()
+    };
+    assert!(names(50).contains(&"ssd".into()) && !names(50).iter().any(|name| name.contains("ssd + disk")));
+    let all = names(200);
+    for there in ["3 x ssd", "large-ssd", "disk", "ssd + disk", "2 x ssd + disk", "ssd + 2 x disk"] {
+        assert!(all.contains(&there.into()), "{there} should be among {all:?}");
+    }
+    assert!(!all.iter().any(|name| name.contains("large-ssd + ") || *name == "2 x ssd"), "{all:?}");
+    let error = sets(&offers(), &wanted(1 << 20)).expect_err("too much");
+    assert!(error.to_string().contains("1 PiB of data"), "{error}");
+    let unknown = [offer("odd", 1, 1, None, "punch-cards")];
+    let error = sets(&unknown, &wanted(1)).expect_err("no such model");
+    assert!(error.to_string().contains("device odd: there is no model of \"punch-cards\""), "{error}");
+}
+
+#[test]
+fn more_of_a_fast_device_is_faster_and_flash_lasts_as_long_as_is_written() {
+    let trace = skewed();
+    let demand = Demand::new(&trace, Measured::of(&trace, 1_000_000)).expect("a demand");
+    let offers = offers();
+    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let search = Search::new(&demand, &offers, wanted);
+    let [ssd, large, disk] = [0, 1, 2].map(|offer| Several { offer, count: 1 });
+    let two = Several { count: 2, ..ssd };
+    let all = [
+        DeviceSet { fast: None, slow: disk },
+        DeviceSet { fast: Some(ssd), slow: disk },
+        DeviceSet { fast: Some(two), slow: disk },
+        DeviceSet { fast: None, slow: large },
+    ];
+    let jobs = search.jobs(&all);
+    assert_eq!((jobs.len(), jobs.iter().map(|job| job.streams.len()).sum::<usize>()), (3, 6), "{jobs:?}");
+    let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
+    let forecasts = search.forecasts(&all, &jobs, &found);
+    let means: Vec<_> = forecasts.iter().map(|forecast| forecast.judged.mean).collect();
+    assert!(means.windows(2).all(|pair| pair[1] < pair[0]), "{means:?}");
+    assert!(forecasts.iter().all(|forecast| forecast.responses.count > 7_000));
+    assert_eq!(forecasts[0].judged.life, Years::UNWORN);
+    // A third of 20 requests a second writes 4 KiB; two thirds of the time are measured.
+    let a_year = 20.0 / 3.0 * 4096.0 * DAY * YEAR;
+    let life = forecasts[3].judged.life.0;
+    assert!((life / (1e15 / a_year) - 1.0).abs() < 0.01, "{life}");
+    let mut shares = forecasts.iter().map(|forecast| forecast.hit_share);
+    let (one, two) = (shares.nth(1).expect("a share"), shares.next().expect("a share"));
+    assert!((0.3..0.99).contains(&one) && one < two, "{one} {two}");
+}
+
+#[test]
+fn the_engine_comes_to_what_was_predicted_within_reason() {
+    let trace = skewed();
+    let demand = Demand::new(&trace, Measured::of(&trace, 1_000_000)).expect("a demand");
+    let offers = offers();
+    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let search = Search::new(&demand, &offers, wanted);
+    let [ssd, disk] = [0, 2].map(|offer| Several { offer, count: 1 });
+    for set in [DeviceSet { fast: None, slow: disk }, DeviceSet { fast: Some(ssd), slow: disk }] {
+        let jobs = search.jobs(&[set]);
+        let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
+        let predicted = search.forecasts(&[set], &jobs, &found)[0].judged;
+        let runs = Runs { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
+        let simulated = search.simulate(&set, &trace, &runs).expect("a run");
+        let ratio = predicted.mean.as_secs_f64() / simulated.judged.mean.as_secs_f64();
+        assert!((0.5..2.0).contains(&ratio), "{set:?}: {} for {}", predicted.mean, simulated.judged.mean);
+        assert_eq!(simulated.outcome.unanswered, 0);
+    }
+}
+
+#[test]
+fn finalists_are_of_the_frontier_and_have_its_ends() {
+    let judged = |price: u64, millis: u64| Judged {
+        price: Cents(price),
+        mean: Nanos::millis(millis),
+        p99: Nanos::millis(10 * millis),
+        life: Years::UNWORN,
+    };
+    let all: Vec<_> =
+        [(100, 100), (110, 120), (120, 60), (150, 30), (200, 20), (300, 19), (900, 10), (2000, 9)]
+            .map(|(price, millis)| judged(price, millis))
+            .into();
+    let several = Several { offer: 0, count: 1 };
+    let two_kinds = DeviceSet { fast: Some(several), slow: several };
+    let mut sets = vec![two_kinds; all.len()];
+    let finalists = |sets: &[DeviceSet]| super::finalists(sets, &all, &Limits::default());
+    assert_eq!(
+        finalists(&sets),
+        [0, 3, 4, 5, 7],
+        "the best is 200 for 20 ms, the next 150 for 30, then 300 for 19"
+    );
+    sets[1].fast = None;
+    assert_eq!(finalists(&sets), [0, 1, 3, 4, 5, 7], "and the only one of a single kind");
+    assert!(super::finalists(&[], &[], &Limits::default()).is_empty());
+}
+
+#[test]
+fn a_trace_with_nothing_to_measure_is_refused() {
+    let error = Demand::new(&trace(vec![record(0, Op::Trim, 0, 1)]), Measured::After(1));
+    assert!(error.expect_err("nothing").to_string().contains("nothing is read or written"));
+    let far = Record { offset: VolumeOffset(1 << 62), ..record(0, Op::Read, 0, 1) };
+    assert!(Demand::new(&trace(vec![far]), Measured::After(1)).is_err());
+}

@@ -1,0 +1,231 @@
+//! `weir advise`: which devices to buy for what a trace asks, and why.
+
+mod list;
+mod pool_text;
+mod report;
+
+pub use list::SHIPPED;
+pub use report::Advice;
+
+use crate::args::AdviseArgs;
+use crate::failure::Failure;
+use crate::parallel::{self, Stop};
+use crate::sim::notes;
+use crate::{picture, progress, traces};
+use list::List;
+use report::{Row, Run};
+use std::convert::Infallible;
+use std::path::Path;
+use weir_model::{ErrorKind, Nanos};
+use weir_sim::advise::{
+    AdviseError, Cents, Demand, DeviceSet, Forecast, Judged, Limits, Measured, Runs, Search, Simulated,
+    Wanted, Years, at_rate, finalists, frontier, halves, sets,
+};
+use weir_trace::Trace;
+use weir_world::Seed;
+
+/// Finds what to buy for a trace.
+///
+/// # Errors
+/// If the trace, the list or the limits make no sense, nothing keeps to them, or a file cannot be written.
+pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
+    let mut written = args.write_pool.iter().chain(&args.plot);
+    written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
+    args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
+    let list = list::read(args.devices.as_deref())?;
+    let (trace, notes) = read_trace(trace_path, args)?;
+    let (known, tried) = if args.held_out {
+        halves(&trace).ok_or_else(|| {
+            let message = format!("{} has a single request, of which there are no halves", trace.name);
+            Failure::usage(message, "take a longer trace, or leave --held-out away")
+        })?
+    } else {
+        (trace.clone(), trace)
+    };
+    let cannot = |error: AdviseError| match error {
+        AdviseError::Trace(_) | AdviseError::Nothing => {
+            Failure::told(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
+        }
+        _ => Failure::told(ErrorKind::Usage, &error.to_string()),
+    };
+    let demand = Demand::new(&known, Measured::of(&known, args.requests)).map_err(cannot)?;
+    let wanted = wanted(&demand, args)?;
+    let search = Search::new(&demand, &list.offers, wanted);
+    let sets = sets(&list.offers, &wanted).map_err(cannot)?;
+    let forecasts = forecast(&search, &sets);
+    let judged: Vec<_> = forecasts.iter().map(|forecast| forecast.judged).collect();
+    let on_frontier = frontier(&judged);
+    let limits = limits(args);
+    let finalists = finalists(&sets, &judged, &limits);
+    let mut rows: Vec<_> =
+        sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
+    on_frontier.iter().for_each(|index| rows[*index].is_on_frontier = true);
+    let runs = Runs { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
+    for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
+        rows[*index].run = Some(Run::new(simulated));
+    }
+    let pick = pick(&rows, &finalists, &limits, &list)?;
+    let advice = Advice {
+        trace: trace_path.display().to_string(),
+        notes,
+        policy: args.policy.clone(),
+        seed: args.seed,
+        is_held_out: args.held_out,
+        requests: known.records.len(),
+        footprint: demand.footprint(),
+        wanted,
+        rule: limits.rule(),
+        limits,
+        list,
+        rows,
+        finalists,
+        pick,
+        pool_file: args.write_pool.clone(),
+    };
+    if let Some(path) = &args.plot {
+        let name = trace_path.file_name().unwrap_or(trace_path.as_os_str()).display();
+        picture::write_frontier(path, &format!("{name}: what to buy"), &advice.picture())?;
+    }
+    if let Some(path) = &args.write_pool {
+        may_write(path, args.force)?;
+        std::fs::write(path, advice.pool_text()).map_err(|error| Failure::os("write", path, &error))?;
+    }
+    Ok(advice)
+}
+
+/// What is there is not written over unasked.
+fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => Err(Failure::refused(
+            format!("{} is no ordinary file", path.display()),
+            "name another one for the pool file",
+        )),
+        Ok(_) if !force => Err(Failure::refused(
+            format!("{} is there already", path.display()),
+            "name another file, or write over it with --force",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The trace with times, no longer than wanted.
+fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Failure> {
+    let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
+    let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
+        .map_err(|error| traces::told(&error))?;
+    let mut notes = notes(&trace.tally, trace.records.len());
+    let all = trace.records.len();
+    let most = usize::try_from(args.requests).unwrap_or(usize::MAX);
+    if all > most {
+        trace.records.truncate(most);
+        notes.push(format!("only the first {most} of {all} requests count; --requests says how many"));
+    }
+    match args.rate {
+        Some(rate) => at_rate(&mut trace, rate, Seed(args.seed)),
+        None if !trace.format.timed || trace.duration() == Nanos(0) => {
+            let help = "say how many requests come in a second: --rate 500";
+            return Err(Failure::usage(format!("{} has no times", path.display()), help));
+        }
+        None => {}
+    }
+    Ok((trace, notes))
+}
+
+fn wanted(demand: &Demand, args: &AdviseArgs) -> Result<Wanted, Failure> {
+    let active = args.active.unwrap_or(demand.footprint());
+    let capacity = args.capacity.unwrap_or(active);
+    if capacity < active {
+        let message = format!("--capacity {capacity} is less than the {active} that are in use");
+        return Err(Failure::usage(message, "ask for more, or say with --active what is in use"));
+    }
+    Ok(Wanted { capacity, active })
+}
+
+fn limits(args: &AdviseArgs) -> Limits {
+    let budget = args.budget.map(|budget| Cents((budget * 100.0).round() as u64));
+    Limits { budget, mean: args.max_mean, p99: args.max_p99, life: Years(args.min_life) }
+}
+
+/// What each set is expected to come to.
+fn forecast(search: &Search<'_>, sets: &[DeviceSet]) -> Vec<Forecast> {
+    let jobs = search.jobs(sets);
+    let bar = progress::bar(jobs.len(), "sizes of fast devices");
+    let Ok(found) = parallel::map(&jobs, parallel::cores(), &Stop::default(), |job| {
+        let found = search.play(job);
+        bar.inc(1);
+        Ok::<_, Infallible>(found)
+    });
+    bar.finish_and_clear();
+    search.forecasts(sets, &jobs, &found)
+}
+
+/// Runs the finalists with the engine.
+fn simulate(
+    search: &Search<'_>,
+    rows: &[Row],
+    finalists: &[usize],
+    trace: &Trace,
+    runs: &Runs<'_>,
+) -> Result<Vec<Simulated>, Failure> {
+    let bar = progress::bar(finalists.len(), "finalists run by the engine");
+    let simulated = parallel::map(finalists, parallel::cores(), &Stop::default(), |index| {
+        let simulated = search.simulate(&rows[*index].set, trace, runs);
+        bar.inc(1);
+        simulated
+    });
+    bar.finish_and_clear();
+    simulated.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+}
+
+/// The best of the finalists, by what the engine made of them.
+fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Result<usize, Failure> {
+    let ran = |index: &usize| rows[*index].run.as_ref().map(|run| (*index, run));
+    let able: Vec<(usize, Judged)> = finalists
+        .iter()
+        .filter_map(ran)
+        .filter(|(_, run)| run.unanswered == 0)
+        .map(|(index, run)| (index, run.judged))
+        .collect();
+    let ranked = limits.ranked(&able);
+    let Some(best) = ranked.first().copied() else {
+        return Err(Failure::refused(
+            "no set on the list can keep up with this trace",
+            "put faster devices on the list, or say how many requests come in a second: --rate",
+        ));
+    };
+    let judged = rows[best].judged();
+    if !limits.keeps(&judged) {
+        let message = format!(
+            "nothing on the list keeps to the limits; the nearest is {} for {} {}: mean {}, p99 {}, flash life {}",
+            rows[best].set.name(&list.offers),
+            judged.price,
+            list.currency,
+            judged.mean,
+            judged.p99,
+            judged.life
+        );
+        return Err(Failure::refused(
+            message,
+            "ease --budget, --max-mean, --max-p99 or --min-life, or put other devices on the list",
+        ));
+    }
+    Ok(best)
+}
+
+/// Reads a number above zero.
+///
+/// # Errors
+/// What is allowed.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && *number <= 1e9);
+    number.ok_or_else(|| "write a number above 0".into())
+}
+
+/// Reads a number of years: `5`, `0` for any.
+///
+/// # Errors
+/// What is allowed.
+pub fn years(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=1000.0).contains(number));
+    number.ok_or_else(|| "write a number of years, 0 for any".into())
+}

@@ -1,0 +1,162 @@
+//! `weir advise`: what to buy for a trace.
+
+use crate::harness::Pool;
+use serde_json::Value;
+use weir::pool_file;
+
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+
+/// A folder with a trace of 64 MiB, nine of ten requests to a tenth of it.
+fn folder() -> Pool {
+    let pool = Pool::from_text("");
+    let words = "hotcold part=10% hits=90% reads=70% over=64MiB rate=30 for=600s";
+    pool.run(["trace", "generate", words, "--out", "t"]);
+    pool
+}
+
+/// Two SSDs and a disk.
+const LIST: &str = "currency = \"EUR\"\n\
+    [[device]]\nname = \"ssd\"\nabout = \"An SSD\"\nsize = \"100GB\"\nprice = 40\nendurance = \"60TB\"\nmodel = \"ssd-sata\"\n\
+    [[device]]\nname = \"large-ssd\"\nsize = \"1TB\"\nprice = 400\nendurance = \"600TB\"\nmodel = \"ssd-sata\"\n\
+    [[device]]\nname = \"disk\"\nabout = \"A disk\"\nsize = \"1TB\"\nprice = 50\nmodel = \"hdd-7200\"\n";
+
+fn set<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let sets = told["sets"].as_array().expect("sets");
+    sets.iter().find(|set| set["name"] == name).unwrap_or_else(|| panic!("{name} should be in {told}"))
+}
+
+#[test]
+fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
+    let pool = folder();
+    std::fs::write(pool.path("list.toml"), LIST).expect("written");
+    let arguments = ["advise", "t", "--devices", "list.toml", "--active", "500GB"];
+    let more = ["--plot", "p.svg", "--write-pool", "bought.toml"];
+    let told = pool.json(&[&arguments[..], &more].concat());
+    assert_eq!((&told["currency"], &told["held_out"]), (&"EUR".into(), &false.into()), "{told}");
+    let pick = set(&told, told["pick"].as_str().expect("a name"));
+    assert_eq!((&pick["pick"], &pick["finalist"]), (&true.into(), &true.into()));
+    let mean = |set: &Value, of: &str| set[of]["mean_ns"].as_f64().expect("a mean");
+    let alone = set(&told, "disk");
+    assert!(alone["predicted"]["life_years"].is_null() && alone["price"] == 50.0, "{alone}");
+    // Where the engine was run, it came to something like what was predicted.
+    let ran: Vec<_> =
+        told["sets"].as_array().expect("sets").iter().filter(|set| !set["simulated"].is_null()).collect();
+    assert!((2..=6).contains(&ran.len()), "{told}");
+    for set in &ran {
+        let ratio = mean(set, "predicted") / mean(set, "simulated");
+        assert!((0.2..5.0).contains(&ratio), "{set}");
+    }
+    assert!(mean(set(&told, "ssd + disk"), "predicted") < mean(alone, "predicted") / 2.0, "{told}");
+    let picture = std::fs::read_to_string(pool.path("p.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg") && picture.contains("price, EUR"), "{}", &picture[..200]);
+    // As the commands that use it read it.
+    let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
+    let bought = pool_file::parse(&text).unwrap_or_else(|mistake| panic!("{mistake} in\n{text}"));
+    assert_eq!(bought.policy, "adaptive");
+    let counts = pick["devices"].as_array().expect("devices").iter().map(|kind| kind["count"].as_u64());
+    assert_eq!(bought.devices.len() as u64, counts.map(|count| count.expect("a count")).sum::<u64>());
+    // With the marks before size and pace taken away it can be tried.
+    let tried = text.replace("# size", "size").replace("# pace", "pace");
+    std::fs::write(pool.path("pool.toml"), &tried).expect("written");
+    pool.json(&["sim", "place", "t", "--duration", "20s"]);
+    // It is not written over unasked.
+    let said = pool.refused(&[&arguments[..], &more].concat(), REFUSED);
+    assert!(said.contains("bought.toml is there already") && said.contains("--force"), "{said}");
+    std::fs::write(pool.path("bought.toml"), "mine").expect("written");
+    let table = pool.run([&arguments[..], &more, &["--force"]].concat());
+    for part in ["Buy ", " EUR", "SIMULATED", "The pool file is bought.toml", "->"] {
+        assert!(table.contains(part), "{part:?} should be in:\n{table}");
+    }
+    assert_eq!(std::fs::read_to_string(pool.path("bought.toml")).expect("there"), text, "the same again");
+}
+
+#[test]
+fn limits_decide_what_is_bought() {
+    let pool = folder();
+    std::fs::write(pool.path("list.toml"), LIST).expect("written");
+    let told = |more: &[&str]| {
+        let arguments = ["advise", "t", "--devices", "list.toml", "--active", "500GB", "--requests", "6000"];
+        pool.json(&[&arguments[..], more].concat())
+    };
+    let cheap = told(&["--budget", "60"]);
+    assert_eq!((&cheap["pick"], &cheap["rule"]), (&"disk".into(), &"fastest".into()), "{cheap}");
+    assert_eq!(cheap["requests"], 6000);
+    assert!(cheap["notes"][0].as_str().is_some_and(|note| note.contains("--requests")), "{cheap}");
+    let fast = told(&["--max-mean", "500us"]);
+    assert_eq!((&fast["pick"], &fast["rule"]), (&"7 x ssd".into(), &"cheapest".into()), "{fast}");
+    let arguments = [
+        "advise",
+        "t",
+        "--devices",
+        "list.toml",
+        "--active",
+        "500GB",
+        "--requests",
+        "6000",
+        "--max-p99",
+        "1us",
+    ];
+    let said = pool.refused(&arguments, REFUSED);
+    assert!(said.contains("nothing on the list keeps to the limits") && said.contains("--max-p99"), "{said}");
+    let halves = told(&["--held-out"]);
+    assert_eq!((&halves["held_out"], &halves["requests"]), (&true.into(), &3000.into()), "{halves}");
+}
+
+#[test]
+fn the_list_that_comes_with_weir_can_be_printed_edited_and_used() {
+    let pool = folder();
+    let list = pool.run(["advise", "--print-devices"]);
+    assert!(list.contains("[device.sources]") && list.contains("recalled"), "{list}");
+    std::fs::write(pool.path("mine.toml"), list.replace("currency = \"USD\"", "currency = \"CHF\""))
+        .expect("written");
+    let told = pool.json(&["advise", "t", "--devices", "mine.toml", "--requests", "3000"]);
+    assert_eq!(
+        (&told["currency"], &told["capacity_bytes"]),
+        (&"CHF".into(), &told["footprint_bytes"]),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_trace_without_times_is_given_a_rate() {
+    let pool = Pool::from_text("");
+    let pages: String = (0..4000u64).map(|n| format!("{} 1 0 0\n", n * 7919 % 1000)).collect();
+    std::fs::write(pool.path("pages"), pages).expect("written");
+    let said = pool.refused(&["advise", "pages"], USAGE);
+    assert!(said.contains("pages has no times") && said.contains("--rate 500"), "{said}");
+    let told = pool.json(&["advise", "pages", "--rate", "20"]);
+    assert_eq!(told["requests"], 4000, "{told}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let pool = folder();
+    std::fs::write(pool.path("bad.toml"), LIST.replace("100GB", "100")).expect("written");
+    std::fs::write(pool.path("odd.toml"), LIST.replace("ssd-sata", "punch-cards")).expect("written");
+    std::fs::write(pool.path("trims"), "version https 1\n").expect("written");
+    let says = |arguments: &[&str], code: i32, parts: &[&str]| {
+        let said = pool.refused(&[&["advise"], arguments].concat(), code);
+        for part in parts {
+            assert!(said.contains(part), "{part:?} should be in:\n{said}");
+        }
+    };
+    says(&[], USAGE, &["TRACE"]);
+    says(&["nowhere"], USAGE, &["no trace nowhere"]);
+    says(&["trims"], USAGE, &["trims"]);
+    says(
+        &["t", "--devices", "none.toml"],
+        USAGE,
+        &["no list of devices none.toml", "--print-devices > none.toml"],
+    );
+    says(&["t", "--devices", "bad.toml"], USAGE, &["bad.toml: line 5", "size is \"100\"", "500GB"]);
+    says(&["t", "--devices", "odd.toml"], USAGE, &["model is \"punch-cards\"", "ssd-sata"]);
+    says(&["t", "--capacity", "1MiB"], USAGE, &["--capacity 1 MiB is less than the ", "--active"]);
+    says(&["t", "--capacity", "900PB"], USAGE, &["put larger ones on the list"]);
+    says(&["t", "--budget=-1"], USAGE, &["above 0"]);
+    says(&["t", "--min-life", "x"], USAGE, &["years"]);
+    says(&["t", "--write-pool", "."], REFUSED, &["no ordinary file"]);
+    says(&["t", "--write-pool", "bad.toml"], REFUSED, &["bad.toml is there already"]);
+    says(&["t", "--write-pool", "t", "--force"], REFUSED, &["t is the trace itself"]);
+    says(&["t", "--plot", "t"], REFUSED, &["t is the trace itself"]);
+}
