@@ -10,7 +10,6 @@ pub use report::Advice;
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
 use crate::parallel::{self, Stop};
-use crate::sim::notes;
 use crate::{picture, progress, traces};
 use list::List;
 use report::{Row, Run};
@@ -113,7 +112,7 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
     let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
     let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
         .map_err(|error| traces::told(&error))?;
-    let mut notes = notes(&trace.tally, trace.records.len());
+    let mut notes = trace.tally.notes(trace.records.len());
     let all = trace.records.len();
     let most = usize::try_from(args.requests).unwrap_or(usize::MAX);
     if all > most {
