@@ -61,14 +61,26 @@ impl Limits {
         }
     }
 
-    /// These sets, those that keep to the limits before those that do not, the better by the rule first.
+    /// How many times as much as allowed it comes to, where it is furthest beyond a limit; 1 if it keeps to all.
+    fn excess(&self, judged: &Judged) -> f64 {
+        let times = |is: f64, most: Option<f64>| most.map_or(1.0, |most| is / most);
+        let all = [
+            times(judged.price.whole(), self.budget.map(Cents::whole)),
+            times(judged.mean.as_secs_f64(), self.mean.map(Nanos::as_secs_f64)),
+            times(judged.p99.as_secs_f64(), self.p99.map(Nanos::as_secs_f64)),
+            times(self.life.0, Some(judged.life.0)),
+        ];
+        all.into_iter().fold(1.0, f64::max)
+    }
+
+    /// These sets, those that keep to the limits first, by the rule, then the others, the nearest to them first.
     pub fn ranked(&self, choices: &[(usize, Judged)]) -> Vec<usize> {
         let rule = self.rule();
         let mut ranked = choices.to_vec();
-        let cost = |judged: &Judged| (!self.keeps(judged), rule.cost(judged));
+        let cost = |judged: &Judged| (self.excess(judged), rule.cost(judged));
         ranked.sort_by(|(a, one), (b, other)| {
-            let ((is_out, cost_of_one), (is_other_out, cost_of_other)) = (cost(one), cost(other));
-            is_out.cmp(&is_other_out).then(cost_of_one.total_cmp(&cost_of_other)).then(a.cmp(b))
+            let ((excess, cost_of_one), (other_excess, cost_of_other)) = (cost(one), cost(other));
+            excess.total_cmp(&other_excess).then(cost_of_one.total_cmp(&cost_of_other)).then(a.cmp(b))
         });
         ranked.into_iter().map(|(index, _)| index).collect()
     }
@@ -112,5 +124,6 @@ mod tests {
         assert_eq!(ranked(Limits { p99: Some(Nanos::millis(50)), ..long })[0], 1);
         assert_eq!(ranked(Limits { mean: Some(Nanos::millis(4)), ..long })[0], 2);
         assert_eq!(ranked(Limits::default())[0], 3);
+        assert_eq!(ranked(Limits { budget: Some(Cents(5_000)), ..long }), [0, 1, 2, 3], "the nearest first");
     }
 }
