@@ -22,9 +22,7 @@ const PANELS: usize = 4;
 /// # Errors
 /// If it cannot be drawn.
 pub fn svg(title: &str, outcomes: &[Outcome]) -> Result<String, SimError> {
-    let mut svg = String::new();
-    draw(SVGBackend::with_string(&mut svg, SIZE), title, outcomes).map_err(failed)?;
-    Ok(svg)
+    as_svg(SIZE, |backend| draw(backend, title, outcomes))
 }
 
 /// The same as PNG.
@@ -32,16 +30,27 @@ pub fn svg(title: &str, outcomes: &[Outcome]) -> Result<String, SimError> {
 /// # Errors
 /// If it cannot be drawn.
 pub fn png(title: &str, outcomes: &[Outcome]) -> Result<Vec<u8>, SimError> {
-    let mut points = Canvas::memory(SIZE);
-    draw(Canvas::new(SIZE, &mut points), title, outcomes).map_err(failed)?;
-    encode(SIZE, &points)
+    as_png(SIZE, |backend| draw(backend, title, outcomes))
 }
 
-fn encode(size: (u32, u32), points: &[u8]) -> Result<Vec<u8>, SimError> {
+/// A picture's width and height, in points.
+type Size = (u32, u32);
+
+/// What is drawn, as SVG.
+fn as_svg(size: Size, draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String, SimError> {
+    let mut svg = String::new();
+    draw(SVGBackend::with_string(&mut svg, size)).map_err(failed)?;
+    Ok(svg)
+}
+
+/// What is drawn, as PNG.
+fn as_png(size: Size, draw: impl FnOnce(Canvas<'_>) -> Drawn) -> Result<Vec<u8>, SimError> {
+    let mut points = Canvas::memory(size);
+    draw(Canvas::new(size, &mut points)).map_err(failed)?;
     let mut png = Vec::new();
     let mut encoder = png::Encoder::new(&mut png, size.0, size.1);
     encoder.set_color(png::ColorType::Rgb);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(points));
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&points));
     written.map_err(|error| failed(error.into()))?;
     Ok(png)
 }

@@ -1,8 +1,7 @@
 //! Ratios beside one another: what was published, and what came out here.
 
-use super::{Drawn, encode, failed};
+use super::{Drawn, as_png, as_svg};
 use crate::SimError;
-use crate::plot::canvas::Canvas;
 use plotters::prelude::*;
 
 /// A ratio as published, where it was, and here.
@@ -32,9 +31,7 @@ fn size(rows: usize) -> (u32, u32) {
 /// # Errors
 /// If it cannot be drawn.
 pub fn compared_svg(title: &str, rows: &[Compared]) -> Result<String, SimError> {
-    let mut svg = String::new();
-    draw(SVGBackend::with_string(&mut svg, size(rows.len())), title, rows).map_err(failed)?;
-    Ok(svg)
+    as_svg(size(rows.len()), |backend| draw(backend, title, rows))
 }
 
 /// The same as PNG.
@@ -42,10 +39,7 @@ pub fn compared_svg(title: &str, rows: &[Compared]) -> Result<String, SimError> 
 /// # Errors
 /// If it cannot be drawn.
 pub fn compared_png(title: &str, rows: &[Compared]) -> Result<Vec<u8>, SimError> {
-    let size = size(rows.len());
-    let mut points = Canvas::memory(size);
-    draw(Canvas::new(size, &mut points), title, rows).map_err(failed)?;
-    encode(size, &points)
+    as_png(size(rows.len()), |backend| draw(backend, title, rows))
 }
 
 fn draw<B: DrawingBackend>(backend: B, title: &str, rows: &[Compared]) -> Drawn

@@ -1,9 +1,8 @@
 //! Pictures of what a trace is like.
 
-use super::{Drawn, encode, failed};
+use super::{Drawn, as_png, as_svg};
 use crate::SimError;
 use crate::analysis::{Curve, Spread, Timeline};
-use crate::plot::canvas::Canvas;
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 use weir_model::BLOCK;
@@ -32,9 +31,7 @@ impl TracePicture<'_> {
     /// # Errors
     /// If it cannot be drawn.
     pub fn svg(&self, title: &str) -> Result<String, SimError> {
-        let mut svg = String::new();
-        self.draw(SVGBackend::with_string(&mut svg, SIZE), title).map_err(failed)?;
-        Ok(svg)
+        as_svg(SIZE, |backend| self.draw(backend, title))
     }
 
     /// As PNG.
@@ -42,9 +39,7 @@ impl TracePicture<'_> {
     /// # Errors
     /// If it cannot be drawn.
     pub fn png(&self, title: &str) -> Result<Vec<u8>, SimError> {
-        let mut points = Canvas::memory(SIZE);
-        self.draw(Canvas::new(SIZE, &mut points), title).map_err(failed)?;
-        encode(SIZE, &points)
+        as_png(SIZE, |backend| self.draw(backend, title))
     }
 
     fn draw<B: DrawingBackend>(&self, backend: B, title: &str) -> Drawn
