@@ -207,21 +207,20 @@ impl Engine {
             .map(|(sb, _)| sb.device)
             .collect();
         let hurried = self.is_hurried(&self.commits.now);
-        self.commits.phase = Phase::Flushing(0);
-        for id in dirty {
-            if !hurried && self.may_flush_later(id) {
-                if self.map.has_uncommitted() {
-                    // Looked at again.
-                    self.note_change();
-                }
-                continue;
-            }
-            let beside = !hurried && self.is_dear(id);
-            match &mut self.commits.phase {
-                Phase::Flushing(left) if !beside => *left += 1,
-                _ => self.commits.beside.push(id),
-            }
+        let (later, now): (Vec<_>, Vec<_>) =
+            dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
+        if !later.is_empty() && self.map.has_uncommitted() {
+            // Looked at again.
+            self.note_change();
+        }
+        let beside: Vec<_> = now.iter().copied().filter(|id| !hurried && self.is_dear(*id)).collect();
+        self.commits.phase = Phase::Flushing(now.len() - beside.len());
+        self.commits.beside.extend(beside);
+        for id in now {
             let covered = self.devices[id.index()].begin_flush(self.now);
+            if self.commits.beside.contains(&id) && Sabotage::FlushBesideNotAwaited.is_on() {
+                self.devices[id.index()].flush_succeeded(covered);
+            }
             let other = !self.map.members().contains(&id);
             if Sabotage::FlushSkipped.is_on() || (other && Sabotage::OtherDevicesNotFlushed.is_on()) {
                 self.data_flush_ended(id, covered, Ok(()));

@@ -11,6 +11,8 @@ pub enum Sabotage {
     FlushSkipped,
     /// A commit flushes the devices that carry the map, and takes the others' data for durable.
     OtherDevicesNotFlushed,
+    /// What a flush beside commits is to make durable counts as durable when it begins.
+    FlushBesideNotAwaited,
     /// A change enters a commit though its data was written after the flush began.
     CommittedBeforeItsFlush,
     /// Those who wait for a commit are answered when its frame is sent, not when it is durable.
@@ -51,9 +53,10 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All there are, by name.
-    pub const ALL: [(&str, Self); 20] = [
+    pub const ALL: [(&str, Self); 21] = [
         ("flush-skipped", Self::FlushSkipped),
         ("other-devices-not-flushed", Self::OtherDevicesNotFlushed),
+        ("flush-beside-not-awaited", Self::FlushBesideNotAwaited),
         ("committed-before-its-flush", Self::CommittedBeforeItsFlush),
         ("journal-after-acknowledgement", Self::JournalAfterAcknowledgement),
         ("frame-not-durable", Self::FrameNotDurable),
