@@ -286,23 +286,21 @@ impl Engine {
     }
 
     /// Safety rule 3: whether these blocks of a place may be written. If other places hold them too
-    /// (`shared`), these no longer do from now on; the piece waits until that is durable. The other
+    /// (`shared`), these no longer do from now on; the piece waits until what is durable says so, too. The other
     /// blocks of the extent go the same way at once: who overwrites one block overwrites the next.
     fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
         let key = self.pieces[id.0 as usize].key;
         if self.map.may_overwrite(key, place, run) {
             return true;
         }
-        if shared {
-            let all = BlockRange { first: 0, count: self.map.extent().blocks() };
-            // What a mover does is not undone beyond what must be.
-            let range = if self.locks.has_mover(key) { run } else { all };
-            self.map.narrowed(key, place, range);
-            self.locks.tidy_later(key);
-            self.note_change();
-            if self.map.may_overwrite(key, place, run) {
-                return true;
-            }
+        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
+        // What a mover does is not undone beyond what must be.
+        let range = if shared && !self.locks.has_mover(key) { all } else { run };
+        self.map.narrowed(key, place, range);
+        self.locks.tidy_later(key);
+        self.note_change();
+        if self.map.may_overwrite(key, place, run) {
+            return true;
         }
         self.wait_to_overwrite(id);
         false

@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Volume};
 use crate::checkpoint::Store;
 use crate::delta::Delta;
 use crate::journal::Journal;
-use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Version};
+use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
@@ -227,9 +227,10 @@ impl Map {
         self.overlay.get(key).is_some_and(|p| !p.versions.is_empty())
     }
 
-    /// The flushes that changes of the extent wait for before they can become durable.
+    /// The flushes that the first change of the extent which no commit has taken waits for before it can become
+    /// durable.
     pub fn needs(&self, key: ExtentKey) -> impl Iterator<Item = Needs> + '_ {
-        self.overlay.get(key).into_iter().flat_map(|p| p.versions.iter().flat_map(Version::needs))
+        self.overlay.get(key).and_then(Pending::first_open).into_iter().flat_map(Version::needs)
     }
 
     /// Extents with changes that are not durable.

@@ -230,7 +230,12 @@ impl Pending {
         &self.current
     }
 
-    /// … to be changed, and [set](Self::set_current) again.
+    /// The oldest version that no commit has taken.
+    pub(crate) fn first_open(&self) -> Option<&Version> {
+        self.versions.get(self.committing as usize)
+    }
+
+    /// What requests see, to be changed, and [set](Self::set_current) again.
     pub(crate) fn take_current(&mut self) -> Value {
         std::mem::take(&mut self.current)
     }

@@ -181,15 +181,6 @@ impl Map {
         true
     }
 
-    /// Of the blocks of `range` this place holds, no other place does any more. In effect at once; a
-    /// write there must wait until it [may](Self::may_overwrite).
-    pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
-        self.change(key, Brings::Nothing, None, |record, _, released| {
-            record.narrow(to, range, released);
-            record.settle(range);
-        });
-    }
-
     /// Write intents: the copies of these blocks may differ from now on, and recovery is to settle for
     /// one of them. Writes to them must wait until they [may](Self::may_overwrite).
     pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
@@ -320,7 +311,7 @@ impl Map {
     }
 
     /// Changes an extent that has places, as a version.
-    fn change(
+    pub(crate) fn change(
         &mut self,
         key: ExtentKey,
         brings: Brings,

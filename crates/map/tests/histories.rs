@@ -36,8 +36,10 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (spot(), any::<u8>(), run()).prop_map(|(at, device, run)| Step::WriteFine { at, device, run }),
         12 => (spot(), any::<u8>(), any::<bool>(), run(), prop::bool::weighted(0.2))
             .prop_map(|(at, device, fine, run, durable)| Step::Copy { at, device, fine, run, durable }),
+        12 => (spot(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.4))
+            .prop_map(|(at, device, fine, durable)| Step::CopyHeld { at, device, fine, durable }),
         8 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Drop { at, place, run }),
-        4 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Narrow { at, place, run }),
+        12 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Narrow { at, place, run }),
         4 => (spot(), run(), any::<bool>()).prop_map(|(at, run, settled)| Step::Intend { at, run, settled }),
         6 => any::<u8>().prop_map(Step::Flush),
         6 => (1u8..100).prop_map(Step::Reuse),
@@ -83,6 +85,7 @@ fn what_was_durable_is_there_and_nothing_else() {
         met.fine,
         met.copies,
         met.drops,
+        met.narrowed_first,
     ];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }

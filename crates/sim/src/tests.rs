@@ -1,6 +1,7 @@
 //! Experiments on small pools.
 
 mod adaptive;
+mod filling;
 mod harm;
 
 use crate::load::Next;

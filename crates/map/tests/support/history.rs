@@ -64,6 +64,13 @@ pub enum Step {
         run: Run,
         durable: bool,
     },
+    /// … of a run of blocks that some place holds.
+    CopyHeld {
+        at: Spot,
+        device: u8,
+        fine: bool,
+        durable: bool,
+    },
     Drop {
         at: Spot,
         place: u8,
@@ -116,6 +123,7 @@ pub struct Met {
     pub fine: u64,
     pub copies: u64,
     pub drops: u64,
+    pub narrowed_first: u64,
 }
 
 #[derive(Debug)]
@@ -233,6 +241,11 @@ impl History {
                 let kind = if fine { PlaceKind::Fine } else { PlaceKind::Whole };
                 let to = PlaceId { device: DeviceId(device % 2), kind };
                 self.with(at, |h, key| h.copy(key, to, run, durable));
+            }
+            Step::CopyHeld { at, device, fine, durable } => {
+                let kind = if fine { PlaceKind::Fine } else { PlaceKind::Whole };
+                let to = PlaceId { device: DeviceId(device % 2), kind };
+                self.with(at, |h, key| h.copy_held(key, to, durable));
             }
             Step::Drop { at, place, run } => self.with(at, |h, key| h.drop_place(key, place, run)),
             Step::Narrow { at, place, run } => self.with(at, |h, key| h.narrow(key, place, run)),

@@ -1,7 +1,7 @@
 //! What histories do to extents, and what must be found there after.
 
 use super::{History, Run};
-use crate::support::twin::{Held, HeldPlace};
+use crate::support::twin::{Held, HeldPlace, Version};
 use weir_map::{Chunk, Copied, KeepSpace, Location, Needs};
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
 
@@ -89,8 +89,19 @@ impl History {
         does
     }
 
+    /// Copies the first blocks side by side that some place holds.
+    pub(super) fn copy_held(&mut self, key: ExtentKey, to: PlaceId, durable: bool) {
+        let held = self.current(key);
+        let Some(first) = (0..self.blocks).find(|b| held.holders(*b) > 0) else { return };
+        let count = (first..self.blocks).take_while(|b| held.holders(*b) > 0).count() as u16;
+        self.copy_range(key, to, BlockRange { first, count }, durable);
+    }
+
     pub(super) fn copy(&mut self, key: ExtentKey, to: PlaceId, run: Run, durable: bool) {
-        let range = self.range(run);
+        self.copy_range(key, to, self.range(run), durable);
+    }
+
+    fn copy_range(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange, durable: bool) {
         let mut held = self.current(key);
         let all_held = (range.first..range.end()).all(|b| held.holders(b) > 0);
         if !self.may_have(key, to) || !self.map.has_metadata_room() {
@@ -153,11 +164,47 @@ impl History {
     pub(super) fn narrow(&mut self, key: ExtentKey, place: u8, run: Run) {
         let Some(to) = self.nth_place(key, place) else { return };
         let range = self.range(run);
-        let mut held = self.current(key);
+        let before = self.current(key);
         self.map.narrowed(key, to, range);
+        let mut held = before.clone();
         held.narrow(to, range);
         held.intent.retain(|b| !range.contains(*b));
-        self.changed(key, held, None);
+        if held != before || !before.intent.is_empty() {
+            self.changed(key, held.clone(), None);
+        }
+        self.narrow_pending(key, &held, to);
+    }
+
+    /// What no commit has taken says no more than that the place holds alone what it does now; and what needs no flush
+    /// says so before anything that needs one.
+    fn narrow_pending(&mut self, key: ExtentKey, now: &Held, to: PlaceId) {
+        let last_taken =
+            self.effects[self.durable..].iter().rev().flat_map(|e| &e.extents).find(|(k, _)| *k == key);
+        let taken = last_taken.map(|(_, held)| held).or(self.state.extents.get(&key));
+        let mut first = taken.cloned().unwrap_or_default();
+        let blocks = self.blocks;
+        let Some(live) = self.live.get_mut(&key) else { return };
+        let Some(to) = now.places.iter().find(|p| p.id == to) else { return };
+        let alone: Vec<u16> = to.blocks.keys().copied().filter(|b| now.holders(*b) == 1).collect();
+        let narrow = |held: &mut Held| {
+            let before = held.clone();
+            for block in &alone {
+                let one = BlockRange { first: *block, count: 1 };
+                if held.differs_if_written(to, one) {
+                    held.narrow(to.id, one);
+                }
+            }
+            *held = held.settled(blocks);
+            *held != before
+        };
+        let waits = live.versions.first().is_some_and(|version| version.needs.is_some());
+        live.versions.iter_mut().for_each(|version| {
+            narrow(&mut version.held);
+        });
+        if waits && narrow(&mut first) {
+            live.versions.insert(0, Version { needs: None, held: first });
+            self.met.narrowed_first += 1;
+        }
     }
 
     pub(super) fn intend(&mut self, key: ExtentKey, run: Run, settled: bool) {

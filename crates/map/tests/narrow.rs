@@ -1,0 +1,114 @@
+//! Blocks that several places hold become one place's alone: what that has to wait for.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use support::pool::{self, Shape};
+use support::store::MemStore;
+use support::twin::State;
+use weir_map::{Copied, Epoch, Found, Hardening, Location, Map, Needs, Whole};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind};
+
+const FAST: DeviceId = DeviceId(0);
+const SLOW: DeviceId = DeviceId(1);
+const ALL: BlockRange = BlockRange { first: 0, count: 16 };
+const HOME: PlaceId = PlaceId { device: SLOW, kind: PlaceKind::Whole };
+
+fn needs(device: DeviceId, epoch: u64) -> Option<Needs> {
+    Some(Needs { device, epoch: Epoch(epoch) })
+}
+
+/// Commits what needs no flush, and what a flush of the slow device makes durable.
+fn commit(map: &mut Map, slow: Option<Epoch>) -> usize {
+    map.begin_commit();
+    let (mut frame, mut released) = (Vec::new(), Vec::new());
+    while map.next_frame(|d| if d == SLOW { slow } else { None }, &mut frame).is_some() {}
+    map.commit_durable(&mut released);
+    released.len()
+}
+
+/// The places of the durable map, and the blocks each holds.
+fn durable(map: &Map, key: ExtentKey) -> Vec<(PlaceId, Vec<u16>)> {
+    let state = State::of(map);
+    state.extents[&key].places.iter().map(|p| (p.id, p.blocks.keys().copied().collect())).collect()
+}
+
+/// A map with an extent that is durable in a place on the fast device, and space for it on the slow one.
+fn map() -> (Map, ExtentKey, Whole, Whole) {
+    let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 };
+    let sizes = pool::superblocks_of(shape, &[50, 50]);
+    let mut store = MemStore::new(sizes.len());
+    pool::create(&mut store, &sizes).unwrap();
+    let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+    let volume = map.create_volume("volume", Bytes::mib(1), Hardening::Flush, 1);
+    commit(&mut map, None);
+    let key = ExtentKey { volume, index: ExtentIndex(0) };
+    let fast = map.allocate(FAST).unwrap();
+    map.place(key, fast);
+    map.written(key, fast, ALL, None);
+    commit(&mut map, None);
+    let slow = map.allocate(SLOW).unwrap();
+    (map, key, fast, slow)
+}
+
+/// Half after half goes home, as the mover does it: a state that has the first half in both places comes before.
+fn move_home(map: &mut Map, key: ExtentKey, fast: Whole, slow: Whole) {
+    let halves = [BlockRange { first: 0, count: 8 }, BlockRange { first: 8, count: 8 }];
+    for (half, source) in halves.into_iter().zip([None, needs(FAST, 3)]) {
+        assert_eq!(map.copied(key, slow, half, source, needs(SLOW, 7)), Copied::Yes);
+    }
+    assert!(map.dropped(key, Location::from(fast).id(), ALL));
+    map.give_back(key);
+    assert!(matches!(map.find(key), Found::Direct(whole) if whole == slow));
+}
+
+#[test]
+fn what_has_come_home_is_written_there_though_no_flush_has_made_that_durable() {
+    let (mut map, key, fast, slow) = map();
+    move_home(&mut map, key, fast, slow);
+    let first = BlockRange { first: 0, count: 1 };
+    assert!(!map.may_overwrite(key, HOME, first), "a state on the way has it in both places");
+    map.narrowed(key, HOME, first);
+    assert!(map.may_overwrite(key, HOME, ALL));
+    assert_eq!(commit(&mut map, None), 0, "nothing of it can be durable before the flush");
+    assert_eq!(durable(&map, key), [(Location::from(fast).id(), (0..16).collect())]);
+}
+
+#[test]
+fn if_the_flush_fails_what_was_there_before_is_there_again() {
+    let (mut map, key, fast, slow) = map();
+    move_home(&mut map, key, fast, slow);
+    map.narrowed(key, HOME, ALL);
+    assert_eq!(map.withdraw(SLOW, Some(Epoch(6))), [key]);
+    map.give_back(key);
+    assert!(matches!(map.find(key), Found::Direct(whole) if whole == fast), "{:?}", map.find(key));
+    assert_eq!(commit(&mut map, None), 0, "what needs the fast device's flush still waits for it");
+    map.begin_commit();
+    let (mut frame, mut released) = (Vec::new(), Vec::new());
+    while map.next_frame(|_| Some(Epoch(9)), &mut frame).is_some() {}
+    map.commit_durable(&mut released);
+    assert_eq!(released, [weir_map::Chunk::Whole(slow)]);
+    assert_eq!(durable(&map, key), [(Location::from(fast).id(), (0..16).collect())]);
+}
+
+#[test]
+fn what_is_durable_in_two_places_is_in_one_after_a_commit_that_flushes_nothing() {
+    let (mut map, key, _, slow) = map();
+    let half = BlockRange { first: 0, count: 8 };
+    assert_eq!(map.copied(key, slow, half, None, None), Copied::Yes);
+    commit(&mut map, None);
+    let rest = BlockRange { first: 8, count: 8 };
+    assert_eq!(map.copied(key, slow, rest, None, needs(SLOW, 7)), Copied::Yes);
+    let first = BlockRange { first: 0, count: 1 };
+    let fast = PlaceId { device: FAST, kind: PlaceKind::Whole };
+    map.narrowed(key, fast, first);
+    assert!(!map.may_overwrite(key, fast, first), "what is durable has it in both places");
+    assert_eq!(map.needs(key).count(), 0, "the next change needs no flush");
+    commit(&mut map, None);
+    assert!(map.may_overwrite(key, fast, first));
+    assert!(map.has_pending(key), "the other half waits for its flush");
+    commit(&mut map, Some(Epoch(7)));
+    let both = durable(&map, key);
+    assert!(both.contains(&(HOME, (1..16).collect())), "{both:?}");
+    assert!(both.contains(&(fast, (0..16).collect())), "{both:?}");
+}

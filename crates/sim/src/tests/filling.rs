@@ -1,0 +1,39 @@
+//! A write-back area that fills up: writes then go on at what the slow device takes, at least.
+
+use super::{closed, pool, run};
+use crate::{Outcome, Plan};
+use weir_model::Nanos;
+use weir_world::Seed;
+
+const LOAD: &str = "uniform reads=0% size=4KiB over=1024MiB";
+
+/// Windows of five seconds, 16 writes at a time.
+fn plan(windows: u32) -> Plan {
+    Plan {
+        mode: closed(16),
+        lasts: Nanos::secs(5 * u64::from(windows)),
+        requests: u64::MAX,
+        warm_up: None,
+        windows,
+        seed: Seed(7),
+    }
+}
+
+fn rates(outcome: &Outcome) -> Vec<f64> {
+    outcome.windows.iter().map(|window| window.rate).collect()
+}
+
+#[test]
+fn no_five_seconds_are_slower_than_the_disk_alone_would_be() {
+    let mut devices = pool(0.3125, 1.375);
+    devices.devices[0].model = "ssd-sata".into();
+    let mut disk = devices.clone();
+    disk.devices.remove(0);
+    let bare = rates(&run(&disk, "sequential", LOAD, &plan(6)).expect("it ran"));
+    let bare = bare.iter().sum::<f64>() / bare.len() as f64;
+    for policy in ["adaptive", "hystor", "wardrop", "hierarchy"] {
+        let rates = rates(&run(&devices, policy, LOAD, &plan(24)).expect("it ran"));
+        let lowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(lowest >= 0.9 * bare, "{policy}: {rates:.0?} a second, {bare:.0} from the disk alone");
+    }
+}
