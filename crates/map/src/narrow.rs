@@ -8,7 +8,7 @@
 use crate::map::Map;
 use crate::overlay::{Brings, Version};
 use crate::value::{Place, Record, Released, Value};
-use crate::{BlockSet, Found};
+use crate::{BlockSet, Found, Sabotage};
 use weir_model::{BlockRange, ExtentKey, PlaceId};
 
 impl Map {
@@ -44,7 +44,9 @@ impl Map {
         let Some(first) = open.first() else { return };
         let is_unsure = first.is_unsure();
         for version in open {
-            alone.narrow(&mut version.value, blocks);
+            if alone.narrow(&mut version.value, blocks) && Sabotage::RevisedStateNeedsNothing.is_on() {
+                version.needs = [None; 2];
+            }
         }
         let mut before = taken.last().map_or(&durable, |version| &version.value).clone();
         if is_unsure && alone.narrow(&mut before, blocks) {

@@ -13,6 +13,8 @@ pub enum Sabotage {
     OtherDevicesNotFlushed,
     /// What a flush beside commits is to make durable counts as durable when it begins.
     FlushBesideNotAwaited,
+    /// A state that is revised before it is durable forgets which flushes it needs.
+    RevisedStateNeedsNothing,
     /// A change enters a commit though its data was written after the flush began.
     CommittedBeforeItsFlush,
     /// Those who wait for a commit are answered when its frame is sent, not when it is durable.
@@ -53,10 +55,11 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All there are, by name.
-    pub const ALL: [(&str, Self); 21] = [
+    pub const ALL: [(&str, Self); 22] = [
         ("flush-skipped", Self::FlushSkipped),
         ("other-devices-not-flushed", Self::OtherDevicesNotFlushed),
         ("flush-beside-not-awaited", Self::FlushBesideNotAwaited),
+        ("revised-state-needs-nothing", Self::RevisedStateNeedsNothing),
         ("committed-before-its-flush", Self::CommittedBeforeItsFlush),
         ("journal-after-acknowledgement", Self::JournalAfterAcknowledgement),
         ("frame-not-durable", Self::FrameNotDurable),
