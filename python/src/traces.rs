@@ -9,8 +9,8 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use weir_model::{ExtentSize, Nanos, Op};
-use weir_sim::analysis::{Sampling, TraceAnalysis};
-use weir_sim::cache::{EvictionPolicy, share};
+use weir_sim::analysis::{Sampling, Settings, TraceAnalysis};
+use weir_sim::cache::EvictionPolicy;
 use weir_sim::{load, units};
 use weir_trace::{Disk, FORMATS, Format, Record, Tally, Writer, writable};
 
@@ -136,19 +136,18 @@ pub(crate) fn analyze(
     strict: bool,
     policies: Vec<String>,
     sample: Option<&str>,
+    blocks: Option<u32>,
     stop: &Stop,
 ) -> PyResult<String> {
     let source = Source::new(path, format, stop)?;
     let sampling = match sample {
         None => Sampling::default(),
-        Some(text) => {
-            let share = share(text).map_err(|allowed| wrong(format!("sample {text:?}: {allowed}")))?;
-            Sampling::fixed(share)
-        }
+        Some(text) => text.parse().map_err(|allowed: String| wrong(format!("sample {text:?}: {allowed}")))?,
     };
+    let blocks = blocks.unwrap_or_else(|| Settings::default().blocks);
     let policies = policies.iter().map(|name| eviction(name)).collect::<PyResult<Vec<_>>>()?;
     py.detach(|| {
-        let read = |reader| TraceAnalysis::read(reader, disk, strict, sampling);
+        let read = |reader| TraceAnalysis::read(reader, disk, strict, blocks, sampling);
         let (mut analysis, sample) = source.read(read)?;
         for policy in policies {
             analysis.add_curve(&sample, policy);

@@ -6,7 +6,7 @@ import weir
 from conftest import Command
 
 
-@pytest.mark.parametrize("sample", [None, "20%"])
+@pytest.mark.parametrize("sample", [None, "20%", "500blk"])
 def test_the_document_is_that_of_the_command_line(trace: Path, command: Command, sample: str | None) -> None:
     ours = weir.analyze(trace, ["lru", "sieve"], sample=sample)
     sampled = ["--sample", sample] if sample else []
@@ -22,6 +22,13 @@ def test_curves_are_what_caches_miss(trace: Path) -> None:
         played = [figures["miss_ratio"] for figures in weir.simulate(trace, curve.policy, sizes)]
         assert curve.miss_ratio == pytest.approx(played, abs=1e-12)
         assert curve.error == [0.0] * len(sizes)
+
+
+def test_of_many_blocks_some_are_looked_at(trace: Path, command: Command) -> None:
+    with pytest.warns(weir.TraceWarning, match="too many blocks to look at each"):
+        ours = weir.analyze(trace, "lru", blocks=1024)
+    assert ours["looked_at"]["blocks"] <= 1024
+    assert ours == command("trace", "analyze", trace, "--policy", "lru", "--blocks", "1024")
 
 
 def test_errors_have_the_words_of_the_command_line(trace: Path, command: Command) -> None:

@@ -46,14 +46,14 @@ fn exact(keys: &[u64]) -> Curve {
         let number = *numbers.entry(*key).or_insert(next);
         distances.add(stack.touch(Block(number)));
     }
-    Curve::exact(&distances, &sizes(numbers.len() as u32))
+    Curve::exact(&distances, &sizes(numbers.len() as u64))
 }
 
 fn sampled(keys: &[u64]) -> Curve {
     let mut sampler = Sampler::new(Sampling::fixed(0.01));
     keys.iter().for_each(|key| sampler.take(*key, Use::Read));
     let sample = sampler.finish();
-    let blocks = sample.all as u32;
+    let blocks = sample.all as u64;
     Curve::sampled(&sample, EvictionPolicy::by_name("lru").expect("a policy"), &sizes(blocks))
         .expect("played")
 }

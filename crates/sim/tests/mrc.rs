@@ -50,7 +50,7 @@ fn records(name: &str) -> Option<Vec<Record>> {
 }
 
 fn analyse(records: &[Record], sampling: Sampling) -> (Analysis, Sample) {
-    let mut analyzer = Analyzer::new(Settings { timed: true, sampling });
+    let mut analyzer = Analyzer::new(Settings { sampling, ..Settings::default() });
     records.iter().for_each(|record| analyzer.take(record));
     analyzer.finish().expect("a trace")
 }
@@ -77,10 +77,13 @@ fn exact_curves_are_what_lru_misses_and_figures_are_the_known_ones() {
             assert!((found - known).abs() < 0.056, "{name}: {found}, not {known}");
         }
         let trace = load(&records);
-        assert_eq!((trace.blocks(), trace.accesses().len() as u64), (analysis.blocks, analysis.accesses));
+        assert_eq!(
+            (trace.blocks().into(), trace.accesses().len() as u64),
+            (analysis.blocks, analysis.accesses)
+        );
         let points = &analysis.curves[0].points;
         for point in [0, 1, 3, 7, 12, 22, 32, 52, 77, 101].iter().filter_map(|at| points.get(*at)) {
-            let (eviction, capacity) = (policy("lru"), point.size_blocks);
+            let (eviction, capacity) = (policy("lru"), point.size_blocks as u32);
             let setup = Setup { eviction, admission, capacity, mode: WriteMode::Through };
             let misses = play(&trace, &setup).all().misses;
             let told = point.miss_ratio * analysis.accesses as f64;

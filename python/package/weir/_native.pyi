@@ -97,6 +97,7 @@ def analyze(
     strict: bool,
     policies: list[str],
     sample: str | None,
+    blocks: int | None,
     stop: Stop,
 ) -> str: ...
 def formats() -> list[tuple[str, str, bool, bool]]: ...

@@ -37,18 +37,20 @@ def analyze(
     policies: Names = ("lru", "arc", "s3fifo"),
     *,
     sample: str | None = None,
+    blocks: int | None = None,
     disk: str | None = None,
     format: str | None = None,
     strict: bool = False,
 ) -> Analysis:
     """What a trace is like: `weir trace analyze`.
 
-    LRU's miss-ratio curve is exact, those of the other policies are from a sample of the blocks: `sample`, like `5%`, or all of
-    them up to 8192 and at least 1 %. `disk` names the only disk to look at.
+    At most `blocks` blocks are looked at one by one, 4194304 unless given; of more a share stands for all, with a
+    `TraceWarning`. LRU's miss-ratio curve is from these, those of the other policies are from a sample: `sample`, like `5%`
+    or `100000blk`, or 1 %, all of them up to 8192, and no more than 65536. `disk` names the only disk to look at.
     """
     path, format, strict = as_trace(trace, format, strict)
     with threads(1) as (pool, stop):
-        work = pool.submit(_native.analyze, path, format, disk, strict, listed(policies), sample, stop)
+        work = pool.submit(_native.analyze, path, format, disk, strict, listed(policies), sample, blocks, stop)
         analysis: Analysis = json.loads(work.result())
     warn(analysis["notes"])
     return analysis
@@ -59,6 +61,7 @@ def mrc(
     policies: Names = "lru",
     *,
     sample: str | None = None,
+    blocks: int | None = None,
     disk: str | None = None,
     format: str | None = None,
     strict: bool = False,
@@ -68,7 +71,7 @@ def mrc(
     A sample of more than four billion accesses cannot be played: then that curve is left out, with a `TraceWarning`.
     """
     names = listed(policies)
-    analysis = analyze(trace, names, sample=sample, disk=disk, format=format, strict=strict)
+    analysis = analyze(trace, names, sample=sample, blocks=blocks, disk=disk, format=format, strict=strict)
     by_policy = {curve.policy: curve for curve in curves(analysis)}
     return [by_policy[name] for name in names if name in by_policy]
 

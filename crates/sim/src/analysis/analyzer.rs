@@ -1,61 +1,43 @@
 //! All of a trace's figures, in one pass.
 
 use super::arrivals::{ArrivalTimes, Arrivals};
+use super::blocks::{Blocks, LookedAt, ReuseTimes};
 use super::curve::{Curve, sizes};
-use super::distances::Distances;
 use super::places::{Places, Timeline};
 use super::runs::{Runs, Sequentiality};
 use super::sample::{Sample, Sampler, Sampling};
-use super::spots::{Popularity, popularity};
+use super::spots::{COUNTED, Popularity, Regions, shares};
 use super::spread::{Spread, Spreading};
-use crate::cache::{AdmissionPolicy, BlockSize, BlockTraceError, EvictionPolicy, Numbers, Stack, homes};
+use crate::cache::{AdmissionPolicy, BlockSize, BlockTraceError, EvictionPolicy, homes};
 use serde::Serialize;
-use weir_model::{BLOCK, Nanos, Op};
+use weir_model::{BLOCK, Op};
 use weir_policy::admission::{Admission, Asked};
 use weir_policy::eviction::{Room, Use};
 use weir_trace::Record;
 
 /// Takes a trace request by request and tells what it is like.
 ///
-/// Memory grows with the blocks that are accessed, not with requests: about 50 bytes a block, up to twice as much while tables
-/// grow, and for the sample 4 bytes an access in it. An access takes time in proportion to the logarithm of the
-/// number of blocks.
+/// Memory does not grow with requests, and with the blocks that are accessed up to a limit: about 50 bytes a block that is [looked
+/// at](Settings::blocks), up to twice as much while tables grow, 24 to 48 bytes for each 4 MiB of the disks that are touched, and the
+/// [sample](Sampler). An access takes time in proportion to the logarithm of the number of blocks.
 #[derive(Debug)]
 pub struct Analyzer {
     timed: bool,
-    numbers: Numbers,
-    states: Vec<State>,
+    blocks: Blocks,
     reads: Counted,
     writes: Counted,
     trims: Counted,
     aligned: u64,
     accesses: u64,
     sizes: [Spreading; 2],
-    times: [Spreading; 4],
     runs: Runs,
     arrivals: ArrivalTimes,
     places: Places,
+    regions: Regions,
     admissions: Vec<Box<dyn Admission>>,
-    stack: Stack,
-    distances: Distances,
     sampler: Sampler,
     error: Option<BlockTraceError>,
 }
-
-/// What is known of a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct State {
-    /// When it was last accessed, doubled, and 1 more if it was written.
-    last: u64,
-    accesses: u32,
-    /// [`READ`], [`WRITTEN`], and a bit for each admission policy that would have it in.
-    flags: u16,
-}
-
-const READ: u16 = 1;
-const WRITTEN: u16 = 2;
-/// The bit of the first admission policy.
-const ADMITTED: u32 = 2;
 
 /// Requests of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,7 +66,9 @@ pub struct Analysis {
     /// Accesses to blocks: one for each block of each request.
     pub accesses: u64,
     /// Distinct blocks: the footprint.
-    pub blocks: u32,
+    pub blocks: u64,
+    /// The blocks that figures of blocks are from, if these are not all.
+    pub looked_at: Option<LookedAt>,
     /// The share of accesses that are not the first of their blocks.
     pub reaccess_share: f64,
     /// For each admission policy the smallest cache that never evicts what it admits.
@@ -105,7 +89,7 @@ pub struct Analysis {
     pub popularity: Popularity,
     /// What happened when and where.
     pub timeline: Timeline,
-    /// Miss ratios by size: LRU's exactly, others' from the sample.
+    /// Miss ratios by size: LRU's from the blocks looked at, others' from the sample.
     pub curves: Vec<Curve>,
 }
 
@@ -118,26 +102,22 @@ pub struct Critical {
     pub blocks: u64,
 }
 
-/// Times between an access to a block and the one before it, by what they were.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ReuseTimes {
-    /// From a write to a read.
-    pub read_after_write: Spread,
-    /// From a write to a write.
-    pub write_after_write: Spread,
-    /// From a read to a read.
-    pub read_after_read: Spread,
-    /// From a read to a write.
-    pub write_after_read: Spread,
-}
-
 /// How a trace is to be analysed.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Whether it says when requests were made.
     pub timed: bool,
-    /// What curves are from that are not exact.
+    /// So many blocks are looked at one by one. If there are more, about this many to half of them stand for all.
+    pub blocks: u32,
+    /// What curves of other policies than LRU are from.
     pub sampling: Sampling,
+}
+
+impl Default for Settings {
+    /// With times; 2^22 blocks, which are 16 GiB.
+    fn default() -> Self {
+        Self { timed: true, blocks: 1 << 22, sampling: Sampling::default() }
+    }
 }
 
 impl Analyzer {
@@ -148,21 +128,18 @@ impl Analyzer {
         let admissions = AdmissionPolicy::ALL.iter().map(|policy| policy.admission(room));
         Self {
             timed: settings.timed,
-            numbers: Numbers::default(),
-            states: Vec::new(),
+            blocks: Blocks::new(settings.blocks),
             reads: Counted::default(),
             writes: Counted::default(),
             trims: Counted::default(),
             aligned: 0,
             accesses: 0,
             sizes: Default::default(),
-            times: Default::default(),
             runs: Runs::default(),
             arrivals: ArrivalTimes::default(),
             places: Places::default(),
+            regions: Regions::new(COUNTED),
             admissions: admissions.collect(),
-            stack: Stack::new(0),
-            distances: Distances::default(),
             sampler: Sampler::new(settings.sampling),
             error: None,
         }
@@ -195,34 +172,15 @@ impl Analyzer {
         let asked = Asked { disk: record.disk.0, offset: record.offset, len: record.len };
         let admitted = self.admissions.iter_mut().enumerate();
         let admitted = admitted.fold(0, |bits, (at, policy)| bits | u16::from(policy.request(asked)) << at);
+        self.regions.add(homes.clone());
+        self.accesses += homes.end() - homes.start() + 1;
+        let used = if is_write { Use::Write } else { Use::Read };
         for key in homes {
-            self.access(key, is_write, since, admitted)?;
+            self.blocks.access(key, is_write, since, admitted);
+            self.sampler.take(key, used);
         }
         let clock = if self.timed { since.0 } else { self.reads.requests + self.writes.requests - 1 };
-        self.places.add(clock, block.touched(record), is_write, self.states.len() as u64);
-        Ok(())
-    }
-
-    fn access(&mut self, key: u64, is_write: bool, at: Nanos, admitted: u16) -> Result<(), BlockTraceError> {
-        let block = self.numbers.number(key);
-        let now = at.0.min(u64::MAX >> 1) << 1 | u64::from(is_write);
-        self.accesses += 1;
-        if block.index() == self.states.len() {
-            if block.0 >= MOST {
-                return Err(BlockTraceError::TooLong);
-            }
-            self.states.push(State::default());
-        } else {
-            let last = self.states[block.index()].last;
-            self.times[(last & 1) as usize | usize::from(is_write) << 1]
-                .add((now >> 1).saturating_sub(last >> 1));
-        }
-        let state = &mut self.states[block.index()];
-        state.last = now;
-        state.accesses = state.accesses.saturating_add(1);
-        state.flags |= if is_write { WRITTEN } else { READ } | admitted << ADMITTED;
-        self.distances.add(self.stack.touch(block));
-        self.sampler.take(key, if is_write { Use::Write } else { Use::Read });
+        self.places.add(clock, block.touched(record), is_write, self.blocks.count());
         Ok(())
     }
 
@@ -237,46 +195,42 @@ impl Analyzer {
         if self.accesses == 0 {
             return Err(BlockTraceError::Empty);
         }
-        let with = |flag: u16| self.states.iter().filter(|state| state.flags & flag != 0).count() as u64;
-        let critical = AdmissionPolicy::ALL.iter().enumerate().map(|(at, policy)| Critical {
-            admission: policy.name,
-            blocks: with(1 << (ADMITTED + at as u32)),
-        });
+        let critical = AdmissionPolicy::ALL.iter().enumerate();
+        let critical = critical
+            .map(|(nth, policy)| Critical { admission: policy.name, blocks: self.blocks.admitted(nth) });
         let mut reuse_distances = Spreading::default();
-        for (distance, count) in (0..).zip(self.distances.counts()) {
-            reuse_distances.add_many(distance, *count);
-        }
-        let [read_after_read, read_after_write, write_after_read, write_after_write] =
-            self.times.each_ref().map(Spreading::spread);
-        let times = ReuseTimes { read_after_write, write_after_write, read_after_read, write_after_read };
+        let distances = self.blocks.distances();
+        distances.counts().for_each(|(distance, count)| reuse_distances.add_many(distance, count));
         let requests = (self.reads.requests + self.writes.requests) as f64;
-        let blocks = self.states.len() as u32;
+        let (blocks, looked_at) = (self.blocks.count(), self.blocks.looked_at());
+        let sample = self.sampler.finish().of(blocks);
+        let lru =
+            Curve::of_lru(distances, self.accesses, looked_at.map(|some| (some, &sample)), &sizes(blocks));
+        let (regions, regions_miss) = self.regions.hottest();
         let analysis = Analysis {
-            reads: Counted { blocks: with(READ), ..self.reads },
-            writes: Counted { blocks: with(WRITTEN), ..self.writes },
+            reads: Counted { blocks: self.blocks.read(), ..self.reads },
+            writes: Counted { blocks: self.blocks.written(), ..self.writes },
             trims: self.trims,
             read_share: self.reads.requests as f64 / requests,
             aligned_share: self.aligned as f64 / requests,
             accesses: self.accesses,
             blocks,
-            reaccess_share: 1.0 - f64::from(blocks) / self.accesses as f64,
+            looked_at,
+            reaccess_share: (1.0 - blocks as f64 / self.accesses as f64).max(0.0),
             critical: critical.collect(),
             read_sizes: self.sizes[0].spread(),
             write_sizes: self.sizes[1].spread(),
             sequentiality: self.runs.finish(),
             arrivals: self.timed.then(|| self.arrivals.finish()).flatten(),
-            reuse_times: self.timed.then_some(times),
+            reuse_times: self.timed.then(|| self.blocks.reuse_times()),
             reuse_distances: reuse_distances.spread(),
-            popularity: popularity(self.numbers.keys(), self.states.iter().map(|state| state.accesses)),
+            popularity: Popularity { shares: shares(self.blocks.accesses()), regions, regions_miss },
             timeline: self.places.finish(),
-            curves: vec![Curve::exact(&self.distances, &sizes(blocks))],
+            curves: vec![lru],
         };
-        Ok((analysis, self.sampler.finish().of(blocks)))
+        Ok((analysis, sample))
     }
 }
-
-/// At most so many blocks.
-const MOST: u32 = u32::MAX - (1 << 16);
 
 impl Analysis {
     /// A policy's miss ratios at the sizes of the other curves.

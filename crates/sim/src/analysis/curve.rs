@@ -1,6 +1,6 @@
 //! Miss-ratio curves: which share of the accesses a cache misses, by its size.
 //!
-//! Of LRU exactly, from stack distances; of any policy from a [`Sample`], whose accesses are played to caches that are as much
+//! Of LRU from stack distances, exactly if all blocks are looked at; of any policy from a [`Sample`], whose accesses are played to caches that are as much
 //! smaller as it is: C. A. Waldspurger et al., "Cache modeling and optimization using miniature simulations", USENIX ATC 2017.
 //! What a sample misses is multiplied by all blocks to its blocks, and compared with all accesses, which are known; not with
 //! the accesses that happen to be in it, since a single block that is asked for very often may be among its blocks or not
@@ -10,7 +10,7 @@
 //! groups by their hash, each is played like a sample of its own, and how far these are apart tells how far their mean may
 //! be off (random groups; K. M. Wolter, "Introduction to variance estimation", 2nd edition 2007, chapter 2).
 
-use super::{Distances, Sample};
+use super::{Distances, LookedAt, Sample};
 use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
 use serde::Serialize;
 use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
@@ -34,34 +34,54 @@ pub struct Curve {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Blocks it holds.
-    pub size_blocks: u32,
+    pub size_blocks: u64,
     /// Misses to accesses.
     pub miss_ratio: f64,
     /// One standard error of that; 0 if it is exact, nothing if the sample is too small to tell.
     pub error: Option<f64>,
 }
 
+const LRU: &str = "lru";
 /// Groups of a sample.
 const GROUPS: u64 = 8;
 
 /// The sizes of a curve, in blocks: 0.1, 0.2 and 0.5 % of those a trace touches, and 1 to 100 % in steps of 1 %; ascending, at
 /// least 1, each once.
-pub fn sizes(blocks: u32) -> Vec<u32> {
+pub fn sizes(blocks: u64) -> Vec<u64> {
     let thousandths = [1, 2, 5].into_iter().chain((1..=100).map(|percent| percent * 10));
-    let mut sizes: Vec<_> = thousandths.map(|n| (u64::from(blocks) * n / 1000).max(1) as u32).collect();
+    let mut sizes: Vec<_> = thousandths.map(|n| (u128::from(blocks) * n / 1000).max(1) as u64).collect();
     sizes.dedup();
     sizes
 }
 
 impl Curve {
     /// LRU's, exactly.
-    pub fn exact(distances: &Distances, sizes: &[u32]) -> Self {
-        let all = distances.accesses().max(1) as f64;
-        let ratios = distances.misses(sizes).into_iter().map(|misses| misses as f64 / all);
-        let points = sizes.iter().zip(ratios);
+    pub fn exact(distances: &Distances, sizes: &[u64]) -> Self {
+        Self::of_lru(distances, distances.accesses(), None, sizes)
+    }
+
+    /// LRU's, of so many accesses: exactly, or from some of the blocks. How far off it may be then is told by a smaller sample:
+    /// errors shrink with the root of the number of blocks.
+    pub(super) fn of_lru(
+        distances: &Distances,
+        accesses: u64,
+        some: Option<(LookedAt, &Sample)>,
+        sizes: &[u64],
+    ) -> Self {
+        let misses = distances.misses(sizes).into_iter();
+        let ratios = misses.map(|misses| (misses as f64 / accesses.max(1) as f64).min(1.0));
+        let errors = match some {
+            None => vec![Some(0.0); sizes.len()],
+            Some((looked_at, sample)) => lru_errors(looked_at, sample, sizes),
+        };
+        let points = sizes.iter().zip(ratios).zip(errors);
         let points =
-            points.map(|(size, ratio)| Point { size_blocks: *size, miss_ratio: ratio, error: Some(0.0) });
-        Self { policy: "lru", rate: 1.0, sampled_blocks: distances.blocks(), points: points.collect() }
+            points.map(|((size, miss_ratio), error)| Point { size_blocks: *size, miss_ratio, error });
+        let (rate, blocks) = match some {
+            None => (1.0, distances.blocks()),
+            Some((looked_at, _)) => (looked_at.share, looked_at.blocks),
+        };
+        Self { policy: LRU, rate, sampled_blocks: blocks, points: points.collect() }
     }
 
     /// A policy's, from a sample; sizes ascend.
@@ -71,14 +91,14 @@ impl Curve {
     pub fn sampled(
         sample: &Sample,
         policy: &'static EvictionPolicy,
-        sizes: &[u32],
+        sizes: &[u64],
     ) -> Result<Self, BlockTraceError> {
         let whole = Part::new(sample, sample.accesses().collect());
         let ratios = whole.miss_ratios(policy, sizes)?;
         // All blocks are in it: nothing is estimated.
         let errors =
             if sample.rate() >= 1.0 { vec![Some(0.0); sizes.len()] } else { errors(sample, policy, sizes)? };
-        let point = |((size, ratio), error): ((&u32, f64), Option<f64>)| Point {
+        let point = |((size, ratio), error): ((&u64, f64), Option<f64>)| Point {
             size_blocks: *size,
             miss_ratio: ratio,
             error,
@@ -103,7 +123,7 @@ impl Curve {
 fn errors(
     sample: &Sample,
     policy: &'static EvictionPolicy,
-    sizes: &[u32],
+    sizes: &[u64],
 ) -> Result<Vec<Option<f64>>, BlockTraceError> {
     let ratios = |group| Part::new(sample, group).miss_ratios(policy, sizes);
     let groups = sample.groups(GROUPS).into_iter().map(ratios).collect::<Result<Vec<_>, _>>()?;
@@ -116,6 +136,20 @@ fn errors(
     };
     let is_enough = sample.blocks() as u64 >= GROUPS;
     Ok((0..sizes.len()).map(|at| is_enough.then(|| error(at))).collect())
+}
+
+/// One standard error of LRU's curve, from that of a smaller sample of the same trace.
+fn lru_errors(looked_at: LookedAt, sample: &Sample, sizes: &[u64]) -> Vec<Option<f64>> {
+    // Of what is not known of the blocks, which comes to nothing if all are looked at.
+    let open = |share: f64, blocks: f64| ((1.0 - share) / blocks.max(1.0)).sqrt();
+    let of_sample = open(sample.rate(), sample.blocks() as f64);
+    let factor = open(looked_at.share, looked_at.blocks as f64) / of_sample;
+    let policy = EvictionPolicy::by_name(LRU).filter(|_| of_sample > 0.0);
+    let errors = policy.and_then(|policy| errors(sample, policy, sizes).ok());
+    match errors {
+        Some(errors) => errors.into_iter().map(|error| error.map(|error| error * factor)).collect(),
+        None => vec![None; sizes.len()],
+    }
 }
 
 /// A sample, or a group of one.
@@ -139,14 +173,18 @@ impl Part {
     fn miss_ratios(
         &self,
         policy: &'static EvictionPolicy,
-        sizes: &[u32],
+        sizes: &[u64],
     ) -> Result<Vec<f64>, BlockTraceError> {
-        let small = |size: &u32| ((f64::from(*size) * self.rate).round() as u32).max(1);
+        let small = |size: &u64| ((*size as f64 * self.rate).round() as u32).max(1);
         let small: Vec<_> = sizes.iter().map(small).collect();
-        let misses =
-            if policy.name == "lru" { self.distances.misses(&small) } else { self.play(policy, &small)? };
+        let misses = if policy.name == LRU { self.lru(&small) } else { self.play(policy, &small)? };
         let expected = (self.seen as f64 * self.rate).max(1.0);
         Ok(misses.into_iter().map(|misses| (misses as f64 / expected).min(1.0)).collect())
+    }
+
+    fn lru(&self, sizes: &[u32]) -> Vec<u64> {
+        let sizes: Vec<_> = sizes.iter().map(|size| u64::from(*size)).collect();
+        self.distances.misses(&sizes)
     }
 
     fn play(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Result<Vec<u64>, BlockTraceError> {

@@ -1,6 +1,6 @@
 //! A trace's analysis, from its reader.
 
-use super::{Analysis, Analyzer, Sample, Sampling, Settings};
+use super::{Analysis, Analyzer, LookedAt, Sample, Sampling, Settings};
 use crate::cache::{BlockTraceError, EvictionPolicy};
 use crate::plot::TracePicture;
 use serde::Serialize;
@@ -54,8 +54,19 @@ pub enum AnalyzeError {
     },
 }
 
+fn of_some(some: &LookedAt) -> String {
+    let LookedAt { blocks, share, error } = some;
+    format!(
+        "there are too many blocks to look at each: {:.4} % of them, {blocks}, stand for all; numbers of blocks have a standard \
+         error of {:.2} % of all blocks, and --blocks N looks at more",
+        share * 100.0,
+        error * 100.0
+    )
+}
+
 impl TraceAnalysis {
-    /// Reads a trace to its end, of one disk or of all; and the sample that [`Self::add_curve`] needs.
+    /// Reads a trace to its end, of one disk or of all; and the sample that [`Self::add_curve`] needs. At most so many `blocks`
+    /// are looked at one by one: [`Settings::blocks`].
     ///
     /// # Errors
     /// As [`Tally::read`] and [`Analyzer::finish`], and if there is no such disk.
@@ -63,13 +74,14 @@ impl TraceAnalysis {
         mut reader: Reader<'_>,
         disk: Option<&str>,
         strict: bool,
+        blocks: u32,
         sampling: Sampling,
     ) -> Result<(Self, Sample), AnalyzeError> {
         if let Some(disk) = disk {
             reader = reader.only(disk);
         }
         let timed = reader.format().timed;
-        let mut analyzer = Analyzer::new(Settings { timed, sampling });
+        let mut analyzer = Analyzer::new(Settings { timed, blocks, sampling });
         let tally = Tally::read(&mut reader, strict, |record| analyzer.take(&record));
         let trace = reader.name().to_owned();
         let disks: Vec<_> = reader.disks().collect();
@@ -85,12 +97,21 @@ impl TraceAnalysis {
             Err(error) => return Err(AnalyzeError::Blocks { trace, error }),
         };
         let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
+        let mut notes = tally.notes(requests);
+        notes.extend(analysis.looked_at.as_ref().map(of_some));
+        if !sample.is_whole {
+            notes.push(format!(
+                "curves of policies other than lru are of the first {} accesses to blocks: a few blocks have so many \
+                 that a sample has no room for more",
+                sample.seen
+            ));
+        }
         let analysis = Self {
             trace,
             format: reader.format().name.clone().into_owned(),
             timed,
             disks: disk.map_or(disks, |disk| vec![disk.to_owned()]),
-            notes: tally.notes(requests),
+            notes,
             block_bytes: BLOCK,
             analysis,
         };

@@ -8,34 +8,58 @@
 //! How many blocks there are in all is estimated with a bitmap: K.-Y. Whang et al., "A linear-time probabilistic counting
 //! algorithm for database applications", ACM TODS 15(2), 1990.
 
+use crate::cache::share;
 use rustc_hash::FxHashMap;
+use std::str::FromStr;
 use weir_policy::eviction::{Block, Use};
 
 /// How much of a trace is to be in the sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// The share of the blocks there are at least, above 0, to 1.
-    pub least: f64,
-    /// More than so many blocks are in the sample only if `least` wants it: what is few is taken whole.
-    pub most: usize,
+    /// The share of the blocks, above 0, to 1.
+    pub share: f64,
+    /// Of so few blocks more than that share: what is few is taken whole.
+    pub few: usize,
+    /// At most so many blocks, however small a share that is. Then the sample takes constant memory.
+    pub most: Option<usize>,
 }
 
 impl Sampling {
-    /// This share of the blocks, however few they are.
+    /// This share of the blocks, however many or few they are.
     pub const fn fixed(share: f64) -> Self {
-        Self { least: share, most: 0 }
+        Self { share, few: 0, most: None }
+    }
+
+    /// All blocks, or so many if there are more: between this number and half of it.
+    pub const fn at_most(blocks: usize) -> Self {
+        Self { share: 1.0, few: 0, most: Some(blocks) }
     }
 }
 
 impl Default for Sampling {
-    /// 1 %, and of at most 2^13 blocks all.
+    /// 1 %, of at most 2^13 blocks all, and no more than 2^16 blocks.
     fn default() -> Self {
-        Self { least: 0.01, most: 1 << 13 }
+        Self { share: 0.01, few: 1 << 13, most: Some(1 << 16) }
+    }
+}
+
+impl FromStr for Sampling {
+    type Err = String;
+
+    /// Reads `1%` and `100000blk`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let blocks = text.strip_suffix("blk").and_then(|blocks| blocks.parse().ok());
+        match blocks.filter(|blocks| *blocks > 0) {
+            Some(blocks) => Ok(Self::at_most(blocks)),
+            None => {
+                share(text).map(Self::fixed).map_err(|allowed| allowed + ", or a number of blocks: 100000blk")
+            }
+        }
     }
 }
 
 /// Takes a sample. Of most accesses it needs a hash and a bit; it takes 256 KiB, about 30 bytes a block in the sample and 4 bytes an
-/// access to it.
+/// access to it: up to twice 32 MiB for accesses if [`Sampling::most`] is given.
 #[derive(Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -46,6 +70,8 @@ pub struct Sampler {
     keys: Vec<u64>,
     accesses: Vec<Access>,
     seen: u64,
+    /// There is room for nothing more.
+    is_over: bool,
     /// A bit for each value of the hash's lowest bits that came.
     came: Vec<u64>,
 }
@@ -71,15 +97,18 @@ pub struct Sample {
     pub chance: f64,
     /// Distinct blocks of the whole trace: about as many, unless they were counted.
     pub all: f64,
-    /// Accesses of the whole trace.
+    /// Accesses it stands for.
     pub seen: u64,
+    /// Whether the sample is of the whole trace. If it is not, it is of the accesses up to one after which a few blocks alone
+    /// took all the room.
+    pub is_whole: bool,
     keys: Vec<u64>,
     accesses: Vec<Access>,
 }
 
 /// A hash of 64 bits, each of which depends on all of the key (SplitMix64's last steps).
 #[inline]
-const fn hash(key: u64) -> u64 {
+pub(super) const fn hash(key: u64) -> u64 {
     let key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ key >> 31
@@ -94,14 +123,17 @@ fn limit_of(share: f64) -> u64 {
 impl Sampler {
     /// Nothing sampled yet.
     pub fn new(sampling: Sampling) -> Self {
-        let limit = if sampling.most > 0 { u64::MAX } else { limit_of(sampling.least) };
+        let limit = if sampling.few > 0 { u64::MAX } else { limit_of(sampling.share) };
         let (numbers, keys, accesses) = (FxHashMap::default(), Vec::new(), Vec::new());
-        Self { sampling, limit, numbers, keys, accesses, seen: 0, came: vec![0; CAME / 64] }
+        Self { sampling, limit, numbers, keys, accesses, seen: 0, is_over: false, came: vec![0; CAME / 64] }
     }
 
     /// An access to a block, which is called by any number that no other one has.
     #[inline]
     pub fn take(&mut self, key: u64, used: Use) {
+        if self.is_over {
+            return;
+        }
         self.seen += 1;
         let hash = hash(key);
         let bit = hash as usize % CAME;
@@ -119,14 +151,30 @@ impl Sampler {
             keys.len() as u32 - 1
         });
         self.accesses.push(Access(number << 1 | u32::from(used == Use::Write)));
-        let least = limit_of(self.sampling.least);
-        while self.limit > least && self.is_full() {
-            self.thin((self.limit / 2).max(least));
+        while let Some(limit) = self.lower() {
+            self.thin(limit);
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.keys.len() > self.sampling.most || self.accesses.len() > ACCESSES
+    /// What is to be the limit if there is too much.
+    #[inline]
+    fn lower(&mut self) -> Option<u64> {
+        let Sampling { share, few, most } = self.sampling;
+        let (blocks, is_long) = (self.keys.len(), self.accesses.len() > ACCESSES);
+        if blocks <= few.min(most.unwrap_or(few)) && !is_long {
+            return None;
+        }
+        let least = limit_of(share);
+        let is_many = most.is_some_and(|most| blocks > most);
+        if is_long && !is_many && blocks <= FEWEST {
+            // There might be none left.
+            self.is_over = most.is_some();
+            return None;
+        }
+        if self.limit > least {
+            return Some((self.limit / 2).max(least));
+        }
+        (is_many || is_long && most.is_some()).then_some(self.limit / 2)
     }
 
     /// Leaves out blocks with hashes above a lower limit.
@@ -158,12 +206,21 @@ impl Sampler {
             _ => -(CAME as f64) * (f64::from(free) / CAME as f64).ln(),
         };
         let all = all.max(self.keys.len() as f64);
-        Sample { chance, all, seen: self.seen, keys: self.keys, accesses: self.accesses }
+        Sample {
+            chance,
+            all,
+            seen: self.seen,
+            is_whole: !self.is_over,
+            keys: self.keys,
+            accesses: self.accesses,
+        }
     }
 }
 
 /// The rate is lowered, too, when there are more accesses, which take 4 bytes each.
-const ACCESSES: usize = 1 << 26;
+const ACCESSES: usize = 1 << 23;
+/// It is not lowered because of accesses when there are so few blocks.
+const FEWEST: usize = 64;
 /// Bits that tell how many blocks there are: 10 million to less than 1 %.
 const CAME: usize = 1 << 21;
 /// With fewer of them free nothing is told.
@@ -172,8 +229,8 @@ const FREE_LEAST: u32 = 1 << 10;
 impl Sample {
     /// The same sample of a trace of which it is known how many distinct blocks it has.
     #[must_use]
-    pub fn of(self, blocks: u32) -> Self {
-        Self { all: blocks.into(), ..self }
+    pub fn of(self, blocks: u64) -> Self {
+        Self { all: if self.is_whole { blocks as f64 } else { self.all }, ..self }
     }
 
     /// The share of the trace's blocks that is in it; nothing of nothing is all.

@@ -1,5 +1,7 @@
 //! Figures made by hand, and whatever is clever beside something naive.
 
+mod bounded;
+
 use super::places::Places;
 use super::*;
 use crate::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
@@ -15,7 +17,7 @@ fn record(at: u64, op: Op, block: u64, blocks: u64) -> Record {
 }
 
 fn analyse(records: &[Record], sampling: Sampling) -> (Analysis, Sample) {
-    let mut analyzer = Analyzer::new(Settings { timed: true, sampling });
+    let mut analyzer = Analyzer::new(Settings { sampling, ..Settings::default() });
     records.iter().for_each(|record| analyzer.take(record));
     analyzer.finish().expect("a trace")
 }
@@ -85,9 +87,9 @@ proptest! {
     fn the_exact_curve_is_what_lru_misses(records in records()) {
         let (analysis, _) = analyse(&records, Sampling::default());
         let trace = load(&records);
-        prop_assert_eq!(trace.blocks(), analysis.blocks);
+        prop_assert_eq!(u64::from(trace.blocks()), analysis.blocks);
         for point in &analysis.curves[0].points {
-            let misses = play(&trace, &setup("lru", "all", point.size_blocks)).all().misses;
+            let misses = play(&trace, &setup("lru", "all", point.size_blocks as u32)).all().misses;
             prop_assert_eq!(point.miss_ratio, misses as f64 / trace.accesses().len() as f64);
         }
     }
@@ -100,7 +102,7 @@ proptest! {
         for policy in EvictionPolicy::ALL {
             let curve = analysis.curve(&sample, policy).expect("played");
             for point in curve.points.iter().step_by(7) {
-                let misses = play(&trace, &setup(policy.name, "all", point.size_blocks)).all().misses;
+                let misses = play(&trace, &setup(policy.name, "all", point.size_blocks as u32)).all().misses;
                 prop_assert_eq!(point.miss_ratio, misses as f64 / trace.accesses().len() as f64);
                 prop_assert_eq!(point.error, Some(0.0));
             }
@@ -109,15 +111,21 @@ proptest! {
 
     /// A rate that is lowered on the way gives what the lower one would have given from the start.
     #[test]
-    fn what_is_left_out_later_was_never_in(accesses in accesses(), most in 1usize..200, least in 0.01..0.5f64) {
+    fn what_is_left_out_later_was_never_in(
+        accesses in accesses(),
+        few in 1usize..200,
+        most in prop::option::of(1usize..200),
+        least in 0.01..0.5f64,
+    ) {
         let sampled = |sampling| {
             let mut sampler = Sampler::new(sampling);
             accesses.iter().for_each(|block| sampler.take((*block).into(), Use::Read));
             sampler.finish()
         };
-        let lowered = sampled(Sampling { least, most });
-        prop_assert!(lowered.chance >= least * 0.999_999);
-        prop_assert!(lowered.blocks() <= most || lowered.chance <= least * 1.000_001, "{:?}", lowered);
+        let lowered = sampled(Sampling { share: least, few, most });
+        prop_assert!(most.is_some() || lowered.chance >= least * 0.999_999);
+        prop_assert!(lowered.blocks() <= few || lowered.chance <= least * 1.000_001, "{:?}", lowered);
+        prop_assert!(most.is_none_or(|most| lowered.blocks() <= most), "{:?}", lowered);
         let fixed = sampled(Sampling::fixed(lowered.chance));
         let blocks = |sample: &Sample| sample.accesses().collect::<Vec<_>>();
         prop_assert_eq!(blocks(&lowered), blocks(&fixed));
@@ -297,7 +305,7 @@ fn samples_say_how_far_they_may_be_off() {
 #[test]
 fn what_cannot_be_had_is_refused() {
     let finish = |record: Option<Record>| {
-        let mut analyzer = Analyzer::new(Settings { timed: true, sampling: Sampling::default() });
+        let mut analyzer = Analyzer::new(Settings::default());
         record.iter().for_each(|record| analyzer.take(record));
         analyzer.finish().map(|(analysis, _)| analysis.blocks).map_err(|error| error.to_string())
     };

@@ -36,6 +36,18 @@ impl Numbers {
         self.table.find(hash(key), |n| self.keys[*n as usize] == key).map(|n| Block(*n))
     }
 
+    /// Forgets the other keys and numbers these anew, in the same order; the numbers they had.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) -> Vec<u32> {
+        let kept: Vec<_> = (0..).zip(&self.keys).filter(|(_, key)| keep(**key)).map(|(old, _)| old).collect();
+        self.keys.retain(|key| keep(*key));
+        let keys = &self.keys;
+        self.table.clear();
+        for (number, key) in (0..).zip(keys) {
+            self.table.insert_unique(hash(*key), number, |n| hash(keys[*n as usize]));
+        }
+        kept
+    }
+
     /// The keys, by number.
     pub(crate) fn keys(&self) -> &[u64] {
         &self.keys

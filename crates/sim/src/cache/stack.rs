@@ -94,6 +94,19 @@ impl Stack {
         depth
     }
 
+    /// Only these blocks, whose numbers ascend, were ever used: they are numbered anew from 0. What left a hole is forgotten,
+    /// too.
+    pub(crate) fn retain(&mut self, kept: &[u32]) {
+        let moment = |old: &u32| self.used.get(*old as usize).copied().unwrap_or(NEVER);
+        let mut order: Vec<_> = (0..).zip(kept).map(|(new, old)| (moment(old), Block(new))).collect();
+        order.retain(|(moment, _)| *moment != NEVER);
+        order.sort_unstable_by_key(|(moment, _)| *moment);
+        *self = Self::new(kept.len() as u32);
+        for (_, block) in order {
+            self.touch(block);
+        }
+    }
+
     /// The blocks that caches of these sizes have.
     pub(super) fn held(&self, sizes: &[u32]) -> Vec<u32> {
         let mut holes: Vec<_> = self.holes.iter().filter_map(|hole| self.depth(*hole)).collect();

@@ -11,7 +11,7 @@ use weir_model::BLOCK;
 #[derive(Clone, Debug)]
 pub enum TracePicture<'a> {
     /// Miss ratios by cache size, up to a cache of so many blocks.
-    MissRatios(&'a [Curve], u32),
+    MissRatios(&'a [Curve], u64),
     /// Accesses by time and place, darker where there are more, by their logarithm; whether the trace has times.
     HotSpots(&'a Timeline, bool),
     /// Distinct blocks accessed so far; whether the trace has times.
@@ -100,11 +100,11 @@ where
     Ok(())
 }
 
-fn miss_ratios<B: DrawingBackend>(area: &DrawingArea<B, Shift>, curves: &[Curve], blocks: u32) -> Drawn
+fn miss_ratios<B: DrawingBackend>(area: &DrawingArea<B, Shift>, curves: &[Curve], blocks: u64) -> Drawn
 where
     B::ErrorType: 'static,
 {
-    let gib = |blocks: u32| f64::from(blocks) * BLOCK as f64 / GIB;
+    let gib = |blocks: u64| blocks as f64 * BLOCK as f64 / GIB;
     let line = |curve: &'_ Curve| {
         // Nothing hits in no cache.
         let points = curve.points.iter().map(|point| (gib(point.size_blocks), point.miss_ratio));

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use weir_model::Nanos;
-use weir_sim::cache;
+use weir_sim::analysis::{Sampling, Settings};
 use weir_trace::{Format, Span};
 
 /// `weir trace ...`
@@ -135,12 +135,17 @@ pub struct AnalyzedArgs {
     /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Eviction policies whose miss ratios are told, with commas between them: lru's exactly, others' from a sample
+    /// Eviction policies whose miss ratios are told, with commas between them: lru's from the blocks that are looked at, others'
+    /// from a sample
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru,arc,s3fifo", value_parser = evictions())]
     pub policy: Vec<String>,
-    /// The share of the blocks that are sampled for that [default: 1%, and all of up to 8192]
-    #[arg(long, value_name = "SHARE", value_parser = cache::share)]
-    pub sample: Option<f64>,
+    /// The blocks that are sampled for that: a share like 5%, however many they are, or at most so many, like 100000blk
+    /// [default: 1%, all of up to 8192, and no more than 65536]
+    #[arg(long, value_name = "SHARE|BLOCKS")]
+    pub sample: Option<Sampling>,
+    /// The blocks that are looked at one by one, which take memory; of more blocks about so many to half of them stand for all
+    #[arg(long, value_name = "N", default_value_t = Settings::default().blocks, value_parser = clap::value_parser!(u32).range(1024..))]
+    pub blocks: u32,
     /// Which part of it.
     #[command(flatten)]
     pub span: SpanArgs,

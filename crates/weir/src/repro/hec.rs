@@ -12,7 +12,7 @@ use crate::{output, parallel, pool_file, progress};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::{ErrorKind, Nanos};
-use weir_sim::analysis::{Analyzer, Sampling, Settings};
+use weir_sim::analysis::{Analyzer, Settings};
 use weir_sim::cache::{
     AdmissionPolicy, BlockTrace, CacheFigures, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode,
     play_warmed,
@@ -153,7 +153,7 @@ impl Trace {
             .map_err(|error| told(error.to_string()))?;
         let lasts = args.duration.unwrap_or(LASTS);
         let mut loader = Loader::default();
-        let mut analyzer = Analyzer::new(Settings { timed: true, sampling: Sampling::fixed(0.01) });
+        let mut analyzer = Analyzer::new(Settings { blocks: u32::MAX, ..Settings::default() });
         let (mut now, mut warm_up) = (Nanos(0), 0);
         loop {
             let asked = load.next(now);

@@ -10,7 +10,7 @@ use crate::{picture, progress};
 use serde_json::{Value, json};
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_sim::analysis::{Sampling, TraceAnalysis};
+use weir_sim::analysis::TraceAnalysis;
 use weir_sim::cache::EvictionPolicy;
 
 /// Analyses a trace, and writes a page of it if that is wanted.
@@ -62,9 +62,9 @@ pub fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
 fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
     let help = "name a file, or - for standard input";
     let reader = open_span(&args.trace, args.format.as_ref(), &args.span, help)?;
-    let sampling = args.sample.map_or_else(Sampling::default, Sampling::fixed);
+    let sampling = args.sample.unwrap_or_default();
     let (mut analyzed, sample) = progress::during("reading the trace", || {
-        TraceAnalysis::read(reader, args.disk.as_deref(), args.strict, sampling)
+        TraceAnalysis::read(reader, args.disk.as_deref(), args.strict, args.blocks, sampling)
     })
     .map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?;
     progress::during("playing the sample to caches", || {

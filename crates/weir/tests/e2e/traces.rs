@@ -192,6 +192,31 @@ fn a_trace_is_analysed_as_a_page_a_document_and_pictures() {
 }
 
 #[test]
+fn a_trace_of_many_blocks_is_analysed_by_some_of_them() {
+    let pool = pool();
+    pool.run(["trace", "generate", "zipf", "over=256MiB", "--requests", "100000", "--out", "t"]);
+    let told =
+        |more: &[&str]| pool.json(&[&["trace", "analyze", "t", "--policy", "lru,fifo"], more].concat());
+    let all = told(&["--blocks", "100000"]);
+    let some = told(&["--blocks", "4096", "--sample", "1024blk"]);
+    assert!(all["looked_at"].is_null() && all["notes"] == serde_json::json!([]), "{all}");
+    assert_eq!((&some["accesses"], &some["reads"]["bytes"]), (&all["accesses"], &all["reads"]["bytes"]));
+    let of = |told: &serde_json::Value, path: &str| {
+        told.pointer(path).and_then(serde_json::Value::as_f64).expect(path)
+    };
+    let off = of(&some, "/blocks") / of(&all, "/blocks") - 1.0;
+    assert!(off.abs() <= 4.0 * of(&some, "/looked_at/error"), "{off}");
+    assert!((2..=4096).contains(&(of(&some, "/looked_at/blocks") as u64)), "{some}");
+    assert!((2..=1024).contains(&(of(&some, "/curves/1/sampled_blocks") as u64)), "{some}");
+    let note = some["notes"][0].as_str().expect("a note");
+    assert!(note.contains("too many blocks to look at each") && note.contains("--blocks"), "{note}");
+    for (sample, parts) in [("0blk", "write a percentage"), ("5", "100000blk")] {
+        let said = pool.refused(&["trace", "analyze", "t", "--sample", sample], USAGE);
+        assert!(said.contains(parts), "{said}");
+    }
+}
+
+#[test]
 fn one_disk_of_a_trace_is_analysed_alone() {
     let pool = pool();
     std::fs::write(pool.path("t"), "0 0 4096 8 1\n1000 7 8192 8 0\n2000 0 4096 8 1\n").expect("written");

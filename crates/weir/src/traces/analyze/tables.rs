@@ -47,7 +47,7 @@ fn requests(of: &Analysis) -> Part {
     let all = Counted {
         requests: of.reads.requests + of.writes.requests,
         bytes: of.reads.bytes.saturating_add(of.writes.bytes),
-        blocks: of.blocks.into(),
+        blocks: of.blocks,
     };
     let mut rows = vec![row("reads", &of.reads), row("writes", &of.writes), row("both", &all)];
     if of.trims.requests > 0 {
@@ -63,7 +63,7 @@ fn requests(of: &Analysis) -> Part {
 
 fn caches(of: &Analysis) -> Part {
     let row = |critical: &weir_sim::analysis::Critical| {
-        let share = critical.blocks as f64 / f64::from(of.blocks.max(1));
+        let share = critical.blocks as f64 / of.blocks.max(1) as f64;
         [critical.admission.into(), critical.blocks.to_string(), blocks(critical.blocks), percent(share)]
     };
     Part::new(
@@ -76,13 +76,13 @@ fn caches(of: &Analysis) -> Part {
 /// Shares of the footprint that are shown, in thousandths.
 const SHOWN: [u64; 7] = [10, 50, 100, 200, 300, 500, 1000];
 
-fn curves(curves: &[Curve], all: u32) -> Part {
-    let sizes = SHOWN.map(|n| (u64::from(all) * n / 1000).max(1));
+fn curves(curves: &[Curve], all: u64) -> Part {
+    let sizes = SHOWN.map(|n| (u128::from(all) * u128::from(n) / 1000).max(1) as u64);
     let mut heading = vec!["POLICY".to_owned()];
     heading.extend(SHOWN.iter().zip(sizes).map(|(n, size)| format!("{} % {}", n / 10, blocks(size))));
     heading.push("FROM".into());
     let cell = |curve: &Curve, size: u64| {
-        let point = curve.points.iter().find(|point| u64::from(point.size_blocks) == size);
+        let point = curve.points.iter().find(|point| point.size_blocks == size);
         point.map_or("-".into(), |point| match point.error {
             Some(error) if error > 0.0 => format!("{:.3}±{error:.3}", point.miss_ratio),
             _ => format!("{:.3}", point.miss_ratio),
@@ -90,7 +90,7 @@ fn curves(curves: &[Curve], all: u32) -> Part {
     };
     let row = |curve: &Curve| {
         let from = match curve.rate {
-            rate if rate < 1.0 => format!("{:.2} %: {} blocks", rate * 100.0, curve.sampled_blocks),
+            rate if rate < 1.0 => format!("{:.3} %: {} blocks", rate * 100.0, curve.sampled_blocks),
             _ => "all blocks".into(),
         };
         let cells = sizes.iter().map(|size| cell(curve, *size));

@@ -1,0 +1,178 @@
+//! What is known of single blocks, of so many at most.
+//!
+//! While there is room all blocks are looked at. Whenever there are too many, the half of them with the greater hashes is given up, and
+//! what is counted from then on of each of the others counts twice as much: the fixed-size variant of SHARDS (C. A. Waldspurger et al.,
+//! FAST 2015, section 3.2) with a rate that is a power of two. Which blocks are looked at depends on their addresses alone,
+//! so that of each of them every access is known.
+
+use super::distances::Distances;
+use super::sample::hash;
+use super::spread::{Spread, Spreading};
+use crate::cache::{Numbers, Stack};
+use serde::Serialize;
+use weir_model::Nanos;
+
+/// Takes about 50 bytes for each block it looks at, up to twice as much while tables grow.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    most: usize,
+    numbers: Numbers,
+    states: Vec<State>,
+    times: [Spreading; 4],
+    stack: Stack,
+    distances: Distances,
+    halvings: u32,
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// When it was last accessed, doubled, and 1 more if it was written.
+    last: u64,
+    accesses: u32,
+    /// [`READ`], [`WRITTEN`], and a bit for each admission policy that would have it in.
+    flags: u16,
+}
+
+const READ: u16 = 1;
+const WRITTEN: u16 = 2;
+/// The bit of the first admission policy.
+const ADMITTED: u32 = 2;
+
+/// Times between an access to a block and the one before it, by what they were.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReuseTimes {
+    /// From a write to a read.
+    pub read_after_write: Spread,
+    /// From a write to a write.
+    pub write_after_write: Spread,
+    /// From a read to a read.
+    pub read_after_read: Spread,
+    /// From a read to a write.
+    pub write_after_read: Spread,
+}
+
+/// The blocks that stand for all, where there were too many.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LookedAt {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their share of all: one half, or one quarter, and so on.
+    pub share: f64,
+    /// One standard error of numbers of blocks, as a share of the number of all.
+    pub error: f64,
+}
+
+impl Blocks {
+    /// Nothing accessed yet; looks at so many blocks.
+    pub(super) fn new(most: u32) -> Self {
+        Self {
+            most: most.clamp(1, MOST) as usize,
+            numbers: Numbers::default(),
+            states: Vec::new(),
+            times: Default::default(),
+            stack: Stack::new(0),
+            distances: Distances::default(),
+            halvings: 0,
+        }
+    }
+
+    /// An access, and the admission policies that would have had the block in: a bit each.
+    #[inline]
+    pub(super) fn access(&mut self, key: u64, is_write: bool, at: Nanos, admitted: u16) {
+        if !is_kept(key, self.halvings) {
+            return;
+        }
+        let block = self.numbers.number(key);
+        let now = at.0.min(u64::MAX >> 1) << 1 | u64::from(is_write);
+        if block.index() == self.states.len() {
+            self.states.push(State::default());
+        } else {
+            let last = self.states[block.index()].last;
+            let time = (now >> 1).saturating_sub(last >> 1);
+            self.times[(last & 1) as usize | usize::from(is_write) << 1]
+                .add_many(time, self.distances.unit());
+        }
+        let state = &mut self.states[block.index()];
+        state.last = now;
+        state.accesses = state.accesses.saturating_add(1);
+        state.flags |= if is_write { WRITTEN } else { READ } | admitted << ADMITTED;
+        self.distances.add(self.stack.touch(block));
+        while self.states.len() > self.most {
+            self.halve();
+        }
+    }
+
+    /// Gives up half of the blocks.
+    #[cold]
+    fn halve(&mut self) {
+        self.halvings += 1;
+        let kept = self.numbers.retain(|key| is_kept(key, self.halvings));
+        for (new, old) in kept.iter().enumerate() {
+            self.states[new] = self.states[*old as usize];
+        }
+        self.states.truncate(kept.len());
+        self.stack.retain(&kept);
+        self.distances.halve();
+    }
+
+    fn all_like(&self, looked_at: usize) -> u64 {
+        looked_at as u64 * self.distances.unit()
+    }
+
+    fn with(&self, flag: u16) -> u64 {
+        self.all_like(self.states.iter().filter(|state| state.flags & flag != 0).count())
+    }
+
+    /// Distinct blocks.
+    pub(super) fn count(&self) -> u64 {
+        self.all_like(self.states.len())
+    }
+
+    /// … that were read.
+    pub(super) fn read(&self) -> u64 {
+        self.with(READ)
+    }
+
+    /// … that were written.
+    pub(super) fn written(&self) -> u64 {
+        self.with(WRITTEN)
+    }
+
+    /// … that the nth admission policy would have had in.
+    pub(super) fn admitted(&self, nth: usize) -> u64 {
+        self.with(1 << (ADMITTED + nth as u32))
+    }
+
+    /// Accesses to each block that is looked at.
+    pub(super) fn accesses(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.states.iter().map(|state| state.accesses)
+    }
+
+    pub(super) fn distances(&self) -> &Distances {
+        &self.distances
+    }
+
+    pub(super) fn reuse_times(&self) -> ReuseTimes {
+        let [read_after_read, read_after_write, write_after_read, write_after_write] =
+            self.times.each_ref().map(Spreading::spread);
+        ReuseTimes { read_after_write, write_after_write, read_after_read, write_after_read }
+    }
+
+    /// Nothing if these are all.
+    pub(super) fn looked_at(&self) -> Option<LookedAt> {
+        let (blocks, share) = (self.states.len() as u64, 1.0 / self.distances.unit() as f64);
+        // Each block is one of them with this chance: a binomial distribution.
+        let error = ((1.0 - share) / (blocks as f64).max(1.0)).sqrt();
+        (self.halvings > 0).then_some(LookedAt { blocks, share, error })
+    }
+}
+
+/// Whether a block is looked at after so many halvings.
+#[inline]
+fn is_kept(key: u64, halvings: u32) -> bool {
+    hash(key).leading_zeros() >= halvings
+}
+
+/// At most so many blocks: they have numbers of 32 bits.
+const MOST: u32 = u32::MAX - (1 << 16);
