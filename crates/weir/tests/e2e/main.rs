@@ -7,6 +7,7 @@ mod advise;
 mod check;
 mod clients;
 mod copies;
+mod docs;
 mod dump;
 mod explain;
 mod failing;
