@@ -194,7 +194,7 @@ fn a_device_is_recorded_by_driving_blktrace() {
     assert_eq!((&told["requests"], &told["disks"][0]), (&3.into(), &"/dev/some".into()), "{told}");
     assert_eq!(
         std::fs::read_to_string(pool.path("arguments")).expect("said"),
-        "-d /dev/some -a queue -o -\n"
+        "-d /dev/some -a queue -b 16 -n 128 -o -\n"
     );
     let mut few = record();
     few.args(["--requests", "1"]);

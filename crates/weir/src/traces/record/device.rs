@@ -16,10 +16,19 @@ use weir_trace::{Reader, TraceError, format};
 const NEEDS: &str = "run this as root, with debugfs there (mount -t debugfs none /sys/kernel/debug) and a kernel that \
     has CONFIG_BLK_DEV_IO_TRACE; or record what a volume is asked";
 
+/// The kernel hands over what fills a buffer: as much room in all as by default (2 MiB a processor), but in pieces of 16 KiB, about 300
+/// requests, lest the recording of a slow disk goes on long after there are as many requests as were wanted.
+const BUFFERS: [&str; 4] = ["-b", "16", "-n", "128"];
+
 pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) -> Result<Came, Failure> {
     let name = device.display().to_string();
     let mut trace = Running::start("blktrace", Command::new("blktrace").arg("-d").arg(device), |command| {
-        command.args(["-a", "queue", "-o", "-"]).stdin(Stdio::null()).stderr(Stdio::piped())
+        command
+            .args(["-a", "queue"])
+            .args(BUFFERS)
+            .args(["-o", "-"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
     })?;
     let began = Instant::now();
     let events = trace.child.stdout.take();
