@@ -58,6 +58,7 @@ mod policies;
 mod probe;
 mod promise;
 mod read;
+mod reclaim;
 mod request;
 mod resync;
 mod retry;
@@ -135,6 +136,7 @@ pub struct Engine {
     members: members::Members,
     mirror: mirror::Mirror,
     intents: intents::Intents,
+    reclaim: reclaim::Reclaim,
     resync: resync::Resync,
     doubt: doubt::Doubt,
     abandoned: lost::Abandoned,
@@ -232,6 +234,7 @@ impl Engine {
             commits: Commits::default(),
             mirror: mirror::Mirror::default(),
             intents: intents::Intents::default(),
+            reclaim: reclaim::Reclaim::default(),
             resync: resync::Resync::default(),
             doubt: doubt::Doubt::default(),
             abandoned: lost::Abandoned::default(),
@@ -294,6 +297,7 @@ impl Engine {
         self.drive_harm();
         self.close_intents();
         self.drive_resync();
+        self.drive_reclaim();
         self.drive_mover();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
@@ -329,6 +333,7 @@ impl Engine {
         let later = later.into_iter().chain([
             self.intents_due(),
             self.resync_due(),
+            self.reclaim_due(),
             self.inference.due(),
             self.unreachable.due(),
             self.again.due(),

@@ -172,6 +172,11 @@ impl Engine {
         !self.mover.queue.is_empty()
     }
 
+    /// Moves under way, and queued.
+    pub(crate) fn mover_load(&self) -> usize {
+        self.mover.queue.len() + self.mover.moves.len()
+    }
+
     /// Fewer moves than this are under way, and none waits.
     pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
         self.mover.queue.is_empty() && self.mover.moves.len() < moves

@@ -214,6 +214,10 @@ impl Engine {
             self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.now));
             return None;
         }
+        if lacking == Room::Data && self.may_reclaim() {
+            self.wait_for_space(id, None);
+            return None;
+        }
         self.note_full(lacking);
         let until = self.may_wait_until(id).filter(|until| *until > self.now);
         let len = Bytes(self.pieces[id.0 as usize].buffer.len.into());

@@ -19,6 +19,7 @@ mod mirror;
 mod moves;
 mod promises;
 mod reads;
+mod reclaim;
 mod redirect;
 mod space;
 mod through;
