@@ -20,6 +20,9 @@ const ENOUGH: u64 = 64;
 const PATIENCE: Nanos = Nanos::secs(1);
 /// … looking so often.
 const SOON: Nanos = Nanos::millis(10);
+/// Walks in a row after which there was no more space than before, though each gave something up: a device whose
+/// flushes fail brings back what was given up.
+const FRUITLESS: u32 = 3;
 /// After a walk that found nothing there is none for this long, …
 const LATER: Nanos = Nanos::secs(10);
 /// … or for this many times as long as it took.
@@ -41,8 +44,19 @@ pub(crate) struct Reclaim {
     rested: bool,
     /// How long its end waits for what is being brought home.
     until: Option<Nanos>,
+    /// The most blocks that were free at the end of a walk since somebody last got space, and how many walks have ended
+    /// with no more.
+    free: u64,
+    fruitless: u32,
     /// None begins before.
     not_before: Nanos,
+}
+
+impl Reclaim {
+    /// Somebody has got space.
+    pub(crate) fn note_room(&mut self) {
+        (self.free, self.fruitless) = (0, 0);
+    }
 }
 
 impl Engine {
@@ -111,17 +125,29 @@ impl Engine {
             return;
         }
         let took = self.now.since(self.reclaim.began);
-        let found = self.mover_status().dropped > self.reclaim.dropped;
         let rested = self.reclaim.rested;
+        let found = self.mover_status().dropped > self.reclaim.dropped;
         self.begin_walk();
         if !found && rested {
             return;
         }
-        if !found {
+        if !found || !self.was_fruitful() {
+            self.reclaim.note_room();
             self.reclaim.not_before = self.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
         }
         self.reclaim.active = false;
         self.retry_waiting_space();
+    }
+
+    /// Whether there is more space than after any walk before, or there may be yet.
+    fn was_fruitful(&mut self) -> bool {
+        let spaces = self.map.devices().iter().map(|sb| self.map.space(sb.device));
+        let blocks = u64::from(self.map.extent().blocks());
+        let free = spaces.map(|space| u64::from(space.free()) * blocks + u64::from(space.free_slots())).sum();
+        let reclaim = &mut self.reclaim;
+        reclaim.fruitless = if free > reclaim.free { 0 } else { reclaim.fruitless + 1 };
+        reclaim.free = reclaim.free.max(free);
+        reclaim.fruitless < FRUITLESS
     }
 
     /// The first extent at or after this one that is anything but empty, in this volume or a later one.

@@ -281,6 +281,7 @@ impl Engine {
     /// Space was found: the pool is not full.
     fn note_room(&mut self) {
         self.space.full = None;
+        self.reclaim.note_room();
         self.tell_full();
         self.note_used();
     }
