@@ -10,7 +10,8 @@
 //!
 //! Reads of blocks that are cleared meanwhile keep their buffer. Their space may be written next, and what they
 //! find there would tell of a write before it is in effect. They have their turn among the changes of these blocks
-//! then, so that a client that goes on clearing and writing them cannot keep a read from ending.
+//! then, so that a client that goes on clearing and writing them cannot keep a read from ending. So is read once more what a
+//! device was reading when it lost what had been written to it ([`crate::doubt`]).
 //!
 //! The first can happen once per device that is given up. While none is, nothing here takes time or memory. Without
 //! free memory a read waits for some, no longer than it waited for the device.

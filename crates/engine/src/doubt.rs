@@ -165,9 +165,20 @@ impl Engine {
             }
             self.doubt.add(device, key, doubtful);
         }
+        self.read_anew(device);
         self.tell_waiting(device, &volumes);
         self.note_change();
         self.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// Commands under way may bring what the device had before what it has lost: what they read is read again, and
+    /// then is in doubt, or elsewhere.
+    fn read_anew(&mut self, device: DeviceId) {
+        let flights = self.flights.iter().map(|(_, flight)| flight);
+        let reads = flights.filter(|flight| flight.device == device && flight.kind.is_read());
+        for piece in reads.filter_map(|flight| flight.purpose.piece()) {
+            self.again.restart(piece);
+        }
     }
 
     /// What writes under way to the device cover: what they leave there a flush no longer tells.

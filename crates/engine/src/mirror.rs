@@ -130,9 +130,9 @@ impl Engine {
     /// turn after those that are waiting now, and before all that come later.
     pub(crate) fn read_in_turn(&mut self, id: PieceId) {
         let piece = &mut self.pieces[id.0 as usize];
-        piece.takes_blocks = true;
         let (key, range) = (piece.key, piece.range);
-        if self.locks.take(key, range, id) {
+        let has_them = std::mem::replace(&mut piece.takes_blocks, true);
+        if has_them || self.locks.take(key, range, id) {
             self.ready.push_back(id);
         }
     }

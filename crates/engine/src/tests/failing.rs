@@ -145,6 +145,30 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
 }
 
 #[test]
+fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    h.hanging.push(DATA);
+    h.submit(1, Op::Read, 4096, 4096, 0);
+    h.submit(2, Op::Read, 8192, 4096, 0);
+    h.submit(3, Op::Flush, 0, 0, 0);
+    h.run();
+    // The flush fails first: what is read then may be what was there before the write.
+    h.held.reverse();
+    h.fail_next(IoKind::Flush, EIO);
+    h.wake(DATA);
+    let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    answers.sort_by_key(|(id, _)| *id);
+    let doubt = Err(RequestError::InDoubt { device: DATA });
+    let failed = Err(RequestError::FlushFailed(DATA));
+    assert_eq!(answers, [(1, doubt), (2, Ok(ReadShape::Data)), (3, failed)]);
+    h.write(4096, &[4; 4096]);
+    assert_eq!(h.read(4096, 4096).1, [4; 4096]);
+}
+
+#[test]
 fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 2 * EXTENT as usize]);
