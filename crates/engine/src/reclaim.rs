@@ -13,13 +13,15 @@ use weir_policy::placement::Action;
 /// Extents looked at at a time.
 const LOOKS: usize = 1024;
 /// Extents being brought home at a time; more are left for the next walk.
-const MOVES: usize = 8;
+const MOVES: usize = 32;
 /// Space given up, in extents, before those who wait try again: each time takes a commit.
 const ENOUGH: u64 = 64;
 /// How long the end of the walk waits at most for what is being brought home, …
 const PATIENCE: Nanos = Nanos::secs(1);
 /// … looking so often.
 const SOON: Nanos = Nanos::millis(10);
+/// Nobody waits longer than this without any having got space.
+const WAIT: Nanos = Nanos::secs(30);
 /// Walks in a row after which there was no more space than before, though each gave something up: a device whose
 /// flushes fail brings back what was given up.
 const FRUITLESS: u32 = 3;
@@ -48,6 +50,8 @@ pub(crate) struct Reclaim {
     /// with no more.
     free: u64,
     fruitless: u32,
+    /// Since when nobody who needed space has got some.
+    since: Option<Nanos>,
     /// None begins before.
     not_before: Nanos,
 }
@@ -55,7 +59,7 @@ pub(crate) struct Reclaim {
 impl Reclaim {
     /// Somebody has got space.
     pub(crate) fn note_room(&mut self) {
-        (self.free, self.fruitless) = (0, 0);
+        (self.free, self.fruitless, self.since) = (0, 0, None);
     }
 }
 
@@ -71,6 +75,7 @@ impl Engine {
         if self.reclaim.at == ExtentKey::default() {
             self.begin_walk();
         }
+        self.reclaim.since.get_or_insert(self.now);
         self.reclaim.active = true;
         self.reclaim.due = self.now;
         self.reclaim.given_up = self.mover_status().dropped;
@@ -147,7 +152,7 @@ impl Engine {
         let reclaim = &mut self.reclaim;
         reclaim.fruitless = if free > reclaim.free { 0 } else { reclaim.fruitless + 1 };
         reclaim.free = reclaim.free.max(free);
-        reclaim.fruitless < FRUITLESS
+        reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| self.now < since + WAIT)
     }
 
     /// The first extent at or after this one that is anything but empty, in this volume or a later one.
