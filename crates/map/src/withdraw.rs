@@ -168,7 +168,20 @@ impl Base {
                 self.restore(&mut record, block, moved);
             }
         }
+        self.keep_intents(&mut record);
         Value::Record(record)
+    }
+
+    /// That copies are the same again may have needed what was lost: those that several places hold may still differ
+    /// where the fallback says so.
+    fn keep_intents(&self, record: &mut Record) {
+        let Some(intent) = self.record.as_ref().and_then(|before| before.intent.as_ref()) else { return };
+        let holders = |block: u16| record.places.iter().filter(|p| p.valid.contains(block)).count();
+        let differ: SmallVec<[u16; 32]> = intent.iter().filter(|block| holders(*block) > 1).collect();
+        if !differ.is_empty() {
+            let all = record.intent.get_or_insert_with(|| BlockSet::none(self.blocks));
+            differ.iter().for_each(|block| all.insert(one(*block)));
+        }
     }
 
     /// Whether the fallback has the block at the very same location.

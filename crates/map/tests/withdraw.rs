@@ -233,3 +233,21 @@ fn a_copy_is_unsure_until_it_cannot_be_taken_back() {
     assert_eq!(map.copied(key, copy, block(1), later(FIRST, 8), later(SECOND, 9)), Copied::Yes);
     assert_eq!(unsure(&map, Some(Epoch(7))), Some((vec![1], Epoch(9))));
 }
+
+#[test]
+fn that_copies_are_the_same_again_is_taken_back_with_the_flush_it_needed() {
+    let (mut map, key, _) = map();
+    let second = map.allocate(SECOND).unwrap();
+    let both = BlockRange { first: 0, count: 2 };
+    assert_eq!(map.copied(key, second, both, None, None), Copied::Yes);
+    map.intend(key, block(0));
+    commit(&mut map);
+    map.settled(key, ALL, [needs(FIRST), needs(SECOND)]);
+    assert_eq!(map.withdraw(FIRST, None), [key]);
+    // The other device's flush succeeds.
+    commit_flushed(&mut map, Some(Epoch(7)));
+    assert!(!map.has_pending(key));
+    let Found::Record(record) = map.find(key) else { panic!("two places") };
+    let intent = record.intent.clone().expect("they may still differ");
+    assert_eq!(intent.iter().collect::<Vec<_>>(), [0], "the second block never did");
+}
