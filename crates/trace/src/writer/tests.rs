@@ -1,7 +1,9 @@
 use super::*;
 use crate::{FORMATS, Reader, Trace, format};
 use proptest::prelude::*;
-use weir_model::{Bytes, VolumeOffset};
+use std::cell::RefCell;
+use std::rc::Rc;
+use weir_model::{BLOCK, Bytes, VolumeOffset};
 
 fn written(format: &str, records: &[Record], disk: impl Fn(Disk) -> String) -> (Vec<u8>, Vec<Record>) {
     let format = crate::format(format).expect("a format");
@@ -155,6 +157,48 @@ fn a_trace_that_was_damaged_or_cut_says_so() {
     bytes[middle] ^= 0x10;
     let damaged = Trace::load(Reader::open("t", &bytes[..], None).expect("known"), false);
     assert!(damaged.is_err() || damaged.is_ok_and(|trace| trace.tally.cut.is_some()), "a checksum tells");
+}
+
+#[test]
+fn what_was_flushed_can_be_read_though_more_follows_and_though_nothing_does() {
+    #[derive(Clone, Default)]
+    struct There(Rc<RefCell<Vec<u8>>>);
+    impl Write for There {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let record = |n: u64| Record {
+        at: Nanos::secs(n),
+        disk: Disk((n % 2) as u32),
+        op: if n < 3 { Op::Read } else { Op::Write },
+        offset: VolumeOffset(n * BLOCK),
+        len: Bytes(BLOCK),
+    };
+    for name in writable().filter(|name| *name != ORACLE) {
+        let there = There::default();
+        let known = format(name).expect("a format");
+        let mut writer = Writer::new(known, io::BufWriter::new(there.clone())).expect("begun");
+        let places = || {
+            let bytes = there.0.borrow().clone();
+            let trace = Trace::load(Reader::open("t", &bytes[..], Some(known)).expect("known"), false);
+            trace.expect(name).records.into_iter().map(|record| record.offset.0 / BLOCK).collect::<Vec<_>>()
+        };
+        for n in 0..3 {
+            assert!(writer.write(&record(n), &(n % 2).to_string()).expect("written"), "{name}");
+        }
+        writer.flush().expect("flushed");
+        writer.flush().expect("nothing new");
+        assert_eq!(places(), [0, 1, 2], "{name}");
+        for n in 3..5 {
+            assert!(writer.write(&record(n), &(n % 2).to_string()).expect("written"), "{name}");
+        }
+        writer.finish().expect("whole").flush().expect("flushed");
+        assert_eq!(places(), [0, 1, 2, 3, 4], "{name}");
+    }
 }
 
 #[test]

@@ -192,6 +192,18 @@ impl Traced<'_> {
         }
     }
 
+    /// Has all of it so far be where it goes, so that it is there whatever becomes of this process. Whether more is wanted.
+    ///
+    /// # Errors
+    /// If the output takes no more.
+    pub(super) fn save(&mut self) -> Result<bool, Failure> {
+        match self.writer.flush() {
+            Ok(()) => Ok(true),
+            Err(error) if self.is_closed(&error) => Ok(false),
+            Err(error) => Err((self.cannot)(&error)),
+        }
+    }
+
     fn is_closed(&self, error: &io::Error) -> bool {
         self.is_standard && error.kind() == io::ErrorKind::BrokenPipe
     }

@@ -16,6 +16,8 @@ use weir_trace::Record;
 
 /// How often it is looked whether a recording is to end.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often what was recorded is saved: a recorder that is killed loses no more.
+const SAVE: Duration = Duration::from_secs(5);
 
 /// What was recorded.
 #[derive(Debug, Serialize)]
@@ -49,12 +51,12 @@ impl Recorded {
 ///
 /// # Errors
 /// If nothing can be recorded, or the trace not be written. What was written of it by then stays, as a trace that
-/// breaks off.
+/// breaks off; so does what was [saved](SAVE), under the name of a part, if this process is killed.
 pub fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> {
     let until = Until::new(args)?;
     let output = Output::create(&args.out, args.force)?.kept_if_broken();
     output.write(&args.format, |traced| {
-        let mut taken = Taken { traced, most: args.requests.unwrap_or(u64::MAX), requests: 0, unsaid: 0 };
+        let mut taken = Taken::new(traced, args.requests.unwrap_or(u64::MAX));
         let came = match &args.device {
             Some(device) => device::record(device, &until, &mut taken),
             None => volumes::record(pool_file, &args.volumes, &until, &mut taken),
@@ -113,9 +115,25 @@ struct Taken<'t, 'o> {
     most: u64,
     requests: u64,
     unsaid: u64,
+    /// Requests that were saved, and when.
+    saved: (u64, Instant),
 }
 
-impl Taken<'_, '_> {
+impl<'t, 'o> Taken<'t, 'o> {
+    fn new(traced: &'t mut Traced<'o>, most: u64) -> Self {
+        Self { traced, most, requests: 0, unsaid: 0, saved: (0, Instant::now()) }
+    }
+
+    /// Saves what was written, if it is time; whether more requests are wanted.
+    fn save_if_due(&mut self) -> Result<bool, Failure> {
+        let (requests, at) = self.saved;
+        if requests == self.requests || at.elapsed() < SAVE {
+            return Ok(true);
+        }
+        self.saved = (self.requests, Instant::now());
+        self.traced.save()
+    }
+
     /// Writes a request; whether more are wanted.
     fn take(&mut self, record: &Record, disk: &str) -> Result<bool, Failure> {
         if self.requests >= self.most {
@@ -126,6 +144,6 @@ impl Taken<'_, '_> {
             Written::Unsaid => self.unsaid += 1,
             Written::Enough => return Ok(false),
         }
-        Ok(self.requests < self.most)
+        Ok(self.requests < self.most && self.save_if_due()?)
     }
 }

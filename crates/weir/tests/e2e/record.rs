@@ -168,6 +168,29 @@ fn a_recording_ends_by_itself_with_the_server_and_with_the_disk() {
     assert!(told["requests"] == 25 || missing, "{told}");
 }
 
+#[test]
+fn what_came_is_there_though_the_recorder_is_killed() {
+    let pool = Pool::small().create("disk", "64MiB");
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("connected");
+    for (name, more) in [("k", &[][..]), ("k.csv.gz", &["--format", "msr"])] {
+        let mut recorder = Recorder::start(&pool, &[&["disk", "--out", name], more].concat());
+        (0..20).for_each(|n| client.write(n * 4096, &[1; 4096]).expect("written"));
+        let part = format!("{name}.{}.part", recorder.child.id());
+        // Far too little to fill what is written at once.
+        let is_saved = |_: &u32| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::fs::metadata(pool.path(&part)).expect("there").len() > 0
+        };
+        (0..1200).find(is_saved).expect("it is saved after a while");
+        recorder.child.kill().expect("killed");
+        recorder.wait();
+        assert!(!pool.path(name).exists());
+        assert_eq!(requests(&pool, &part).len(), 20);
+    }
+    server.stop("TERM");
+}
+
 /// What blktrace does, done by a script: events until it is told to end.
 #[test]
 fn a_device_is_recorded_by_driving_blktrace() {

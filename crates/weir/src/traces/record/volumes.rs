@@ -32,7 +32,8 @@ pub(super) fn record(
             let record = Record { at, disk: Disk(volume.into()), op, offset, len };
             is_more = is_more && taken.take(&record, disk)?;
         }
-        Ok::<_, Failure>(is_more)
+        // Though none came: earlier ones may wait for it.
+        Ok::<_, Failure>(is_more && taken.save_if_due()?)
     };
     let mut how = Heard::More;
     let mut is_more = true;
