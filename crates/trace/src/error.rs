@@ -85,6 +85,14 @@ pub enum TraceError {
         /// The trace's name.
         trace: String,
     },
+    /// No request in the span of time that is wanted.
+    #[error(
+        "{trace} holds no request in that span of time; name another one, counted from its first request"
+    )]
+    NoneInSpan {
+        /// The trace's name.
+        trace: String,
+    },
     /// More bad lines than good ones.
     #[error("{bad} of {lines} lines of {trace} are not as the format says; the first is {first}")]
     MostlyBad {

@@ -34,6 +34,8 @@ pub struct Reader<'a> {
     only: Option<(String, Vec<bool>)>,
     /// The span of time that is wanted, if not all, and the time of the trace's first record once that is known.
     within: Option<(Span, Option<Nanos>)>,
+    /// Records so far that are not wanted.
+    unwanted: u64,
 }
 
 /// What makes records of lines, or of what a trace has instead.
@@ -104,7 +106,7 @@ impl<'a> Reader<'a> {
         let (disks, waited) = (Vec::new(), Nanos(0));
         let numbers = BTreeMap::new();
         let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
-        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None, within: None })
+        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None, within: None, unwanted: 0 })
     }
 
     /// The same without records of other disks than the one the trace calls so.
@@ -169,6 +171,20 @@ impl<'a> Reader<'a> {
     /// Lines read so far, or records of bytes.
     pub fn lines(&self) -> u64 {
         self.parser.line
+    }
+
+    /// Records so far that are as they should be but of another disk than the one that is wanted, or outside of the span.
+    pub fn unwanted(&self) -> u64 {
+        self.unwanted
+    }
+
+    /// What is wrong with a trace of which there was no record.
+    pub fn nothing(&self) -> TraceError {
+        let trace = self.name().to_owned();
+        match self.within {
+            Some(_) if self.unwanted > 0 => TraceError::NoneInSpan { trace },
+            _ => TraceError::Empty { trace },
+        }
     }
 
     /// What it is called in messages.
@@ -305,7 +321,7 @@ impl Iterator for Reader<'_> {
         loop {
             let next = self.next_of_all();
             match next {
-                Some(Ok(record)) if !self.is_wanted(&record) => {}
+                Some(Ok(record)) if !self.is_wanted(&record) => self.unwanted += 1,
                 other => return other,
             }
         }

@@ -106,13 +106,12 @@ impl Tally {
         self.left_out = reader.left_out();
         let trace = || reader.name().to_owned();
         match &self.first_bad {
-            Some(first) if self.bad > self.good => {
+            // Bad lines are of all the trace, though only a part of it may be wanted.
+            Some(first) if self.bad > self.good + reader.unwanted() => {
                 let (bad, lines, first) = (self.bad, reader.lines(), Box::new(first.clone()));
                 Err(TraceError::MostlyBad { trace: trace(), bad, lines, first })
             }
-            _ if self.good == 0 => {
-                Err(self.cut.clone().unwrap_or_else(|| TraceError::Empty { trace: trace() }))
-            }
+            _ if self.good == 0 => Err(self.cut.clone().unwrap_or_else(|| reader.nothing())),
             _ => Ok(None),
         }
     }

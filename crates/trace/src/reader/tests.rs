@@ -226,6 +226,22 @@ fn traces_are_in_order_of_time_from_zero() {
 }
 
 #[test]
+fn a_small_part_of_a_good_trace_with_some_bad_lines_is_good() {
+    let lines = (0..50).map(|n| format!("{n}.000 {} 0 4096 1\n{}", n % 25, if n < 3 { "x\n" } else { "" }));
+    let text: String = lines.collect();
+    let open = || Reader::open("t", text.as_bytes(), format("ms-bytes")).expect("a trace");
+    let span = |from, to| Span { start: Nanos::millis(from), end: Nanos::millis(to) };
+    for part in [open().within(span(30, 32), None), open().only("7")] {
+        let trace = Trace::load(part, false).expect("more good lines than bad ones");
+        assert_eq!((trace.records.len(), trace.tally.bad), (2, 3));
+    }
+    let none = Trace::load(open().within(span(50, 60), None), false).unwrap_err();
+    assert_eq!(none, TraceError::NoneInSpan { trace: "t".into() });
+    let other = Trace::load(open().only("25"), false).unwrap_err();
+    assert_eq!(other, TraceError::Empty { trace: "t".into() });
+}
+
+#[test]
 fn what_is_no_trace_is_refused_with_a_way_out() {
     let refused = |bytes: &[u8]| Reader::open("t", bytes, None).unwrap_err().to_string();
     assert!(refused(b"").starts_with("t holds no request"));

@@ -89,7 +89,7 @@ fn copy(
         }
     }
     if let Some(first) = first_bad {
-        if bad > requests + unsaid {
+        if bad > requests + unsaid + reader.unwanted() {
             let (trace, lines) = (reader.name().to_owned(), reader.lines());
             return Err(told(&TraceError::MostlyBad { trace, bad, lines, first: Box::new(first) }));
         }
@@ -99,7 +99,7 @@ fn copy(
         notes.push(format!("{unsaid} requests were left out that {} has no way to say", to.name));
     }
     if requests == 0 && unsaid == 0 {
-        return Err(told(&TraceError::Empty { trace: reader.name().to_owned() }));
+        return Err(told(&reader.nothing()));
     }
     let (from, left_out) = (reader.format().name.clone().into_owned(), reader.left_out());
     Ok(Converted { from, to: to.name.clone().into_owned(), requests, disks, left_out, unsaid, bad, notes })

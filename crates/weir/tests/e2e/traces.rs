@@ -289,5 +289,11 @@ fn a_part_of_a_trace_is_read_alone() {
     }
     let said = pool.refused(&["trace", "analyze", "own", "--start", "2s", "--end", "1s"], USAGE);
     assert!(said.contains("--end is not after --start"), "{said}");
-    pool.refused(&["trace", "analyze", "own", "--start", "61s"], USAGE);
+    for beyond in [
+        &["trace", "analyze", "own", "--start", "61s"][..],
+        &["trace", "convert", "own", "-", "--start", "61s"],
+    ] {
+        let said = pool.refused(beyond, USAGE);
+        assert!(said.contains("own holds no request in that span of time"), "{said}");
+    }
 }
