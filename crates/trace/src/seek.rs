@@ -32,8 +32,12 @@ pub struct Part<R> {
 pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<R>, R>> {
     let Some(frames) = table(&mut input)? else { return Ok(Err(input)) };
     let Some(([head], chunks)) = frames.split_first_chunk::<1>() else { return Ok(Err(input)) };
+    // Another program's table may be of frames as large as a disk.
+    if head.unpacked as usize != MAGIC.len() {
+        return Ok(Err(input));
+    }
     let magic = head.bytes(&mut input)?;
-    let is_own = zstd::decode_all(&magic[..]).is_ok_and(|unpacked| unpacked == MAGIC);
+    let is_own = zstd::bulk::decompress(&magic, MAGIC.len()).is_ok_and(|unpacked| unpacked == MAGIC);
     let Some(first) = chunks.first().filter(|_| is_own) else { return Ok(Err(input)) };
     let Some(first) = first.first_time(&mut input)? else { return Ok(Err(input)) };
     // How many chunks begin before a time; one that cannot be read does, and is met on reading.
@@ -192,6 +196,18 @@ mod tests {
         {
             assert!(seek(Cursor::new(other), span(0, 1)).expect("read").is_err());
         }
+        // Another program's frames, whose first is large.
+        let mut other = zstd::encode_all(&vec![7; 1 << 20][..], 1).expect("packed");
+        let packed = other.len() as u32;
+        for word in [SKIPPABLE, 17, packed, 1 << 20, 1] {
+            other.extend(word.to_le_bytes());
+        }
+        other.push(0);
+        other.extend(SEEKABLE.to_le_bytes());
+        let mut counted = Counted(Cursor::new(&other), 0);
+        assert!(seek(&mut counted, span(0, 1)).expect("read").is_err());
+        assert_eq!(counted.1, FOOT + 16, "its table alone");
+
         let again = Reader::open("t", &b"5.000 0 0 512 1\n6.500 0 8192 512 0\n7.5 0 0 512 1\n"[..], None);
         let found = again.expect("a trace").within(span(1000, 2000), None);
         assert_eq!(found.map(|record| record.expect("good").offset.0).collect::<Vec<_>>(), [8192]);
