@@ -128,6 +128,10 @@ impl Recording {
     /// # Errors
     /// If what is sent is no frame.
     pub fn hear(&mut self, patience: Duration, mut take: impl FnMut(Recorded)) -> io::Result<Heard> {
+        // What came with the answer.
+        if self.take_frames(&mut take)? == Heard::Whole {
+            return Ok(Heard::Whole);
+        }
         self.stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
         let mut room = [0; 64 << 10];
         match self.stream.read(&mut room) {
@@ -243,6 +247,20 @@ mod tests {
             let mut count = 0;
             while let Ok(Heard::More) = recording.hear(Duration::from_secs(9), |_| count += 1) {}
             prop_assert!(count <= bytes.len() / ENTRY);
+        }
+    }
+
+    #[test]
+    fn what_comes_with_the_answer_is_heard_though_nothing_follows() {
+        let one =
+            Recorded { at: Nanos(7), volume: 0, op: Op::Read, offset: VolumeOffset(4096), len: Bytes(512) };
+        for (is_last, how) in [(true, Heard::Whole), (false, Heard::Broken)] {
+            let (server, mut recording) = pair();
+            frame(&mut recording.bytes, [one].into_iter(), 0, is_last);
+            drop(server);
+            let mut heard = Vec::new();
+            assert_eq!(recording.end(|one| heard.push(one)).unwrap(), (how, 0));
+            assert_eq!(heard, [one]);
         }
     }
 
