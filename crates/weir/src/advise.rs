@@ -11,7 +11,7 @@ use crate::args::AdviseArgs;
 use crate::failure::Failure;
 use crate::parallel::{self, Stop};
 use crate::{picture, progress, traces};
-use list::List;
+use list::{List, PRICE_MAX, PRICE_MIN};
 use report::{Row, Run};
 use std::convert::Infallible;
 use std::path::Path;
@@ -33,14 +33,14 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
     let list = list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
-    let (known, tried) = if args.held_out {
-        halves(&trace).ok_or_else(|| {
-            let message = format!("{} has a single request, of which there are no halves", trace.name);
-            Failure::usage(message, "take a longer trace, or leave --held-out away")
-        })?
-    } else {
-        (trace.clone(), trace)
-    };
+    // How long it is after the last request to the next is told by the gaps before: of each half, if there are two.
+    let least = if args.held_out { 4 } else { 2 };
+    if trace.records.len() < least {
+        let message = format!("{} has too few requests: {}", trace_path.display(), trace.records.len());
+        return Err(Failure::usage(message, format!("take a longer trace: it takes {least} at least")));
+    }
+    let two = if args.held_out { halves(&trace) } else { None };
+    let (known, tried) = two.unwrap_or_else(|| (trace.clone(), trace));
     let cannot = |error: AdviseError| match error {
         AdviseError::Trace(_) | AdviseError::Nothing => {
             Failure::told(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
@@ -141,7 +141,7 @@ fn wanted(demand: &Demand, args: &AdviseArgs) -> Result<Wanted, Failure> {
 }
 
 fn limits(args: &AdviseArgs) -> Limits {
-    let budget = args.budget.map(|budget| Cents((budget * 100.0).round() as u64));
+    let budget = args.budget.map(Cents::of);
     Limits { budget, mean: args.max_mean, p99: args.max_p99, life: Years(args.min_life) }
 }
 
@@ -218,6 +218,15 @@ fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Resu
 pub fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && *number <= 1e9);
     number.ok_or_else(|| "write a number above 0".into())
+}
+
+/// Reads an amount of money.
+///
+/// # Errors
+/// What is allowed.
+pub fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| (PRICE_MIN..=PRICE_MAX).contains(price));
+    price.ok_or_else(|| "write an amount from 0.01 up".into())
 }
 
 /// Reads a number of years: `5`, `0` for any.

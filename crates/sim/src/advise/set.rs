@@ -12,6 +12,11 @@ use weir_timing::drives::{Drive, drive};
 pub struct Cents(pub u64);
 
 impl Cents {
+    /// So many whole units, to the nearest hundredth; less than nothing is nothing.
+    pub fn of(whole: f64) -> Self {
+        Self((whole * 100.0).round() as u64)
+    }
+
     /// In whole units.
     pub fn whole(self) -> f64 {
         self.0 as f64 / 100.0

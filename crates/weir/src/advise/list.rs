@@ -22,8 +22,9 @@ pub(super) struct List {
 const KEYS: &[&str] = &["name", "about", "size", "price", "endurance", "model", "sources"];
 /// The most devices on a list.
 const MOST: usize = 500;
-/// The most a device may cost.
-const PRICE_MAX: f64 = 1e9;
+/// The least and the most a device may cost.
+pub(super) const PRICE_MIN: f64 = 0.01;
+pub(super) const PRICE_MAX: f64 = 1e9;
 
 /// Reads a list: that in the file, or the one that comes with the program.
 ///
@@ -54,7 +55,9 @@ pub(super) fn parse(text: &str) -> Result<List, Mistake> {
     let document = document(text)?;
     let root = Keys::new(text, "the list", document.get_ref(), document.span(), &["currency", "device"])?;
     let currency = root.required("currency", |text| match text.trim() {
-        "" => Err("what prices are in, such as \"USD\"".into()),
+        currency if currency.is_empty() || currency.contains(char::is_control) => {
+            Err("what prices are in, on one line, such as \"USD\"".into())
+        }
         currency => Ok(currency.to_owned()),
     })?;
     let offers = root.tables("device", KEYS, offer)?;
@@ -81,8 +84,8 @@ fn offer(keys: &Keys<'_, '_>, before: &[Offer]) -> Result<Offer, Mistake> {
     })?;
     let size = keys.required("size", pool_file::size)?;
     let price = keys.number("price", |price| match price {
-        price if price > 0.0 && price <= PRICE_MAX => Ok(price),
-        _ => Err("a number above 0, of the list's currency".into()),
+        price if (PRICE_MIN..=PRICE_MAX).contains(&price) => Ok(price),
+        _ => Err("a number from 0.01 up, of the list's currency".into()),
     })?;
     let Some(price) = price else {
         return Err(keys.refuse("name", &format!("{name} has no price"), "add a line: price = 100"));
@@ -93,7 +96,7 @@ fn offer(keys: &Keys<'_, '_>, before: &[Offer]) -> Result<Offer, Mistake> {
     })?;
     let model = keys.required("model", pool_file::pace)?.to_owned();
     let about = keys.optional("about", |text| Ok(text.to_owned()))?.unwrap_or_else(|| name.clone());
-    Ok(Offer { name, about, size, price: Cents((price * 100.0).round() as u64), endurance, model })
+    Ok(Offer { name, about, size, price: Cents::of(price), endurance, model })
 }
 
 /// A size as drives are sold: decimal.
@@ -143,7 +146,9 @@ mod tests {
         assert_eq!((good.offers[0].price, &*good.offers[0].about), (Cents(9950), "a"));
         for (change, to, line, part) in [
             ("1TB", "1", 4, "size must be a size with its unit"),
-            ("99.5", "-1", 5, "price must be a number above 0"),
+            ("99.5", "-1", 5, "price must be a number from 0.01 up"),
+            ("99.5", "0.001", 5, "price must be a number from 0.01 up"),
+            ("EUR", "E\\nUR", 1, "on one line"),
             ("99.5", "\"99\"", 5, "without quotes"),
             ("price = 99.5", "", 3, "price = 100"),
             ("600TB", "forever", 6, "such as \"600TB\""),

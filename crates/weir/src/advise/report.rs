@@ -244,18 +244,33 @@ impl Advice {
     }
 
     fn why(&self) -> String {
+        // Others could be better but for that.
+        let is_short = self.finalists.iter().any(|index| self.is_short(&self.rows[*index]));
+        let lasting = |how: &str| match is_short {
+            true => format!(" {how} lasts {} years", self.limits.life.0),
+            false => String::new(),
+        };
         match self.rule {
             Rule::Cheapest => "It is the cheapest that keeps to the limits".to_owned(),
             Rule::Fastest => {
                 let budget = self.limits.budget.unwrap_or_default();
-                format!("It is the fastest for up to {budget} {}", self.list.currency)
+                format!(
+                    "It is the fastest for up to {budget} {}{}",
+                    self.list.currency,
+                    lasting("whose flash")
+                )
             }
-            Rule::Balanced => {
-                "Of what was tried it makes most of the money: anything dearer costs more in proportion than it saves in \
-                 time, anything cheaper costs more in time than it saves"
-                    .to_owned()
-            }
+            Rule::Balanced => format!(
+                "Of what was tried{} it makes most of the money: anything dearer costs more in proportion than it saves \
+                 in time, anything cheaper costs more in time than it saves",
+                lasting("and whose flash")
+            ),
         }
+    }
+
+    /// Whether its flash does not last as long as it is to.
+    fn is_short(&self, row: &Row) -> bool {
+        row.judged().life < self.limits.life
     }
 
     /// From one set to a dearer one.
@@ -263,14 +278,18 @@ impl Advice {
         let offers = &self.list.offers;
         let (less, more) = (from.judged(), to.judged());
         let price = Cents(more.price.0.saturating_sub(less.price.0));
+        let short = [from, to].into_iter().filter(|row| self.is_short(row));
+        let short =
+            short.map(|row| format!("; the flash of {} lasts {}", row.set.name(offers), row.judged().life));
         format!(
-            "{going} {} to {} costs {price} {} more and {}; 99 of 100 requests take {} instead of {}.",
+            "{going} {} to {} costs {price} {} more and {}; 99 of 100 requests take {} instead of {}{}.",
             from.set.name(offers),
             to.set.name(offers),
             self.list.currency,
             saving(less.mean, more.mean),
             more.p99,
-            less.p99
+            less.p99,
+            short.collect::<String>()
         )
     }
 

@@ -27,7 +27,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub active: Option<Bytes>,
     /// The most it may cost, in the list's currency
-    #[arg(long, value_name = "PRICE", value_parser = advise::positive)]
+    #[arg(long, value_name = "PRICE", value_parser = advise::price)]
     pub budget: Option<f64>,
     /// The longest mean response
     #[arg(long, value_name = "TIME", value_parser = duration)]

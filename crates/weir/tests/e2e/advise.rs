@@ -99,6 +99,15 @@ fn limits_decide_what_is_bought() {
     ];
     let said = pool.refused(&arguments, REFUSED);
     assert!(said.contains("nothing on the list keeps to the limits") && said.contains("--max-p99"), "{said}");
+    // What would be better but for its flash is not said to be worse.
+    std::fs::write(pool.path("list.toml"), LIST.replace("0TB\"\nmodel", "0MB\"\nmodel")).expect("written");
+    let long = told(&[]);
+    assert_eq!(long["pick"], "disk", "{long}");
+    let words = long["words"].to_string();
+    for part in ["whose flash lasts 5 years it makes most of the money", "; the flash of "] {
+        assert!(words.contains(part), "{part:?} should be in {words}");
+    }
+    std::fs::write(pool.path("list.toml"), LIST).expect("written");
     let halves = told(&["--held-out"]);
     assert_eq!((&halves["held_out"], &halves["requests"]), (&true.into(), &3000.into()), "{halves}");
 }
@@ -153,7 +162,14 @@ fn what_makes_no_sense_is_refused() {
     says(&["t", "--devices", "odd.toml"], USAGE, &["model is \"punch-cards\"", "ssd-sata"]);
     says(&["t", "--capacity", "1MiB"], USAGE, &["--capacity 1 MiB is less than the ", "--active"]);
     says(&["t", "--capacity", "900PB"], USAGE, &["put larger ones on the list"]);
-    says(&["t", "--budget=-1"], USAGE, &["above 0"]);
+    says(&["t", "--budget=-1"], USAGE, &["from 0.01 up"]);
+    says(&["t", "--budget=0.001"], USAGE, &["from 0.01 up"]);
+    let few = |count: usize| {
+        std::fs::write(pool.path("few"), "0.000 0 4096 512 1\n".repeat(count)).expect("written");
+        format!("few has too few requests: {count}")
+    };
+    says(&["few", "--rate", "5"], USAGE, &[&few(1), "longer"]);
+    says(&["few", "--rate", "5", "--held-out"], USAGE, &[&few(3), "takes 4"]);
     says(&["t", "--min-life", "x"], USAGE, &["years"]);
     says(&["t", "--write-pool", "."], REFUSED, &["no ordinary file"]);
     says(&["t", "--write-pool", "bad.toml"], REFUSED, &["bad.toml is there already"]);
