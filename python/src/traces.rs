@@ -168,6 +168,7 @@ pub(crate) fn eviction(name: &str) -> PyResult<&'static EvictionPolicy> {
 /// Writes what a load of words asks for as a trace, to a file that must not exist; the number of requests. Without
 /// `duration` and `requests` until the load ends.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
 pub(crate) fn generate(
     py: Python<'_>,
     words: &str,
@@ -176,6 +177,7 @@ pub(crate) fn generate(
     requests: Option<u64>,
     duration: Option<&str>,
     format: &str,
+    stop: &Stop,
 ) -> PyResult<u64> {
     let format = Format::named(format).map_err(|error| wrong(error.to_string()))?;
     let duration = duration.map(units::duration).transpose();
@@ -193,11 +195,11 @@ pub(crate) fn generate(
         let names: Vec<_> =
             (0..load.spaces(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
         let unbounded = if requests.is_some() { Nanos::MAX } else { load.lasts() };
-        let (mut written, most) = (0, requests.unwrap_or(u64::MAX));
-        let mut records = load::records(&mut *load, duration.unwrap_or(unbounded));
-        while written < most
-            && let Some(record) = records.next()
-        {
+        // Those the format cannot say count, too: it may be all of them.
+        let most = usize::try_from(requests.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let mut written = 0;
+        for record in load::records(&mut *load, duration.unwrap_or(unbounded)).take(most) {
+            stop.check()?;
             let said = writer.write(&record, &names[record.disk.0 as usize]).map_err(failed)?;
             written += u64::from(said);
         }

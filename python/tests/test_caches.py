@@ -67,6 +67,7 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
     """A run of a minute and more is interrupted when it has begun; its threads have ended when the exception is there."""
     long = tmp_path / "long.weirtrace"
     weir.generate("zipf over=1GiB", long, requests=1_000_000)
+    endless = tmp_path / "endless.weirtrace"
     sizes = [f"{percent}%" for percent in range(1, 60)]
     native = caches.caches_of(weir.POLICIES, sizes, "all", "4KiB", "through", "50%").native()
 
@@ -83,10 +84,16 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             weir.simulate(long, weir.POLICIES, sizes)
+        interrupter.join()
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            weir.generate("zipf over=1GiB", endless, requests=10**12)
     finally:
         interrupter.join()
         signal.signal(signal.SIGINT, before)
     assert threading.active_count() == 1
+    assert list(tmp_path.iterdir()) == [long]
 
     # What is stopped tells nothing, instead of half of it.
     stop = _native.Stop()

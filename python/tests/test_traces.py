@@ -1,4 +1,5 @@
 import gzip
+import os
 from pathlib import Path
 
 import polars
@@ -97,7 +98,15 @@ def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: C
         weir.generate("zipf speed=1", tmp_path / "none")
     with pytest.raises(ValueError, match="traces are not written as hpl"):
         weir.generate("zipf", tmp_path / "none", format="hpl")
-    assert {path.name for path in tmp_path.iterdir()} == {"ours", "theirs"}
+    # Of the requests that are wanted the format can say none.
+    assert weir.generate("uniform at=512B", ours, requests=10, format="oracle") == 0
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for no_file in (pipe, tmp_path):
+        with pytest.raises(ValueError, match="no ordinary file"):
+            weir.generate("zipf", no_file, requests=10)
+    assert pipe.is_fifo()
+    assert {path.name for path in tmp_path.iterdir()} == {"ours", "theirs", "pipe"}
 
 
 def test_formats_are_those_of_the_command_line(command: Command) -> None:

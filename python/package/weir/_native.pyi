@@ -108,4 +108,5 @@ def generate(
     requests: int | None,
     duration: str | None,
     format: str,
+    stop: Stop,
 ) -> int: ...

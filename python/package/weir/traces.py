@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
+from ._work import threads
 
 if TYPE_CHECKING:
     import pandas
@@ -177,11 +178,14 @@ def generate(
 
     The words are those of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The same words and
     seed make the same trace. It ends with the load, or after so many requests, or after a time like `10min`.
-    What is at `path` is replaced once the trace is whole.
+    The file at `path` is replaced once the trace is whole; a folder, a pipe or a device there is refused.
     """
     path = Path(path)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder:
-        part = Path(folder) / path.name
-        count = _native.generate(load, part, seed, requests, duration, format)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no ordinary file; name another one")
+    with tempfile.TemporaryDirectory(prefix=".", dir=path.absolute().parent) as folder:
+        part = Path(folder) / "part"
+        with threads(1) as (pool, stop):
+            count = pool.submit(_native.generate, load, part, seed, requests, duration, format, stop).result()
         part.replace(path)
     return count

@@ -54,7 +54,8 @@ pub fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     output.write(&args.format, |traced| {
         progress::during("making the trace up", || {
             let mut records = records(&mut *load, until);
-            while requests < most
+            // Those the format cannot say count, too: it may be all of them.
+            while requests + unsaid < most
                 && let Some(record) = records.next()
             {
                 match traced.write(&record, &names[record.disk.0 as usize])? {
