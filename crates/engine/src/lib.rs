@@ -18,8 +18,9 @@
 //! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
 //! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
-//! gets it back ([`resync`]). What a policy buffers in slots may be on two devices, too ([`twice`]). What fails is tried again ([`retry`]), put in doubt ([`doubt`]) or given up ([`lost`],
-//! [`watch`]); what was read from a device given up is read elsewhere ([`again`]).
+//! gets it back ([`resync`]). What a policy buffers in slots may be on two devices, too ([`twice`]). When there is no
+//! space left copies give way to new data ([`reclaim`]). What fails is tried again ([`retry`]), put in doubt
+//! ([`doubt`]) or given up ([`lost`], [`watch`]); what was read from a device given up is read elsewhere ([`again`]).
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
