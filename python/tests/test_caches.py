@@ -104,7 +104,7 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
     with pytest.raises(InterruptedError):
         _native.BlockTrace(long, None, False, native, stop)
     with pytest.raises(InterruptedError):
-        _native.analyze(long, None, None, False, [], None, stop)
+        _native.analyze(long, None, None, False, [], None, None, stop)
 
 
 def test_other_threads_go_on_meanwhile(tmp_path: Path) -> None:
