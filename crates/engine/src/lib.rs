@@ -73,6 +73,7 @@ mod status;
 mod through;
 mod twice;
 mod unreachable;
+mod walk;
 mod watch;
 mod write;
 

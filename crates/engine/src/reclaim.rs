@@ -6,8 +6,9 @@
 //! has come back, or a walk over all of them has found nothing; then it is refused, and for a while nobody looks again.
 
 use crate::Engine;
+use crate::walk::after;
 use weir_map::{Place, Record};
-use weir_model::{BlockRange, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind, VolumeId};
+use weir_model::{BlockRange, ExtentKey, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
 /// Extents looked at at a time.
@@ -104,11 +105,11 @@ impl Engine {
         }
         let enough = self.reclaim.given_up + ENOUGH * u64::from(self.map.extent().blocks());
         for _ in 0..LOOKS {
-            let Some(key) = self.next_extent(self.reclaim.at) else {
+            let Some(key) = self.next_extent(self.reclaim.at, |volume| volume.copies == 1) else {
                 return self.end_walk();
             };
             self.bring_together(key);
-            self.reclaim.at = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
+            self.reclaim.at = after(key);
             if self.mover_status().dropped >= enough {
                 return self.rest_reclaim();
             }
@@ -155,19 +156,8 @@ impl Engine {
         reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| self.now < since + WAIT)
     }
 
-    /// The first extent at or after this one that is anything but empty, in this volume or a later one.
-    fn next_extent(&self, from: ExtentKey) -> Option<ExtentKey> {
-        let rest = self.map.next_used(from.volume, from.index).map(|index| ExtentKey { index, ..from });
-        rest.or_else(|| {
-            let mut later = self.map.catalogue().volumes_from(VolumeId(from.volume.0 + 1));
-            later.find_map(|(id, _)| {
-                let index = self.map.next_used(*id, ExtentIndex(0))?;
-                Some(ExtentKey { volume: *id, index })
-            })
-        })
-    }
-
-    /// What several places hold is given up by all but one of them, or all is brought home to one.
+    /// What several places hold is given up by all but one of them, or all is brought home to one. Not while one of them
+    /// is lost: what it has may be all there is, and its space is of no use.
     fn bring_together(&mut self, key: ExtentKey) {
         let Some(record) = self.record(key).filter(|r| r.copies == 1 && r.places.len() > 1) else { return };
         let Some(home) = self.best_home(&record) else { return };
@@ -178,6 +168,9 @@ impl Engine {
             missing.subtract(&home.valid);
             missing.is_empty()
         };
+        if others().any(|place| !self.is_usable(place.device())) {
+            return;
+        }
         if others().all(is_copy) {
             let names: Vec<PlaceId> = others().map(|place| place.at.id()).collect();
             names.into_iter().for_each(|from| self.drop_from(key, blocks, from));

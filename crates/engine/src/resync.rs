@@ -6,6 +6,7 @@
 
 use crate::Engine;
 use crate::mirror::wholes;
+use crate::walk::after;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Record;
@@ -80,10 +81,6 @@ impl Resync {
     }
 }
 
-const fn after(key: ExtentKey) -> ExtentKey {
-    ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key }
-}
-
 impl Engine {
     /// The extent may lack a copy.
     pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
@@ -131,26 +128,14 @@ impl Engine {
     }
 
     fn walk(&mut self) {
-        let mut at = self.resync.walk.take();
         for _ in 0..WALK {
-            let Some(from) = at else { break };
-            let next = self.map.next_used(from.volume, from.index);
-            at = match next {
-                Some(index) => {
-                    let key = ExtentKey { index, ..from };
-                    if self.lacks(key) {
-                        self.note_lacking(key);
-                    }
-                    Some(after(key))
-                }
-                None => {
-                    let later = self.map.catalogue().volumes_from(VolumeId(from.volume.0 + 1));
-                    let next = later.filter(|(_, v)| v.copies > 1).map(|(id, _)| *id).next();
-                    next.map(|volume| ExtentKey { volume, index: ExtentIndex(0) })
-                }
-            };
+            let Some(from) = self.resync.walk.take() else { return };
+            let Some(key) = self.next_extent(from, |volume| volume.copies > 1) else { return };
+            if self.lacks(key) {
+                self.note_lacking(key);
+            }
+            self.resync.walk = Some(after(key));
         }
-        self.resync.walk = at;
     }
 
     /// Whether some block of the extent is not in two places on devices in use.

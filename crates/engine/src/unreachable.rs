@@ -6,6 +6,7 @@
 
 use crate::Engine;
 use crate::notice::Notice;
+use crate::walk::after;
 use weir_map::Found;
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -66,21 +67,12 @@ impl Engine {
         }
         for _ in 0..WALK {
             let Some(from) = self.unreachable.walk else { return };
-            match self.map.next_used(from.volume, from.index) {
-                Some(index) => {
-                    let key = ExtentKey { index, ..from };
-                    self.note_unreachable(key);
-                    self.unreachable.walk = Some(ExtentKey { index: ExtentIndex(index.0 + 1), ..from });
-                }
-                None => {
-                    let later = self.map.catalogue().volumes_from(VolumeId(from.volume.0 + 1)).next();
-                    let next = later.map(|(volume, _)| ExtentKey { volume: *volume, index: ExtentIndex(0) });
-                    self.unreachable.walk = next;
-                    if next.is_none() {
-                        return self.unreachable_walked();
-                    }
-                }
-            }
+            let Some(key) = self.next_extent(from, |_| true) else {
+                self.unreachable.walk = None;
+                return self.unreachable_walked();
+            };
+            self.note_unreachable(key);
+            self.unreachable.walk = Some(after(key));
         }
         self.unreachable.due = self.now + WALK_EVERY;
     }

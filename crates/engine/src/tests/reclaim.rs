@@ -71,6 +71,18 @@ fn what_is_in_slots_alone_comes_home() {
 }
 
 #[test]
+fn what_a_lost_device_has_is_not_given_up_for_space_on_another() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[7; EXTENT]);
+    let key = h.key(0);
+    h.act(Action::Copy { key, blocks: ALL, to: there(PlaceKind::Whole) });
+    h.flush().expect("a flush");
+    h.lose(DeviceId(0));
+    fill(&mut h, 1);
+    assert_eq!(h.places(0).len(), 2);
+}
+
+#[test]
 fn two_copies_that_are_wanted_stay() {
     let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
     let extents = u64::from(h.free());
