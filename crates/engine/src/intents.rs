@@ -94,11 +94,14 @@ impl Engine {
     /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
     fn close_intent(&mut self, key: ExtentKey) {
         let Some(record) = self.record(key) else { return };
-        let devices: SmallVec<[_; 2]> = crate::mirror::wholes(&record).map(|whole| whole.device).collect();
-        let mut needs: [Option<Needs>; 2] = [None; 2];
-        for (needs, device) in needs.iter_mut().zip(devices) {
-            *needs = self.devices[device.index()].owes(device);
+        let owed =
+            crate::mirror::wholes(&record).filter_map(|w| self.devices[w.device.index()].owes(w.device));
+        let owed: SmallVec<[Needs; 2]> = owed.collect();
+        if owed.len() > 2 {
+            // A version waits for two devices at most: it is closed after a later write, or by the next opening.
+            return;
         }
+        let needs = [owed.first().copied(), owed.get(1).copied()];
         let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         self.map.settled(key, all, needs);
         self.note_change();

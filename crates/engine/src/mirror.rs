@@ -15,7 +15,7 @@ use crate::Engine;
 use crate::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, Record, Sabotage, Whole};
+use weir_map::{BlockSet, Location, Needs, Record, Sabotage, WHOLE_MAX, Whole};
 use weir_model::{
     BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind, RequestError,
 };
@@ -191,6 +191,8 @@ impl Engine {
                 usable.push(whole);
             }
         }
+        // A change withdrawn may have left more places than copies are wanted: the rest no longer hold what is written.
+        usable.truncate(WHOLE_MAX);
         self.may_overwrite_all(id, &usable).then_some(())?;
         let waits = usable.iter().any(|whole| self.waits_for_mover(id, place(*whole), range));
         (!waits).then_some(usable)

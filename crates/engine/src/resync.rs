@@ -180,7 +180,7 @@ impl Engine {
         let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
         let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
         if places.len() > 1 {
-            if places.iter().all(|device| self.is_usable(*device)) {
+            if places.iter().filter(|device| self.is_usable(**device)).count() > 1 {
                 self.request_action(Action::Refresh { key });
             }
         } else if let Some(device) = self.second_device(key) {

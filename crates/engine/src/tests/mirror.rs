@@ -232,6 +232,34 @@ fn a_flush_that_fails_on_one_copy_fails_nothing() {
 }
 
 #[test]
+fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
+    let mut h = of(3);
+    h.write(0, &[1; EXTENT]);
+    h.broken = vec![(DeviceId(0), WRITE, EIO)];
+    h.write(0, &[2; 4096]);
+    h.broken.clear();
+    h.flush().expect("a flush");
+    assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
+    // It is given up for what is written elsewhere, and comes back as that cannot be flushed.
+    h.lose(DeviceId(1));
+    h.write(0, &[3; EXTENT]);
+    h.write(4096, &[4; 4096]);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.flush().expect_err("one device has all but a block of it alone");
+    h.broken.clear();
+    h.reopen();
+    let on: Vec<_> = h.copies().into_iter().map(|(device, _)| device).collect();
+    assert_eq!(on, [DeviceId(0), DeviceId(2), DeviceId(1)]);
+    h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
+    h.write(8192, &[5; 4096]);
+    assert_eq!(h.read(8192, 4096).1, [5; 4096]);
+    h.flush().expect("a flush");
+    h.reopen();
+    h.wait(Nanos::secs(10));
+    assert_eq!((h.read(8192, 4096).1, h.degraded()), (vec![5; 4096], 0));
+}
+
+#[test]
 fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
     let mut h = of(4);
     h.write(0, &[1; 8192]);
