@@ -7,7 +7,8 @@
 //!
 //! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
 //! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
-//!   or the pool is opened again, whatever is on the device;
+//!   or the pool is opened again, whatever is on the device. The opening makes durable what it finds of them
+//!   ([`Engine::put_in_doubt`]);
 //! - every FLUSH under way of a volume that has such blocks fails, and so does every durable change of
 //!   one of them; if no FLUSH is under way, the volume's next one fails. A FLUSH after that can succeed,
 //!   since nothing is pretended about those blocks.
@@ -112,7 +113,7 @@ impl Doubt {
         self.owed.remove(&volume);
     }
 
-    pub(crate) fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
         let doubtful = self.extents.entry(key).or_insert(Doubtful { device, blocks: blocks.clone() });
         doubtful.device = device;
         for block in blocks.iter() {
@@ -145,6 +146,8 @@ impl Engine {
         for key in self.map.withdraw(device, flushed) {
             self.cache.forget(key, all);
             self.review_writes(key);
+            // What was moved from there is in a later change alone, which may need another flush.
+            self.commits.cleared.push(key);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
@@ -163,12 +166,27 @@ impl Engine {
             if volumes.last() != Some(&key.volume) {
                 volumes.push(key.volume);
             }
-            self.doubt.add(device, key, doubtful);
+            self.put_in_doubt(device, key, doubtful);
         }
         self.read_anew(device);
         self.tell_waiting(device, &volumes);
         self.note_change();
         self.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it can be
+    /// made durable: the next opening writes again what it finds there. Else what is in the device's cache, but is not
+    /// written any more, could be copied after that, and a cut would leave two places that differ. Without metadata room
+    /// for it, it does not outlast the engine.
+    pub(crate) fn put_in_doubt(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+        let end = self.map.extent().blocks();
+        let mut at = 0;
+        while let Some(run) = blocks.next_run(at, end).filter(|_| self.map.has_metadata_room()) {
+            self.map.intend(key, run);
+            self.request_commit();
+            at = run.end();
+        }
+        self.doubt.add(device, key, blocks);
     }
 
     /// Commands under way may bring what the device had before what it has lost: what they read is read again, and

@@ -97,8 +97,9 @@ impl Engine {
         let owed =
             crate::mirror::wholes(&record).filter_map(|w| self.devices[w.device.index()].owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
-        if owed.len() > 2 {
-            // A version waits for two devices at most: it is closed after a later write, or by the next opening.
+        if owed.len() > 2 || self.doubt.has(key) {
+            // A version waits for two devices at most; and of what is in doubt none is known to be durable. It is closed
+            // after a later write, or by the next opening.
             return;
         }
         let needs = [owed.first().copied(), owed.get(1).copied()];

@@ -369,7 +369,7 @@ impl Engine {
             for block in differ.iter() {
                 self.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
             }
-            self.doubt.add(kept.device, key, differ);
+            self.put_in_doubt(kept.device, key, differ);
             self.note_change();
         }
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));

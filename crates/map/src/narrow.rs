@@ -16,16 +16,16 @@ impl Map {
     /// that no commit has taken; a write there must wait until it [may](Self::may_overwrite), for a commit at
     /// most, not for any flush. Cost: a walk over the extent's pending changes.
     pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
-        let is_shared = match self.find(key) {
-            Found::Record(record) => {
-                record.intent.is_some() || record.shared(to, self.blocks).contains_any(range)
-            }
-            Found::Empty | Found::Direct(_) => false,
+        let shared = match self.find(key) {
+            Found::Record(record) => Some(record.shared(to, self.blocks)),
+            Found::Empty | Found::Direct(_) => None,
         };
-        if is_shared {
+        if let Some(shared) = shared.filter(|shared| shared.contains_any(range)) {
             self.change(key, Brings::Nothing, None, |record, _, released| {
                 record.narrow(to, range, released);
-                record.settle(range);
+                for block in shared.iter().filter(|block| range.contains(*block)) {
+                    record.settle(BlockRange { first: block, count: 1 });
+                }
             });
         }
         self.narrow_pending(key, to);
@@ -84,8 +84,8 @@ impl<'a> Alone<'a> {
         let Some(then) = record.place(self.place.at.id()) else { return false };
         let mut shared = record.shared(self.place.at.id(), blocks);
         shared.intersect(&self.blocks);
-        if let Some(intent) = &record.intent {
-            shared.subtract(intent);
+        if let Some(differ) = record.may_differ() {
+            shared.subtract(differ);
         }
         let stays = |block: &u16| then.slot(*block) == self.place.slot(*block);
         let narrowed: Vec<u16> = shared.iter().filter(stays).collect();

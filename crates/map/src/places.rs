@@ -181,12 +181,11 @@ impl Map {
         true
     }
 
-    /// Write intents: the copies of these blocks may differ from now on, and recovery is to settle for
-    /// one of them. Writes to them must wait until they [may](Self::may_overwrite).
+    /// Write intents: recovery is to settle for one of the copies of these blocks, or for the only one, which may not be
+    /// durable. Where two copies are wanted they may differ from now on: writes to them must wait until they
+    /// [may](Self::may_overwrite).
     pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
-        self.change(key, Brings::Nothing, None, |record, blocks, _| {
-            record.intent.get_or_insert_with(|| crate::BlockSet::none(blocks)).insert(range);
-        });
+        self.change(key, Brings::Nothing, None, |record, blocks, _| record.intend(range, blocks));
     }
 
     /// The copies of these blocks are the same again, once what was written to them is durable, and
@@ -368,7 +367,7 @@ impl Record {
     fn may_overwrite(&self, id: PlaceId, range: BlockRange) -> bool {
         let Some(place) = self.place(id) else { return true };
         let others = || self.places.iter().filter(|p| p.at.id() != id);
-        let intended = |b| self.intent.as_ref().is_some_and(|i| i.contains(b));
+        let intended = |b| self.may_differ().is_some_and(|differ| differ.contains(b));
         let shared = |b| place.valid.contains(b) && others().any(|p| p.valid.contains(b));
         (range.first..range.end()).all(|b| !shared(b) || intended(b))
     }

@@ -1,5 +1,6 @@
 //! Write intents at recovery: where a write to several places may have reached only some of them,
-//! one copy is chosen, and the others no longer count.
+//! one copy is chosen, and the others no longer count. What one place holds has an intent, too, if it is in doubt since a
+//! flush failed.
 //!
 //! Any copy will do: each of its sectors is what was there before or what some write since put
 //! there. What must not be is that a block reads one way now and another way later. So the chosen copy is
@@ -58,7 +59,7 @@ struct Settler<'a> {
 
 impl Settler<'_> {
     /// Of the intended blocks, the first place that holds them keeps them: of a device that is present and
-    /// takes them again, if there is such a place. The others do not. No intent is left.
+    /// takes them again, if there is such a place. The others do not. Where there is none, the intent stays.
     fn choose(&mut self, record: &mut Record) {
         let Some(intent) = record.intent.take() else { return };
         // Space is rebuilt from what is left.
@@ -74,9 +75,12 @@ impl Settler<'_> {
             // One sector that cannot be read does not decide for all of them.
             for first in part.first..part.end() {
                 let block = BlockRange { first, count: 1 };
-                let place = self.affirmed(record, block).or_else(|| self.readable_at_best(record, first));
-                if let Some(place) = place {
+                let affirmed = self.affirmed(record, block);
+                if let Some(place) = affirmed.or_else(|| self.readable_at_best(record, first)) {
                     record.narrow(place, block, &mut released);
+                    if affirmed.is_none() {
+                        record.intend(block, self.map.blocks);
+                    }
                 }
             }
         }

@@ -95,7 +95,9 @@ pub struct Record {
     pub copies: u8,
     /// Owners: 1 until snapshots share records.
     pub references: u32,
-    /// Blocks whose copies may differ: a write to one of several places is under way.
+    /// Blocks that recovery is to write again as it reads them, to one place that then holds them alone: what is
+    /// there may not be durable, though it was flushed. And where two copies are wanted, which may differ: a write to
+    /// both is under way.
     pub intent: Option<BlockSet>,
 }
 
@@ -124,6 +126,11 @@ impl Record {
             references: 1,
             intent: None,
         }
+    }
+
+    /// The blocks that several places may hold differently, until recovery settles for one of them.
+    pub fn may_differ(&self) -> Option<&BlockSet> {
+        self.intent.as_ref().filter(|_| self.copies > 1)
     }
 
     /// No place holds any block.
@@ -188,6 +195,11 @@ impl Record {
             place.clear(range, released);
         }
         self.settle(range);
+    }
+
+    /// The blocks have a write intent.
+    pub(crate) fn intend(&mut self, range: BlockRange, blocks: u16) {
+        self.intent.get_or_insert_with(|| BlockSet::none(blocks)).insert(range);
     }
 
     /// The blocks' write intents are withdrawn.

@@ -173,14 +173,17 @@ impl Base {
     }
 
     /// That copies are the same again may have needed what was lost: those that several places hold may still differ
-    /// where the fallback says so.
+    /// where the fallback says so. And what is back where it was may not be durable there.
     fn keep_intents(&self, record: &mut Record) {
         let Some(intent) = self.record.as_ref().and_then(|before| before.intent.as_ref()) else { return };
         let holders = |block: u16| record.places.iter().filter(|p| p.valid.contains(block)).count();
-        let differ: SmallVec<[u16; 32]> = intent.iter().filter(|block| holders(*block) > 1).collect();
-        if !differ.is_empty() {
+        let is_back =
+            |block: u16| record.places.iter().any(|p| p.valid.contains(block) && self.has(p, block));
+        let kept = intent.iter().filter(|block| holders(*block) > 1 || is_back(*block));
+        let kept: SmallVec<[u16; 32]> = kept.collect();
+        if !kept.is_empty() {
             let all = record.intent.get_or_insert_with(|| BlockSet::none(self.blocks));
-            differ.iter().for_each(|block| all.insert(one(*block)));
+            kept.iter().for_each(|block| all.insert(one(*block)));
         }
     }
 

@@ -9,7 +9,7 @@ use support::pool::{self, META, Shape};
 use support::store::MemStore;
 use weir_map::create::{create_laid_out, read_superblock};
 use weir_map::{Found, Hardening, Map, PAGE, Superblock, Whole};
-use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Store};
+use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, Store};
 
 /// More flushes and writes than opening takes here.
 const MANY: u64 = 40;
@@ -132,12 +132,17 @@ struct TwoCopies {
 
 impl TwoCopies {
     fn new() -> Self {
+        Self::of(2)
+    }
+
+    /// In a volume that wants so many copies.
+    fn of(copies: u8) -> Self {
         let sizes =
             pool::superblocks_of(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 }, &[50; 3]);
         let mut store = MemStore::new(sizes.len());
         pool::create(&mut store, &sizes).unwrap();
         let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
-        let volume = map.create_volume("copied", Bytes::mib(1), Hardening::Flush, 2);
+        let volume = map.create_volume("copied", Bytes::mib(1), Hardening::Flush, copies);
         make_durable(&mut map, &mut store);
         let key = ExtentKey { volume, index: ExtentIndex(3) };
         let all = BlockRange { first: 0, count: map.extent().blocks() };
@@ -173,6 +178,14 @@ impl TwoCopies {
     fn holders(&self, block: u16) -> Vec<DeviceId> {
         let Found::Record(record) = self.map.find(self.key) else { panic!("{:?}", self.map.find(self.key)) };
         record.places.iter().filter(|p| p.valid.contains(block)).map(|p| p.at.id().device).collect()
+    }
+
+    /// The blocks with an intent.
+    fn intended(&self) -> Vec<u16> {
+        match self.map.find(self.key) {
+            Found::Record(record) => record.intent.iter().flat_map(|intent| intent.iter()).collect(),
+            Found::Empty | Found::Direct(_) => Vec::new(),
+        }
     }
 
     fn read(&self, store: &mut MemStore, whole: Whole) -> Vec<u8> {
@@ -230,4 +243,37 @@ fn what_no_device_takes_again_is_not_left_to_one_that_is_away() {
     pool.store.set_broken(DeviceId(1), true);
     pool.map = pool::open_without(&mut pool.store, &pool.sizes, &[DeviceId(1)]).unwrap().0;
     assert!((0..16).all(|block| pool.holders(block) == [DeviceId(2)]));
+    assert_eq!(pool.intended(), [5], "what could not be settled is left to a later opening");
+}
+
+#[test]
+fn of_the_only_place_of_blocks_that_are_in_doubt() {
+    for copies in [1, 2] {
+        let mut pool = TwoCopies::of(copies);
+        let [first, second] = pool.wholes;
+        let all = BlockRange { first: 0, count: 16 };
+        assert!(pool.map.dropped(pool.key, PlaceId { device: second.device, kind: PlaceKind::Whole }, all));
+        make_durable(&mut pool.map, &mut pool.store);
+        assert_eq!(pool.intended().len(), 16);
+        pool.write(2);
+        pool.store.fail_flush(first.device);
+        pool.store.flush(first.device).unwrap_err();
+        pool.open_again();
+        assert_eq!(pool.intended(), [0; 0]);
+        for seed in 0..8 {
+            let mut store = pool.store.clone();
+            store.power_cut(&mut Rng(seed));
+            assert_eq!(pool.read(&mut store, first), [2; 65536], "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn where_one_copy_is_wanted_an_intent_lets_nobody_write_one_of_two_places() {
+    for copies in [1, 2] {
+        let pool = TwoCopies::of(copies);
+        let place = |whole: Whole| PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        let may = |whole| pool.map.may_overwrite(pool.key, place(whole), BlockRange { first: 3, count: 2 });
+        assert_eq!(pool.wholes.map(may), [copies == 2; 2]);
+    }
 }

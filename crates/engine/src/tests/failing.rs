@@ -39,6 +39,22 @@ fn a_failed_flush_fails_once_and_leaves_exactly_its_blocks_in_doubt() {
 }
 
 #[test]
+fn what_is_in_doubt_stays_so_for_the_next_opening_which_settles_it() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 8192]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("lost");
+    assert!(!h.engine.map().has_pending(h.key(0)), "it is durable at once");
+    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    let blocks: Vec<_> = intent(&h).expect("an intent").iter().collect();
+    assert_eq!(blocks, [1, 2], "exactly these");
+    h.reopen();
+    assert_eq!((intent(&h), h.read(0, 12288).1), (None, [[1; 4096], [2; 4096], [2; 4096]].concat()));
+}
+
+#[test]
 fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);

@@ -1,6 +1,6 @@
 //! Several places per extent: copies, moves, drops, fine slots, and overwrites of what is shared.
 
-use super::harness::{EXTENT, Harness};
+use super::harness::{EXTENT, Harness, Shape};
 use weir_map::Found;
 use weir_model::{
     BlockRange, DeviceId, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape, RequestError,
@@ -397,6 +397,23 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
             assert_eq!(h.read(at, 4096).1, [3; 4096]);
         }
     }
+}
+
+#[test]
+fn a_flush_waits_for_where_data_was_moved_when_the_device_it_was_on_is_lost() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, ..Shape::default() }, "sequential");
+    h.write(0, &[1; 4096]);
+    h.holding = Some(IoKind::Flush);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.held.len(), 1, "the flush of the first device is under way");
+    h.act(Action::Move { key: h.key(0), blocks: ALL, to: place(2, PlaceKind::Whole) });
+    h.lose(DeviceId(0));
+    h.run();
+    assert_eq!(h.answer(), Some((1, Ok(ReadShape::Data))));
+    let is_flush = |io: &weir_model::Io| (io.device, io.kind) == (DeviceId(2), IoKind::Flush);
+    assert!(h.log.iter().any(is_flush), "{:?}", h.log);
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
 }
 
 /// The second device has a block's last write, not flushed; the first one what was there before.

@@ -7,7 +7,7 @@ mod durable;
 
 use super::pool::{Shape, create, open, superblocks};
 use super::store::MemStore;
-use super::twin::{Effect, Held, Live, MiniDevice, State, Version, key};
+use super::twin::{Effect, Held, Live, MiniDevice, State, Version, copies_of, key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_map::delta::Delta;
 use weir_map::root::Root;
@@ -282,7 +282,8 @@ impl History {
     }
 
     fn current(&self, key: ExtentKey) -> Held {
-        let durable = || self.state.extents.get(&key).cloned().unwrap_or_default();
+        let empty = || Held { copies: copies_of(key.volume), ..Held::default() };
+        let durable = || self.state.extents.get(&key).cloned().unwrap_or_else(empty);
         self.live.get(&key).map_or_else(durable, |live| live.current.clone())
     }
 

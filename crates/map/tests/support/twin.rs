@@ -14,13 +14,35 @@ pub struct HeldPlace {
     pub blocks: BTreeMap<u16, Slot>,
 }
 
-/// The places of an extent, whether space is kept, and the blocks with a write intent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The places of an extent, whether space is kept, the blocks with a write intent, and the copies wanted.
+#[derive(Clone, Debug)]
 pub struct Held {
     pub places: Vec<HeldPlace>,
     pub keep: bool,
     pub intent: BTreeSet<u16>,
+    pub copies: u8,
 }
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { places: Vec::new(), keep: false, intent: BTreeSet::new(), copies: 1 }
+    }
+}
+
+/// How many copies histories want of a volume's extents.
+pub fn copies_of(volume: VolumeId) -> u8 {
+    1 + (volume.0 % 2) as u8
+}
+
+/// Nothing says how many copies are wanted of what is nowhere.
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        let alike = self.copies == other.copies || self.places.is_empty();
+        alike && (&self.places, self.keep, &self.intent) == (&other.places, other.keep, &other.intent)
+    }
+}
+
+impl Eq for Held {}
 
 impl HeldPlace {
     pub fn whole(whole: Whole, blocks: impl Iterator<Item = u16>) -> Self {
@@ -65,7 +87,8 @@ impl Held {
     /// A whole place, full, and nothing else to say.
     pub fn is_one_full(&self, blocks: u16) -> bool {
         let [place] = &self.places[..] else { return false };
-        place.whole.is_some() && place.blocks.len() == usize::from(blocks) && self.intent.is_empty()
+        let says_no_more = self.intent.is_empty() && self.copies == 1;
+        place.whole.is_some() && place.blocks.len() == usize::from(blocks) && says_no_more
     }
 
     pub fn chunks(&self) -> BTreeSet<Chunk> {
@@ -82,7 +105,7 @@ impl Held {
     }
 
     /// Whether this state would take a place for a copy of another one, and the two differ, once blocks of the place
-    /// are written where it is now: blocks another place holds, and no intent covers.
+    /// are written where it is now: blocks another place holds, and no intent covers that says so of copies.
     pub fn differs_if_written(&self, now: &HeldPlace, range: BlockRange) -> bool {
         let Some(place) = self.places.iter().find(|p| p.id == now.id) else { return false };
         let is_there = |b: &u16| {
@@ -90,7 +113,7 @@ impl Held {
             slot.is_some_and(|slot| now.blocks.get(b).is_none_or(|now| now == slot))
         };
         let mut blocks = (range.first..range.end()).filter(is_there);
-        blocks.any(|b| self.holders(b) > 1 && !self.intent.contains(&b))
+        blocks.any(|b| self.holders(b) > 1 && !(self.copies > 1 && self.intent.contains(&b)))
     }
 
     /// The blocks are in the place, at these slots (or where they are in a whole one).
@@ -125,6 +148,7 @@ impl Held {
             places: record.places.iter().map(HeldPlace::of).collect(),
             keep: record.keep,
             intent: record.intent.iter().flat_map(|i| i.iter()).collect(),
+            copies: record.copies,
         }
     }
 

@@ -168,8 +168,9 @@ impl History {
         self.map.narrowed(key, to, range);
         let mut held = before.clone();
         held.narrow(to, range);
-        held.intent.retain(|b| !range.contains(*b));
-        if held != before || !before.intent.is_empty() {
+        let here: Vec<_> = held.place(to).expect("named").blocks.keys().copied().collect();
+        held.intent.retain(|b| !(range.contains(*b) && here.contains(b) && before.holders(*b) > 1));
+        if held != before {
             self.changed(key, held.clone(), None);
         }
         self.narrow_pending(key, &held, to);
@@ -281,7 +282,7 @@ impl History {
         held.places.retain(|p| !p.blocks.is_empty() || Some(p.id) == kept);
         if held.places.len() < before {
             if held.places.is_empty() {
-                held = Held::default();
+                held = Held { copies: held.copies, ..Held::default() };
             }
             self.changed(key, held, None);
         }

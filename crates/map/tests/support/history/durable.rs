@@ -2,7 +2,7 @@
 
 use super::{Checkpointing, History, VOLUMES};
 use crate::support::pool::{META, POOL};
-use crate::support::twin::{Effect, Held, State, key};
+use crate::support::twin::{Effect, Held, State, copies_of, key};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_map::delta::Delta;
 use weir_map::journal::Frame;
@@ -18,9 +18,12 @@ impl History {
         }
         let size = Bytes(VOLUMES[usize::from(size) % VOLUMES.len()] << self.shape.extent_log2);
         let name = format!("volume {}", self.volumes_made.len());
-        let id = self.map.create_volume(&name, size, Hardening::Flush, 1);
+        let next = self.volumes_made.last().map_or(0, |last| last.0 + 1);
+        let copies = copies_of(VolumeId(next));
+        let id = self.map.create_volume(&name, size, Hardening::Flush, copies);
+        assert_eq!(id.0, next);
         assert!(self.volumes_made.insert(id), "volume id {} was used before", id.0);
-        self.admin.push_back(Delta::Volume { id, name, size, hardening: Hardening::Flush, copies: 1 });
+        self.admin.push_back(Delta::Volume { id, name, size, hardening: Hardening::Flush, copies });
     }
 
     fn queue(&mut self, delta: Delta) {
