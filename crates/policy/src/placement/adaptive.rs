@@ -21,8 +21,9 @@
 //! - Room for writes to come is made while the other devices have nothing to do ([`room`]).
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
-//!   answered sooner elsewhere, by a fifth at least, is written there, or gets a copy there that it is read from, a few
-//!   extents a round. So responses become alike.
+//!   answered sooner elsewhere, by a fifth at least in the long run, is written there, or gets a copy there that it is read
+//!   from, a few a round. So responses become alike; and nothing moves to the fast device either while they are, within a
+//!   fifth.
 //!
 //! Memory: at most a thousandth of the pool's size, as Hystor's block table takes at most. Of extents of 128 KiB that is some
 //! three fifths of those the pool has room for, the latest accessed; what is on the fast device stays known longest, and is
@@ -70,8 +71,8 @@ const COPIES: usize = 8;
 /// … and evictions, and parts that are to leave by them; half as many while the other devices are busy.
 const EVICTIONS: usize = 16;
 const PARTS_LEAVING: f64 = 256.0;
-/// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there;
-/// extents that leave it for that in a round.
+/// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there, and
+/// nothing moves there unless it takes less than this of what it takes elsewhere; what is copied for the former in a round.
 const SOONER: f64 = 0.8;
 const RELIEF: usize = 8;
 /// Of what was asked to leave, what may not be gone a round later; space comes back within some seconds.
@@ -104,8 +105,8 @@ pub struct Adaptive {
     /// What is worth more is to be on the fast device.
     price: u16,
     wanted: VecDeque<(ExtentKey, Mask)>,
-    /// Extents that were asked for on the fast device and would have been answered sooner elsewhere.
-    burden: VecDeque<ExtentKey>,
+    /// What was asked for on the fast device and would have been answered sooner elsewhere.
+    burden: VecDeque<(ExtentKey, BlockRange)>,
     room: Room,
     evicting: bool,
     /// What is worth no more leaves: the price, and more while that does not do.
@@ -212,9 +213,9 @@ impl Adaptive {
         self.want(key, left);
     }
 
-    /// What is wanted gets its copies, as long as reads are answered sooner there.
+    /// What is wanted gets its copies, as long as reads are answered sooner there, by a fifth at least.
     fn promote(&mut self, moment: &mut Moment<'_>, cut: Cut) {
-        if self.costs.prices(moment, self.fast, false, Bytes(BLOCK)).saving(1.0) <= 0.0 {
+        if !self.costs.prices(moment, self.fast, false, Bytes(BLOCK)).is_sooner_on_fast(SOONER) {
             self.wanted.clear();
         }
         while self.asked < COPIES && moment.actions.len() + LATER < moment.room && self.has_room(moment, cut)
@@ -303,11 +304,11 @@ impl Adaptive {
     /// answered sooner.
     fn relieve(&mut self, moment: &mut Moment<'_>) {
         let fast = self.fast;
-        while let Some(key) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room) {
+        while let Some((key, blocks)) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room)
+        {
             let places = moment.map.places(key);
             let to = home_off(&mut self.stripe, moment.devices, &places, |d| fast.has(d));
             let Some(to) = to.filter(|_| fast.holder(moment.devices, &places).is_some()) else { continue };
-            let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
             moment.actions.push(Action::Copy { key, blocks, to });
         }
     }
@@ -375,9 +376,9 @@ impl Adaptive {
             && let Some(holder) = fast.holder(moment.devices, &access.held)
             && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
             && self.costs.prices(moment, fast, false, access.bytes).is_sooner_elsewhere(holder, SOONER)
-            && self.burden.back() != Some(&access.key)
+            && self.burden.back() != Some(&(access.key, access.blocks))
         {
-            self.burden.push_back(access.key);
+            self.burden.push_back((access.key, access.blocks));
         }
         let heat = self.table.note(access.key, parts, worth, write);
         if heat.whole {
@@ -394,7 +395,12 @@ impl Adaptive {
             self.table.set_resident(access.key, resident, false);
         }
         let missing = parts & !resident;
-        if !write && missing != 0 && worth > 0 && access.held.device().is_some() {
+        if !write
+            && missing != 0
+            && worth > 0
+            && access.held.device().is_some()
+            && self.costs.prices(moment, fast, false, access.bytes).is_sooner_on_fast(SOONER)
+        {
             self.missed(moment, cut, access.key, missing);
         }
         Some(worth)
@@ -465,7 +471,7 @@ impl Adaptive {
         let Some((slow, takes)) = Self::slow(self.fast, moment.devices, &costs) else {
             return WriteTo::InPlace;
         };
-        if takes < SOONER * costs.now(holder) {
+        if takes < SOONER * costs.now(holder) && costs.is_sooner(slow, SOONER, holder) {
             // The fast device is overloaded: what would be moved from there is written elsewhere.
             if !whole {
                 self.table.set_resident(access.key, resident & !cut.within(access.blocks), false);

@@ -11,6 +11,11 @@ const LATER: f64 = 0.5;
 /// Of the writes and flushes that are counted, what still counts a round later.
 const STILL: f64 = 0.98;
 
+/// Weight of a round in the commands a device has in the long run: five seconds. Over a hundred accesses, which are a
+/// tenth of a second of some devices, the queues of two that share a load are longer in turn, and what would be moved for
+/// that would soon come back.
+const LONG: f64 = 0.02;
+
 /// Prices by direction and size.
 const ROWS: usize = 2 * SizeClass::COUNT;
 
@@ -33,8 +38,9 @@ pub(super) struct Costs {
 struct Costed {
     /// It is one of the fast ones.
     fast: bool,
-    /// Commands it has under way on average.
+    /// Commands it has under way on average, of late and in the long run.
     usual: f64,
+    long: f64,
     /// What a read takes of its time, in seconds.
     service: f64,
     /// Writes and flushes it had completed at the last round.
@@ -177,7 +183,7 @@ impl Costs {
         all.all(|(costed, device)| costed.prices[row] == self.price(device, write, len))
     }
 
-    /// A round: how many writes a flush follows is counted.
+    /// A round: how many writes a flush follows is counted, and how many commands devices have.
     pub(super) fn round(&mut self, devices: &[DeviceView]) {
         self.know(devices);
         let (mut writes, mut flushes) = (0, 0);
@@ -186,6 +192,7 @@ impl Costs {
             writes += now[0] - costed.seen[0];
             flushes = flushes.max(now[1] - costed.seen[1]);
             costed.seen = now;
+            costed.long += LONG * (costed.usual - costed.long);
         }
         self.writes = STILL * self.writes + writes as f64;
         self.flushes = STILL * self.flushes + flushes as f64;
@@ -231,12 +238,41 @@ impl Prices<'_> {
         price.behind(f64::from(device.in_flight)) + price.flush
     }
 
-    /// Whether a device that is not fast would answer within this part of what this fast one takes.
+    /// … in the long run.
+    #[inline]
+    fn long(&self, device: &DeviceView) -> f64 {
+        let costed = &self.costed[device.id.index()];
+        let price = costed.prices[self.row];
+        price.behind(costed.long) + price.flush
+    }
+
+    /// Whether this device, in the long run, would answer within this part of what the other one takes.
+    #[inline]
+    pub(super) fn is_sooner(&self, device: &DeviceView, part: f64, other: &DeviceView) -> bool {
+        self.long(device) < part * self.long(other)
+    }
+
+    /// Whether a device that is not fast would, in the long run, answer within this part of what this fast one takes.
     #[inline]
     pub(super) fn is_sooner_elsewhere(&self, holder: &DeviceView, part: f64) -> bool {
-        let limit = part * self.response(holder);
+        let limit = part * self.long(holder);
         let mut all = self.devices.iter().zip(self.costed);
-        all.any(|(d, costed)| !costed.fast && d.has_room() && self.response(d) < limit)
+        all.any(|(d, costed)| !costed.fast && d.has_room() && self.long(d) < limit)
+    }
+
+    /// Whether a fast device would, in the long run, answer within this part of what any other one takes.
+    #[inline]
+    pub(super) fn is_sooner_on_fast(&self, part: f64) -> bool {
+        let (mut fast, mut slow) = (f64::INFINITY, f64::INFINITY);
+        for (device, costed) in self.devices.iter().zip(self.costed) {
+            let takes = self.long(device);
+            if costed.fast {
+                fast = fast.min(takes);
+            } else if device.usable {
+                slow = slow.min(takes);
+            }
+        }
+        fast < part * slow
     }
 
     /// What the best of the fast devices saves over the best of the others, in idle reads of that one, with an access

@@ -137,6 +137,49 @@ fn nothing_goes_to_a_device_that_answers_no_sooner() {
     assert_eq!(settle(&mut pool, &mut policy, 4), 0);
 }
 
+/// The pool, whose fast device takes so many milliseconds for a block instead, where the other one takes 8.
+fn slowed(milliseconds: u64) -> Pool {
+    let mut pool = pool();
+    for write in (0..2000).map(|i| i % 2 == 0) {
+        let takes = Nanos::millis(milliseconds);
+        pool.devices[0].note(&Command::new(write, Bytes::kib(4), 1, takes, Nanos(0)));
+    }
+    pool
+}
+
+#[test]
+fn nothing_moves_while_responses_are_alike() {
+    for (takes, copied) in [(5, true), (7, false), (9, false)] {
+        let (mut pool, mut policy) = (slowed(takes), policy());
+        (0..10).for_each(|_| pool.read(&mut policy, 7, 3, Bytes::kib(4)));
+        settle(&mut pool, &mut policy, 2);
+        assert_eq!(pool.map.0[&key(7)].contains_key(&fine(0)), copied, "{takes} ms");
+    }
+    for (takes, copied) in [(7, None), (9, None), (12, Some(1 << 3))] {
+        let (mut pool, mut policy) = (slowed(takes), policy());
+        pool.map.put(300, whole(0));
+        pool.read(&mut policy, 300, 3, Bytes::kib(4));
+        settle(&mut pool, &mut policy, 2);
+        let places = &pool.map.0[&key(300)];
+        assert_eq!(places.get(&whole(1)).copied(), copied, "{takes} ms: what was read, no more");
+    }
+}
+
+#[test]
+fn a_queue_of_the_moment_sends_no_write_elsewhere_and_one_that_stays_does() {
+    let (mut pool, mut policy) = (slowed(1), policy());
+    pool.write(&mut policy, 7, 3, Bytes::kib(4));
+    pool.map.put(7, fine(0));
+    pool.devices[0].in_flight = 32;
+    assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
+    for _ in 0..200 {
+        (0..20).for_each(|_| pool.read(&mut policy, 8, 3, Bytes::kib(4)));
+        pool.now += ROUND;
+        pool.round(&mut policy);
+    }
+    assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::Whole(DeviceId(1)));
+}
+
 /// The load changes: what is hot now takes the place of what was, and then nothing moves any more.
 #[test]
 fn it_settles() {
