@@ -20,7 +20,7 @@ use crate::members::Part;
 use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use weir_map::{Epoch, Sabotage};
-use weir_model::{DeviceId, ExtentKey, IoError, Memory, Nanos, RequestError, VolumeId};
+use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -61,6 +61,13 @@ pub(crate) enum Waiter {
     Admin(AdminStep),
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    who: Waiter,
+    /// Devices because of which one commit was not enough.
+    again: DeviceSet,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -78,9 +85,9 @@ enum Phase {
 pub(crate) struct Commits {
     phase: Phase,
     /// Who waits for the next commit.
-    next: Vec<Waiter>,
+    next: Vec<Waiting>,
     /// Who waits for this one.
-    now: Vec<Waiter>,
+    now: Vec<Waiting>,
     /// One is to begin though nobody waits.
     requested: bool,
     /// The oldest change no commit has begun for.
@@ -89,8 +96,8 @@ pub(crate) struct Commits {
     beside: Vec<DeviceId>,
     rules: FlushRules,
     frame: Vec<u8>,
-    /// Extents of which a copy was found, since this commit began, to miss what had been written.
-    pub(crate) cleared: Vec<ExtentKey>,
+    /// Extents of which a device was found, since this commit began, to miss what had been written.
+    cleared: Vec<(ExtentKey, DeviceId)>,
     pub(crate) metadata_failed: bool,
 }
 
@@ -112,7 +119,13 @@ impl Engine {
     }
 
     pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
-        self.commits.next.push(waiter);
+        self.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
+    }
+
+    /// The device misses what had been written of the extent: what is durable has to say so, or where else it is, before
+    /// anybody who waits is told that it is durable.
+    pub(crate) fn note_cleared(&mut self, key: ExtentKey, device: DeviceId) {
+        self.commits.cleared.push((key, device));
     }
 
     /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
@@ -231,7 +244,7 @@ impl Engine {
     }
 
     /// Whether a commit for these is one that a client waits for, or that makes room.
-    fn is_hurried(&self, waiters: &[Waiter]) -> bool {
+    fn is_hurried(&self, waiters: &[Waiting]) -> bool {
         let many = self.map.pending() > PENDING_MAX;
         !waiters.is_empty() || many || self.space.is_waited_for() || self.stopped_changes.is_some()
     }
@@ -313,9 +326,10 @@ impl Engine {
             Some(at) => {
                 if Sabotage::JournalAfterAcknowledgement.is_on() {
                     let waiters = std::mem::take(&mut self.commits.now);
-                    let (early, rest) = waiters.into_iter().partition(|w| matches!(w, Waiter::Request(_)));
+                    let (early, rest) =
+                        waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
                     self.commits.now = rest;
-                    <Vec<_>>::into_iter(early).for_each(|waiter| self.answer(waiter, None));
+                    <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
                 self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
             }
@@ -353,15 +367,19 @@ impl Engine {
 
     fn end_commit(&mut self) {
         self.commits.phase = Phase::Idle;
-        let mut waiters = std::mem::take(&mut self.commits.now);
-        if self.commits.cleared.iter().any(|key| self.map.has_pending(*key)) {
-            // That a copy misses what they wait for may follow a change that needs another flush. The next
-            // commit covers both.
-            waiters.append(&mut self.commits.next);
-            self.commits.next = waiters;
-        } else {
-            waiters.into_iter().for_each(|waiter| self.answer(waiter, None));
-        }
+        let waiters = std::mem::take(&mut self.commits.now);
+        let cleared = std::mem::take(&mut self.commits.cleared);
+        let mut missing = DeviceSet::default();
+        let pending = cleared.into_iter().filter(|(key, _)| self.map.has_pending(*key));
+        pending.for_each(|(_, device)| missing.insert(device));
+        // That a device misses what they wait for, or where else that is, may follow a change that needs another flush. The
+        // next commit covers both. What the same device misses by then, nobody waits for who has waited for it before: a
+        // device whose flushes all fail holds nobody up for ever.
+        let (again, done): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|w| !missing.without(w.again).is_empty());
+        let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });
+        self.commits.next.splice(0..0, again);
+        done.into_iter().for_each(|waiting| self.answer(waiting.who, None));
         self.retry_waiting_space();
     }
 
@@ -379,8 +397,8 @@ impl Engine {
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
         let mut waiters = std::mem::take(&mut self.commits.now);
         waiters.append(&mut self.commits.next);
-        for waiter in waiters {
-            self.answer(waiter, Some(error));
+        for waiting in waiters {
+            self.answer(waiting.who, Some(error));
         }
     }
 

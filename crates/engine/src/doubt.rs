@@ -147,7 +147,7 @@ impl Engine {
             self.cache.forget(key, all);
             self.review_writes(key);
             // What was moved from there is in a later change alone, which may need another flush.
-            self.commits.cleared.push(key);
+            self.note_cleared(key, device);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
@@ -155,7 +155,7 @@ impl Engine {
             self.cache.forget(key, all);
             if !elsewhere.is_empty() {
                 self.map.distrust(key, device, &elsewhere);
-                self.commits.cleared.push(key);
+                self.note_cleared(key, device);
                 self.note_lacking(key);
                 self.review_writes(key);
             }

@@ -285,6 +285,40 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
 }
 
 #[test]
+fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
+    let mut h = of(2);
+    let extent = EXTENT as u64;
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.holding = Some(IoKind::Write { fua: true });
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    let mut rounds = 0;
+    let answer = loop {
+        if let Some(answer) = h.answer() {
+            break answer;
+        }
+        // While a commit's frame is under way a client writes where the device has just failed, and elsewhere.
+        for (id, offset) in [(100, rounds * extent + 4096), (200, (rounds + 1) * extent)] {
+            h.submit(id + rounds, Op::Write, offset, 4096, 3);
+            h.run();
+            assert_eq!(h.answer(), Some((id + rounds, Ok(ReadShape::Data))));
+        }
+        rounds += 1;
+        assert!(rounds < 6, "no answer");
+        h.holding = Some(IoKind::Write { fua: true });
+        h.release(None);
+    };
+    assert_eq!(answer, (1, Ok(ReadShape::Data)), "the other copy has it");
+    h.holding = None;
+    h.release(None);
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
 fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
