@@ -61,6 +61,7 @@ pub(crate) enum Waiter {
     Admin(AdminStep),
 }
 
+/// … and for how long.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     who: Waiter,
