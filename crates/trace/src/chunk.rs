@@ -96,15 +96,16 @@ impl Encoder {
         self.records >= RECORDS_MAX || self.body.len() + RECORD_MAX > BODY_MAX
     }
 
-    /// Writes the chunk, if there is anything in it, and begins the next.
-    pub(crate) fn finish(&mut self, mut out: impl Write) -> io::Result<()> {
-        if self.records > 0 {
+    /// Writes the chunk, if there is anything in it, and begins the next. How many records are in it.
+    pub(crate) fn finish(&mut self, mut out: impl Write) -> io::Result<u32> {
+        let records = self.records as u32;
+        if records > 0 {
             out.write_all(&(self.body.len() as u32).to_le_bytes())?;
             out.write_all(&self.body)?;
         }
         *self = Self { body: std::mem::take(&mut self.body), ..Self::default() };
         self.body.clear();
-        Ok(())
+        Ok(records)
     }
 
     /// A number, seven bits to a byte, the lowest first; the highest bit of a byte says that another follows.

@@ -85,10 +85,8 @@ pub enum TraceError {
         /// The trace's name.
         trace: String,
     },
-    /// No request in the span of time that is wanted.
-    #[error(
-        "{trace} holds no request in that span of time; name another one, counted from its first request"
-    )]
+    /// No request in the part that is wanted.
+    #[error("{trace} holds no request in that part of it; name another one, counted from its first request")]
     NoneInSpan {
         /// The trace's name.
         trace: String,

@@ -28,7 +28,8 @@
 //!
 //! [`Writer`] writes what is read in another format.
 //!
-//! [`Reader::within`] reads a span of time alone, and [`seek`] finds it in a trace of weir's own format without reading the rest.
+//! [`Reader::within`] reads a span of time alone and [`Reader::numbered`] records by number; [`seek`] and [`seek_number`] find them
+//! in a trace of weir's own format without reading the rest.
 //!
 //! Pure: opens no file.
 #![forbid(unsafe_code)]
@@ -50,6 +51,6 @@ pub use error::{Found, TraceError};
 pub use formats::{DescriptionError, FORMATS, Format, format};
 pub use reader::Reader;
 pub use record::{Disk, Record, Span};
-pub use seek::{Part, seek};
+pub use seek::{Part, Rest, seek, seek_number};
 pub use trace::{Tally, Trace};
 pub use writer::{WriteError, Writer, writable};

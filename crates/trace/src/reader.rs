@@ -10,6 +10,7 @@ use crate::{Found, TraceError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::BufRead;
+use std::ops::Range;
 use weir_model::Nanos;
 
 /// Reads a trace: an iterator of [`Record`]s in the order of the file.
@@ -34,6 +35,8 @@ pub struct Reader<'a> {
     only: Option<(String, Vec<bool>)>,
     /// The span of time that is wanted, if not all, and the time of the trace's first record once that is known.
     within: Option<(Span, Option<Nanos>)>,
+    /// The numbers of the records that are wanted, if not all, and the next one's.
+    numbers: Option<(Range<u64>, u64)>,
     /// Records so far that are not wanted.
     unwanted: u64,
 }
@@ -106,7 +109,16 @@ impl<'a> Reader<'a> {
         let (disks, waited) = (Vec::new(), Nanos(0));
         let numbers = BTreeMap::new();
         let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
-        Ok(Self { input, parser, chunk: Vec::new(), ended: false, only: None, within: None, unwanted: 0 })
+        Ok(Self {
+            input,
+            parser,
+            chunk: Vec::new(),
+            ended: false,
+            only: None,
+            within: None,
+            numbers: None,
+            unwanted: 0,
+        })
     }
 
     /// The same without records of other disks than the one the trace calls so.
@@ -122,7 +134,21 @@ impl<'a> Reader<'a> {
         Self { within: Some((span, first)), ..self }
     }
 
+    /// The same without records of other numbers, counted from 0 in the order of the file, of whatever disk and time;
+    /// `before` of them are not in the input, if it is only the [rest](crate::seek_number) of a trace. Ends behind the last.
+    #[must_use]
+    pub fn numbered(self, numbers: Range<u64>, before: u64) -> Self {
+        Self { numbers: Some((numbers, before)), ..self }
+    }
+
     fn is_wanted(&mut self, record: &Record) -> bool {
+        if let Some((numbers, next)) = &mut self.numbers {
+            let number = *next;
+            *next += 1;
+            if !numbers.contains(&number) {
+                return false;
+            }
+        }
         if let Some((span, first)) = &mut self.within
             && !span.has(record.at.since(*first.get_or_insert(record.at)))
         {
@@ -181,8 +207,9 @@ impl<'a> Reader<'a> {
     /// What is wrong with a trace of which there was no record.
     pub fn nothing(&self) -> TraceError {
         let trace = self.name().to_owned();
-        match self.within {
-            Some(_) if self.unwanted > 0 => TraceError::NoneInSpan { trace },
+        match (&self.within, &self.numbers) {
+            (_, Some(_)) => TraceError::NoneInSpan { trace },
+            (Some(_), _) if self.unwanted > 0 => TraceError::NoneInSpan { trace },
             _ => TraceError::Empty { trace },
         }
     }
@@ -319,6 +346,9 @@ impl Iterator for Reader<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            if self.numbers.as_ref().is_some_and(|(numbers, next)| *next >= numbers.end) {
+                return None;
+            }
             let next = self.next_of_all();
             match next {
                 Some(Ok(record)) if !self.is_wanted(&record) => self.unwanted += 1,

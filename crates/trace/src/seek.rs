@@ -2,7 +2,7 @@
 
 use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::record::{Disk, Span};
-use crate::writer::{SEEKABLE, SKIPPABLE};
+use crate::writer::{COUNTS, SEEKABLE, SKIPPABLE, SKIPPABLE_HEAD};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use weir_model::Nanos;
 
@@ -30,15 +30,8 @@ pub struct Part<R> {
 /// # Errors
 /// As `input`, which is left anywhere.
 pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<R>, R>> {
-    let Some(frames) = table(&mut input)? else { return Ok(Err(input)) };
-    let Some(([head], chunks)) = frames.split_first_chunk::<1>() else { return Ok(Err(input)) };
-    // Another program's table may be of frames as large as a disk.
-    if head.unpacked as usize != MAGIC.len() {
-        return Ok(Err(input));
-    }
-    let magic = head.bytes(&mut input)?;
-    let is_own = zstd::bulk::decompress(&magic, MAGIC.len()).is_ok_and(|unpacked| unpacked == MAGIC);
-    let Some(first) = chunks.first().filter(|_| is_own) else { return Ok(Err(input)) };
+    let Some(Chunks { magic, chunks, .. }) = Chunks::of(&mut input)? else { return Ok(Err(input)) };
+    let Some(first) = chunks.first() else { return Ok(Err(input)) };
     let Some(first) = first.first_time(&mut input)? else { return Ok(Err(input)) };
     // How many chunks begin before a time; one that cannot be read does, and is met on reading.
     let mut before = |time: Nanos| {
@@ -60,6 +53,65 @@ pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<
     Ok(Ok(Part { input: Cursor::new(magic).chain(input.take(until.saturating_sub(from))), first }))
 }
 
+/// Bytes of a trace from the chunk on that holds a record.
+#[derive(Debug)]
+pub struct Rest<R> {
+    /// The trace, without the chunks before.
+    pub input: io::Chain<Cursor<Vec<u8>>, R>,
+    /// Records in these.
+    pub before: u64,
+}
+
+/// The rest of a trace from the chunk on that holds the record of this number, from 0, if it is of weir's own format and ends
+/// with its tables; else it is to be read from the start, as are traces written before there were numbers. What is before is
+/// neither read nor unpacked. If there are no more records there is no chunk in it. Takes a few reads and the memory of the
+/// tables, 12 bytes a chunk.
+///
+/// # Errors
+/// As `input`, which is left anywhere.
+pub fn seek_number<R: Read + Seek>(mut input: R, number: u64) -> io::Result<Result<Rest<R>, R>> {
+    let Some(Chunks { magic, chunks, counts }) = Chunks::of(&mut input)? else { return Ok(Err(input)) };
+    let counts = match counts {
+        Some(frame) => frame.counts(chunks.len(), &mut input)?,
+        None => None,
+    };
+    let (Some(counts), Some(last)) = (counts, chunks.last()) else { return Ok(Err(input)) };
+    let (mut before, mut from) = (0, last.at + u64::from(last.packed));
+    for (chunk, records) in chunks.iter().zip(counts) {
+        if number < before + u64::from(records) {
+            from = chunk.at;
+            break;
+        }
+        before += u64::from(records);
+    }
+    input.seek(SeekFrom::Start(from))?;
+    Ok(Ok(Rest { input: Cursor::new(magic).chain(input), before }))
+}
+
+/// What the tables at a trace's end tell.
+struct Chunks {
+    /// The trace's first frame, as it is stored.
+    magic: Vec<u8>,
+    chunks: Vec<Frame>,
+    /// The frame with the numbers of their records.
+    counts: Option<Frame>,
+}
+
+impl Chunks {
+    /// `None` unless it is a trace of weir's own format that ends with its table.
+    fn of(input: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
+        let Some(mut chunks) = table(input)? else { return Ok(None) };
+        // Another program's table may be of frames as large as a disk.
+        if chunks.first().is_none_or(|head| head.unpacked as usize != MAGIC.len()) {
+            return Ok(None);
+        }
+        let magic = chunks.remove(0).bytes(input)?;
+        let is_own = zstd::bulk::decompress(&magic, MAGIC.len()).is_ok_and(|unpacked| unpacked == MAGIC);
+        let counts = chunks.pop_if(|frame| frame.unpacked == 0);
+        Ok(is_own.then_some(Self { magic, chunks, counts }))
+    }
+}
+
 /// Where a frame is.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
@@ -75,6 +127,19 @@ impl Frame {
         input.seek(SeekFrom::Start(self.at))?;
         input.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// How many records each of so many chunks has, if it says so; `None` if it cannot be read.
+    fn counts(&self, chunks: usize, input: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u32>>> {
+        let bytes = self.bytes(input)?;
+        let Some((head, packed)) = bytes.split_first_chunk::<SKIPPABLE_HEAD>() else { return Ok(None) };
+        let is_counts = head.starts_with(&COUNTS.to_le_bytes());
+        let unpacked = zstd::bulk::decompress(packed, chunks * size_of::<u32>()).ok().filter(|_| is_counts);
+        let counts = unpacked.map(|unpacked| {
+            let words = unpacked.as_chunks().0.iter();
+            words.map(|word| u32::from_le_bytes(*word)).collect::<Vec<_>>()
+        });
+        Ok(counts.filter(|counts| counts.len() == chunks))
     }
 
     /// The time of the first record of the chunk it holds; `None` if it cannot be read.
@@ -213,7 +278,92 @@ mod tests {
         assert_eq!(found.map(|record| record.expect("good").offset.0).collect::<Vec<_>>(), [8192]);
     }
 
+    /// Records of this number and behind, so many, and how many bytes were read for it.
+    fn numbered(bytes: &[u8], skip: u64, most: u64) -> (Vec<Record>, u64) {
+        let mut counted = Counted(Cursor::new(bytes), 0);
+        let rest = seek_number(&mut counted, skip).expect("read").expect("weir's own");
+        let before = rest.before;
+        let reader = Reader::open("t", BufReader::with_capacity(256, rest.input), None).expect("a trace");
+        let found = reader.numbered(skip..skip.saturating_add(most), before);
+        let found = found.map(|record| record.expect("good")).collect();
+        (found, counted.1)
+    }
+
+    /// A trace whose chunks have so many records, each of one of three disks.
+    fn of_chunks(chunks: &[u16]) -> (Vec<u8>, Vec<Record>) {
+        let mut writer = Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
+        let mut all = Vec::new();
+        for records in chunks {
+            for _ in 0..*records {
+                let n = all.len() as u64;
+                let (disk, offset) = (Disk(n as u32 % 3), VolumeOffset(n * 7 % 1000 * 512));
+                let record = Record { at: Nanos(n * n % 77), disk, op: Op::Write, offset, len: Bytes(512) };
+                assert!(writer.write(&record, ["a", "b", "c"][disk.0 as usize]).expect("written"));
+                all.push(record);
+            }
+            writer.flush().expect("a chunk of its own");
+        }
+        (writer.finish().expect("whole"), all)
+    }
+
+    #[test]
+    fn a_record_is_found_without_what_is_before() {
+        let (bytes, all) = trace(400_000);
+        for skip in [0, 1, 16_383, 16_384, 200_000, 399_999] {
+            let (found, read) = numbered(&bytes, skip, 5);
+            assert_eq!(found, all.iter().skip(skip as usize).take(5).copied().collect::<Vec<_>>(), "{skip}");
+            // A chunk is a 25th of it.
+            assert!(read < bytes.len() as u64 / 8, "{read} of {} bytes", bytes.len());
+        }
+        assert!(numbered(&bytes, 400_000, 5).0.is_empty());
+        // Without the tables it is read from the start.
+        let cut = &bytes[..bytes.len() - 1];
+        assert!(seek_number(Cursor::new(cut), 7).expect("read").is_err());
+        let reader = Reader::open("t", cut, None).expect("a trace").numbered(7..9, 0);
+        assert_eq!(reader.map(|record| record.expect("good")).collect::<Vec<_>>(), &all[7..9]);
+        // What unpacks it meets nothing of them.
+        let unpacked = zstd::decode_all(&bytes[..]).expect("zstd");
+        let again = Reader::open("t", &unpacked[..], None).expect("a trace");
+        assert_eq!(again.filter(Result::is_ok).count(), all.len());
+    }
+
     proptest! {
+        /// Beside one that reads all and skips.
+        #[test]
+        fn records_by_number_are_those_one_would_count_to(
+            chunks in prop::collection::vec(0..40u16, 0..12),
+            skip in 0..300u64,
+            most in 0..100u64,
+        ) {
+            let (bytes, all) = of_chunks(&chunks);
+            prop_assume!(!all.is_empty());
+            let (found, _) = numbered(&bytes, skip, most);
+            let naive = Reader::open("t", &bytes[..], None).expect("a trace");
+            let naive: Vec<_> = naive.map(|record| record.expect("good")).collect();
+            prop_assert_eq!(naive.len(), all.len());
+            // Disks are numbered as they come.
+            let plain = |record: &Record| Record { disk: Disk(0), ..*record };
+            let expected: Vec<_> = naive.iter().skip(skip as usize).take(most as usize).map(plain).collect();
+            prop_assert_eq!(found.iter().map(plain).collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn damaged_numbers_are_refused_or_read_over(at in any::<prop::sample::Index>(), byte: u8, skip in 0..200u64) {
+            let (mut bytes, all) = of_chunks(&[10, 30, 1, 60]);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if let Ok(Ok(rest)) = seek_number(Cursor::new(&bytes), skip)
+                && let before = rest.before
+                && let Ok(reader) = Reader::open("t", BufReader::new(rest.input), None)
+            {
+                let found: Vec<_> = reader.numbered(skip..skip + 5, before).collect();
+                prop_assert!(found.len() <= 5);
+                let whole = found.iter().flatten().zip(all.iter().skip(skip as usize));
+                // Nothing that was skipped is taken for something else.
+                prop_assert!(whole.clone().all(|(found, record)| found.offset == record.offset));
+            }
+        }
+
         #[test]
         fn damaged_traces_are_read_or_refused(at in any::<prop::sample::Index>(), byte: u8, start in 0..20_000u64) {
             let (mut bytes, _) = trace(20_000);

@@ -82,7 +82,7 @@ impl<W: Write> Writer<W> {
     /// If the format is only read, or as `out`.
     pub fn new(format: &Format, mut out: W) -> Result<Self, WriteError> {
         let out = if format.name == "weir" {
-            let mut frames = Frames { out, table: Vec::new() };
+            let mut frames = Frames { out, table: Vec::new(), counts: Vec::new() };
             frames.write(MAGIC)?;
             Out::Chunks { encoder: Encoder::default(), frames }
         } else if format.name == ORACLE {
@@ -196,6 +196,8 @@ struct Frames<W> {
     out: W,
     /// Lengths of the frames, packed and not.
     table: Vec<[u32; 2]>,
+    /// Records of the chunks.
+    counts: Vec<u32>,
 }
 
 /// The level of zstd: its usual one.
@@ -203,24 +205,40 @@ const LEVEL: i32 = 3;
 /// What a frame begins with that is skipped, and what the table of the seekable format ends with.
 pub(crate) const SKIPPABLE: u32 = 0x184d_2a5e;
 pub(crate) const SEEKABLE: u32 = 0x8f92_eab1;
+/// What a frame begins with that is skipped, and has the numbers of the chunks' records.
+pub(crate) const COUNTS: u32 = 0x184d_2a57;
+/// What follows that: the length of the frame's content.
+pub(crate) const SKIPPABLE_HEAD: usize = 8;
 
 impl<W: Write> Frames<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut packer = zstd::Encoder::new(Vec::new(), LEVEL)?;
-        packer.include_checksum(true)?;
-        packer.write_all(bytes)?;
-        let packed = packer.finish()?;
+        let packed = packed(bytes)?;
         self.table.push([packed.len() as u32, bytes.len() as u32]);
         self.out.write_all(&packed)
     }
 
     fn end_chunk(&mut self, encoder: &mut Encoder) -> io::Result<()> {
         let mut bytes = Vec::new();
-        encoder.finish(&mut bytes)?;
-        if bytes.is_empty() { Ok(()) } else { self.write(&bytes) }
+        let records = encoder.finish(&mut bytes)?;
+        if records == 0 {
+            return Ok(());
+        }
+        self.counts.push(records);
+        self.write(&bytes)
+    }
+
+    /// How many records each chunk has, in a frame that whoever unpacks the trace skips.
+    fn write_counts(&mut self) -> io::Result<()> {
+        let counts: Vec<_> = self.counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+        let packed = packed(&counts)?;
+        self.table.push([(SKIPPABLE_HEAD + packed.len()) as u32, 0]);
+        self.out.write_all(&COUNTS.to_le_bytes())?;
+        self.out.write_all(&(packed.len() as u32).to_le_bytes())?;
+        self.out.write_all(&packed)
     }
 
     fn finish(mut self) -> io::Result<W> {
+        self.write_counts()?;
         let frames = self.table.len() as u32;
         let mut end = Vec::new();
         end.extend(SKIPPABLE.to_le_bytes());
@@ -233,6 +251,14 @@ impl<W: Write> Frames<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+/// As a frame of zstd, with its checksum.
+fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packer = zstd::Encoder::new(Vec::new(), LEVEL)?;
+    packer.include_checksum(true)?;
+    packer.write_all(bytes)?;
+    packer.finish()
 }
 
 /// First sector and number of sectors, if it is whole ones.

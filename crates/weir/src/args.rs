@@ -15,7 +15,7 @@ use weir_trace::Format;
 
 pub use advise::AdviseArgs;
 pub use trace::{
-    AnalyzeArgs, AnalyzedArgs, ConvertArgs, GenerateArgs, Picture, RecordArgs, SpanArgs, TraceCommand,
+    AnalyzeArgs, AnalyzedArgs, ConvertArgs, GenerateArgs, Part, Picture, RecordArgs, SpanArgs, TraceCommand,
     TracePlotArgs,
 };
 

@@ -11,7 +11,7 @@ pub use convert::convert;
 pub use generate::{generate, kinds};
 pub use record::record;
 
-use crate::args::SpanArgs;
+use crate::args::{Part, SpanArgs};
 use crate::failure::Failure;
 use crate::output::table;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_trace::{FORMATS, Format, Part, Reader, TraceError, seek, writable};
+use weir_trace::{FORMATS, Format, Reader, TraceError, seek, seek_number, writable};
 
 /// weir's own format.
 const OWN: &str = "weir";
@@ -62,16 +62,30 @@ fn open_span(
     span: &SpanArgs,
     help: &str,
 ) -> Result<Reader<'static>, Failure> {
-    let Some(span) = span.span()? else { return open(path, format, help) };
+    let part = span.part()?;
     let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
-    if is_file && format.is_none_or(|format| format.name == OWN) {
-        let found = seek(file(path, help)?, span).map_err(|error| Failure::os("read", path, &error))?;
-        if let Ok(Part { input, first }) = found {
-            let reader = Reader::open(path.display().to_string(), buffered(input), format);
-            return Ok(reader.map_err(|error| told(&error))?.within(span, Some(first)));
+    let may_seek = is_file && format.is_none_or(|format| format.name == OWN);
+    let cannot = |error: io::Error| Failure::os("read", path, &error);
+    let of = |input| Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error));
+    match part {
+        Part::Time(span) if may_seek => {
+            if let Ok(found) = seek(file(path, help)?, span).map_err(cannot)? {
+                return Ok(of(buffered(found.input))?.within(span, Some(found.first)));
+            }
         }
+        Part::Numbers(numbers) if may_seek => {
+            if let Ok(found) = seek_number(file(path, help)?, numbers.start).map_err(cannot)? {
+                return Ok(of(buffered(found.input))?.numbered(numbers, found.before));
+            }
+        }
+        _ => {}
     }
-    Ok(open(path, format, help)?.within(span, None))
+    let reader = open(path, format, help)?;
+    Ok(match span.part()? {
+        Part::Whole => reader,
+        Part::Time(span) => reader.within(span, None),
+        Part::Numbers(numbers) => reader.numbered(numbers, 0),
+    })
 }
 
 /// What is wrong with a trace.

@@ -126,16 +126,24 @@ fn the_table_at_the_end_tells_where_each_chunk_is() {
     assert_eq!((word(table - 8), word(table - 4)), (SKIPPABLE as usize, end - table));
     assert!(frames > 2);
     let mut at = 0;
-    let mut all = Vec::new();
+    let (mut all, mut counts) = (Vec::new(), Vec::new());
     for frame in 0..frames {
         let (packed, len) = (word(table + 8 * frame), word(table + 8 * frame + 4));
         let bytes = zstd::decode_all(&bytes[at..at + packed]).expect("a frame alone");
         assert_eq!(bytes.len(), len);
-        if frame > 0 {
+        let before = all.len();
+        if len > 0 && frame > 0 {
             crate::chunk::decode(&bytes[crate::chunk::HEAD..], &mut all, |_| Disk(0)).expect("a chunk alone");
+            counts.push((all.len() - before) as u32);
         }
         at += packed;
     }
+    // The last one is skipped: how many records each chunk has.
+    let last = at - word(table + 8 * (frames - 1));
+    assert_eq!((word(last), word(last + 4)), (COUNTS as usize, at - last - SKIPPABLE_HEAD));
+    let told = zstd::decode_all(&bytes[last + SKIPPABLE_HEAD..at]).expect("numbers");
+    let told: Vec<_> = told.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    assert_eq!(told, counts);
     assert_eq!((at, all), (table - 8, records));
 }
 

@@ -3,6 +3,7 @@
 use super::{duration, evictions};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
+use std::ops::Range;
 use std::path::PathBuf;
 use weir_model::Nanos;
 use weir_sim::analysis::{Sampling, Settings};
@@ -35,19 +36,41 @@ pub struct SpanArgs {
     /// Until then
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub end: Option<Nanos>,
+    /// Without so many requests at the beginning
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"])]
+    pub skip: Option<u64>,
+    /// At most so many requests, in the order of the file
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"], value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+}
+
+/// A part of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All.
+    Whole,
+    /// By time, from the first request on.
+    Time(Span),
+    /// By the requests' numbers, from 0.
+    Numbers(Range<u64>),
 }
 
 impl SpanArgs {
-    /// The span, unless all is meant.
+    /// The part that is meant.
     ///
     /// # Errors
     /// If it ends before it begins.
-    pub fn span(&self) -> Result<Option<Span>, Failure> {
+    pub fn part(&self) -> Result<Part, Failure> {
+        if self.skip.is_some() || self.requests.is_some() {
+            let skip = self.skip.unwrap_or(0);
+            return Ok(Part::Numbers(skip..skip.saturating_add(self.requests.unwrap_or(u64::MAX))));
+        }
         let span = Span { start: self.start.unwrap_or(Nanos(0)), end: self.end.unwrap_or(Nanos::MAX) };
         if span.start >= span.end {
             return Err(Failure::usage("--end is not after --start", "name a later one"));
         }
-        Ok((self.start.is_some() || self.end.is_some()).then_some(span))
+        let is_whole = self.start.is_none() && self.end.is_none();
+        Ok(if is_whole { Part::Whole } else { Part::Time(span) })
     }
 }
 

@@ -257,6 +257,8 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
         assert!(left.is_empty(), "{left:?}");
     };
     says(&["nowhere", "out"], USAGE, &["no trace nowhere", "standard input"]);
+    says(&["bad", "out", "--skip", "1", "--start", "1s"], USAGE, &["--skip", "--start"]);
+    says(&["bad", "out", "--requests", "0"], USAGE, &["--requests"]);
     says(&["text", "out"], USAGE, &["hello, world", "one of weir, msr"]);
     says(
         &["bad", "out", "--from", "mqsim", "--to", "hpl"],
@@ -271,6 +273,27 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
     says(&["bad", "out", "--from", "mqsim", "--strict"], USAGE, &["bad, line 2"]);
     let told = pool.json(&["trace", "convert", "bad", "text", "--from", "mqsim", "--force"]);
     assert_eq!((&told["requests"], &told["bad"]), (&2.into(), &1.into()), "{told}");
+}
+
+#[test]
+fn requests_are_found_by_number() {
+    let pool = pool();
+    let line = |n: u64| format!("{} {} {} 8 1\n", n * 1_000_000, n / 20_000, n * 8);
+    std::fs::write(pool.path("t"), (0..60_000).map(line).collect::<String>()).expect("written");
+    pool.run(["trace", "convert", "t", "own"]);
+    let expected: String = (41_234..41_239).map(line).collect();
+    for trace in ["t", "own"] {
+        let part = ["--skip", "41234", "--requests", "5"];
+        let told = pool.json(&[&["trace", "convert", trace, "part", "--force"], &part[..]].concat());
+        assert_eq!((&told["requests"], &told["disks"]), (&5.into(), &serde_json::json!(["2"])), "{told}");
+        // The only disk of a trace is the first one.
+        let text = pool.run(["trace", "convert", "part", "-", "--to", "mqsim"]);
+        assert_eq!(text, expected.replace(" 2 ", " 0 "), "{trace}");
+        let told = pool.json(&["trace", "analyze", trace, "--skip", "59000", "--disk", "2"]);
+        assert_eq!(told["reads"]["requests"], 1000, "{told}");
+        let said = pool.refused(&["trace", "convert", trace, "-", "--skip", "60000"], USAGE);
+        assert!(said.contains(&format!("{trace} holds no request in that part of it")), "{said}");
+    }
 }
 
 #[test]
@@ -294,6 +317,6 @@ fn a_part_of_a_trace_is_read_alone() {
         &["trace", "convert", "own", "-", "--start", "61s"],
     ] {
         let said = pool.refused(beyond, USAGE);
-        assert!(said.contains("own holds no request in that span of time"), "{said}");
+        assert!(said.contains("own holds no request in that part of it"), "{said}");
     }
 }
