@@ -53,4 +53,4 @@ pub use reader::Reader;
 pub use record::{Disk, Record, Span};
 pub use seek::{Part, Rest, seek, seek_number};
 pub use trace::{Tally, Trace};
-pub use writer::{WriteError, Writer, writable};
+pub use writer::{WriteError, Writer, tells_disks, writable};

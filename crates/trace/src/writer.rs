@@ -191,6 +191,11 @@ pub fn writable() -> impl Iterator<Item = &'static str> {
     std::iter::once("weir").chain(LINES.iter().map(|(name, ..)| *name)).chain([ORACLE])
 }
 
+/// Whether the format says to which disk a request is: else requests to several are requests to one when they are read again.
+pub fn tells_disks(format: &Format) -> bool {
+    ![ORACLE, "vscsi"].contains(&&*format.name)
+}
+
 /// Frames of zstd, each of which can be unpacked alone, and where each is: zstd's seekable format, version 0.1.0.
 struct Frames<W> {
     out: W,

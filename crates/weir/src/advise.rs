@@ -120,7 +120,10 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
         notes.push(format!("only the first {most} of {all} requests count; --requests says how many"));
     }
     match args.rate {
-        Some(rate) => at_rate(&mut trace, rate, Seed(args.seed)),
+        Some(rate) => {
+            is_short_enough(&trace, rate)?;
+            at_rate(&mut trace, rate, Seed(args.seed));
+        }
         None if !trace.format.timed || trace.duration() == Nanos(0) => {
             let help = "say how many requests come in a second: --rate 500";
             return Err(Failure::usage(format!("{} has no times", path.display()), help));
@@ -128,6 +131,30 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
         None => {}
     }
     Ok((trace, notes))
+}
+
+/// The longest a trace may be made to last: a run takes some seconds for each day.
+const LONGEST: Nanos = Nanos::secs(30 * 86_400);
+
+/// Refuses so few requests a second that runs would take minutes, unless the trace itself lasts as long.
+fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
+    let gaps = trace.records.len().saturating_sub(1) as f64;
+    let most = LONGEST.max(trace.duration()).as_secs_f64();
+    if gaps / rate <= most {
+        return Ok(());
+    }
+    let days = |seconds: f64| seconds / 86_400.0;
+    // Rounded up, so that it can be taken as it is said.
+    let least = (gaps / most * 1e6).ceil() / 1e6;
+    Err(Failure::usage(
+        format!(
+            "at {rate} requests a second {} requests take {:.0} days, and {:.0} are the most that can be run",
+            trace.records.len(),
+            days(gaps / rate),
+            days(most)
+        ),
+        format!("say at least --rate {least}, or take fewer requests: --requests"),
+    ))
 }
 
 fn wanted(demand: &Demand, args: &AdviseArgs) -> Result<Wanted, Failure> {

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use weir_model::ErrorKind;
-use weir_trace::{FORMATS, Format, Reader, TraceError, seek, seek_number, writable};
+use weir_trace::{FORMATS, Format, Reader, TraceError, seek, seek_number, tells_disks, writable};
 
 /// weir's own format.
 const OWN: &str = "weir";
@@ -41,10 +41,14 @@ pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'
 }
 
 fn file(path: &Path, help: &str) -> Result<File, Failure> {
-    File::open(path).map_err(|error| match error.kind() {
+    let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::usage(format!("there is no trace {}", path.display()), help),
         _ => Failure::os("open", path, &error),
-    })
+    })?;
+    if file.metadata().is_ok_and(|there| there.is_dir()) {
+        return Err(Failure::usage(format!("{} is a folder", path.display()), "name a trace in it"));
+    }
+    Ok(file)
 }
 
 fn buffered(input: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
@@ -91,6 +95,17 @@ fn open_span(
 /// What is wrong with a trace.
 pub fn told(error: &TraceError) -> Failure {
     Failure::told(ErrorKind::Usage, &error.to_string())
+}
+
+/// What is to be said of disks that are no longer told apart.
+fn merged(format: &Format, disks: usize) -> Option<String> {
+    (disks > 1 && !tells_disks(format)).then(|| {
+        format!(
+            "{} does not say which disk a request is to: read again, all {disks} disks are one; another format, such as weir \
+             or msr, keeps them apart",
+            format.name
+        )
+    })
 }
 
 /// One format, for `weir trace formats`.

@@ -1,7 +1,7 @@
 //! `weir trace convert`: a trace again in another format.
 
 use super::output::{Output, Traced, Written};
-use super::{open_span, told};
+use super::{merged, open_span, told};
 use crate::args::ConvertArgs;
 use crate::failure::Failure;
 use crate::progress;
@@ -64,14 +64,17 @@ fn copy(
 ) -> Result<Converted, Failure> {
     let (mut requests, mut unsaid, mut bad) = (0, 0, 0);
     let mut notes = Vec::new();
-    let (mut disks, mut first_bad) = (Vec::<String>::new(), None);
+    // By their numbers, and whether a request is to one: some may be in what is left out.
+    let (mut disks, mut first_bad) = (Vec::<(String, bool)>::new(), None);
     while let Some(next) = reader.next() {
         match next {
             Ok(record) => {
                 let at = record.disk.0 as usize;
                 let named = disks.len() as u32..=record.disk.0;
-                disks.extend(named.map(|disk| reader.disk(Disk(disk)).unwrap_or_default()));
-                match traced.write(&record, &disks[at])? {
+                disks.extend(named.map(|disk| (reader.disk(Disk(disk)).unwrap_or_default(), false)));
+                let (name, is_asked) = &mut disks[at];
+                *is_asked = true;
+                match traced.write(&record, name)? {
                     Written::Said => requests += 1,
                     Written::Unsaid => unsaid += 1,
                     Written::Enough => break,
@@ -98,6 +101,8 @@ fn copy(
     if unsaid > 0 {
         notes.push(format!("{unsaid} requests were left out that {} has no way to say", to.name));
     }
+    let disks: Vec<_> = disks.into_iter().filter_map(|(name, is_asked)| is_asked.then_some(name)).collect();
+    notes.extend(merged(to, disks.len()));
     if requests == 0 && unsaid == 0 {
         return Err(told(&reader.nothing()));
     }

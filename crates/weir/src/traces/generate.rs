@@ -1,5 +1,6 @@
 //! `weir trace generate`: a trace that is made up, the same for the same words and seed.
 
+use super::merged;
 use super::output::{Output, Written};
 use crate::args::GenerateArgs;
 use crate::failure::Failure;
@@ -20,17 +21,21 @@ pub struct Generated {
     seconds: f64,
     /// Requests the format has no way to say.
     unsaid: u64,
+    notes: Vec<String>,
 }
 
 impl Generated {
     /// For people.
     pub fn human(&self) -> String {
-        let Self { load, seed, format, requests, disks, seconds, unsaid } = self;
+        let Self { load, seed, format, requests, disks, seconds, unsaid, notes } = self;
         let disks = if *disks == 1 { "1 disk".to_owned() } else { format!("{disks} disks") };
         let mut text = format!("{requests} requests to {disks} in {seconds:.3} s, as {format}\n");
         text += &format!("load: {load}\nseed: {seed}\n");
         if *unsaid > 0 {
             text += &format!("note: {unsaid} requests were left out that {format} has no way to say\n");
+        }
+        for note in notes {
+            text += &format!("note: {note}\n");
         }
         text
     }
@@ -68,7 +73,8 @@ pub fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
         })
     })?;
     let (format, seconds) = (args.format.name.clone().into_owned(), last.as_secs_f64());
-    Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid })
+    let notes = merged(&args.format, disks).into_iter().collect();
+    Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid, notes })
 }
 
 /// Whole loads with names, for the help.

@@ -3,6 +3,7 @@
 mod device;
 mod volumes;
 
+use super::merged;
 use super::output::{Output, Traced, Written};
 use crate::args::RecordArgs;
 use crate::failure::Failure;
@@ -53,6 +54,7 @@ impl Recorded {
 /// If nothing can be recorded, or the trace not be written. What was written of it by then stays, as a trace that
 /// breaks off; so does what was [saved](SAVE), under the name of a part, if this process is killed.
 pub fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> {
+    once_each(&args.volumes)?;
     let until = Until::new(args)?;
     let output = Output::create(&args.out, args.force)?.kept_if_broken();
     output.write(&args.format, |traced| {
@@ -70,6 +72,7 @@ pub fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> 
             let format = &args.format.name;
             notes.push(format!("{unsaid} requests were left out that {format} has no way to say"));
         }
+        notes.extend(merged(&args.format, came.disks.len()));
         Ok(Recorded {
             disks: came.disks,
             format: args.format.name.clone().into_owned(),
@@ -80,6 +83,15 @@ pub fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> 
             notes,
         })
     })
+}
+
+/// Of a volume named twice each request would be one of the first name's alone.
+fn once_each(volumes: &[String]) -> Result<(), Failure> {
+    let again = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at]));
+    match again {
+        Some(at) => Err(Failure::usage(format!("volume {} is named twice", volumes[at]), "name it once")),
+        None => Ok(()),
+    }
 }
 
 /// When a recording ends.

@@ -136,6 +136,11 @@ fn a_trace_without_times_is_given_a_rate() {
     assert!(said.contains("pages has no times") && said.contains("--rate 500"), "{said}");
     let told = pool.json(&["advise", "pages", "--rate", "20"]);
     assert_eq!(told["requests"], 4000, "{told}");
+    let said = pool.refused(&["advise", "pages", "--rate", "1e-6"], USAGE);
+    assert!(said.contains("4000 requests take 46285 days, and 30 are the most"), "{said}");
+    let (_, least) = said.split_once("at least --rate ").expect("a way out");
+    let least: f64 = least.split(',').next().and_then(|least| least.parse().ok()).expect("a number");
+    assert!((3999.0 / 2_592_000.0..0.0016).contains(&least), "{said}");
 }
 
 #[test]

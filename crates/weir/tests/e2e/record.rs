@@ -191,6 +191,15 @@ fn what_came_is_there_though_the_recorder_is_killed() {
     server.stop("TERM");
 }
 
+/// Waits for a file.
+fn comes(pool: &Pool, name: &str) -> bool {
+    let is_there = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        pool.path(name).exists()
+    };
+    (0..1200).any(is_there)
+}
+
 /// What blktrace does, done by a script: events until it is told to end.
 #[test]
 fn a_device_is_recorded_by_driving_blktrace() {
@@ -211,9 +220,11 @@ fn a_device_is_recorded_by_driving_blktrace() {
     script("blkparse", "cat");
     script(
         "blktrace",
-        &format!("echo \"$@\" >arguments; cat {sample}; trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+        &format!("trap 'exit 0' TERM; echo \"$@\" >arguments; cat {sample}; while :; do sleep 0.05; done"),
     );
-    let told = json(&Recorder::of(&pool, record()).interrupt());
+    let recorder = Recorder::of(&pool, record());
+    assert!(comes(&pool, "arguments"), "it starts");
+    let told = json(&recorder.interrupt());
     assert_eq!((&told["requests"], &told["disks"][0]), (&3.into(), &"/dev/some".into()), "{told}");
     assert_eq!(
         std::fs::read_to_string(pool.path("arguments")).expect("said"),
@@ -234,4 +245,37 @@ fn a_device_is_recorded_by_driving_blktrace() {
         record().env("PATH", pool.path("none")).current_dir(pool.folder.path()).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("blktrace is not installed") && said.contains("apt-get"), "{said}");
+}
+
+/// Nobody else would end it: what the kernel tells would be taken down for ever.
+#[test]
+fn blktrace_ends_when_its_recorder_is_killed() {
+    if !["/usr/bin/setpriv", "/bin/setpriv"].iter().any(|path| std::path::Path::new(path).exists()) {
+        println!("skipped: there is no setpriv here");
+        return;
+    }
+    let pool = Pool::from_text("");
+    std::fs::create_dir(pool.path("bin")).expect("made");
+    let tells = "trap 'echo ended >ended; exit 0' TERM; echo ready >ready; while :; do sleep 0.05; done";
+    for (name, text) in [("blktrace", tells), ("blkparse", "exec cat")] {
+        let path = pool.path("bin").join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+    weir.args(["trace", "record", "--device", "/dev/some", "--out", "t"]);
+    weir.env("PATH", format!("{}:/usr/bin:/bin", pool.path("bin").display()));
+    let mut recorder = Recorder::of(&pool, weir);
+    assert!(comes(&pool, "ready"), "it starts");
+    recorder.child.kill().expect("killed");
+    recorder.child.wait().expect("dead");
+    assert!(comes(&pool, "ended"), "it was told to end");
+}
+
+#[test]
+fn a_volume_is_named_once() {
+    let pool = Pool::small().create("disk", "64MiB");
+    let said = pool.refused(&["trace", "record", "disk", "disk", "--out", "t"], USAGE);
+    assert!(said.contains("volume disk is named twice") && said.contains("name it once"), "{said}");
+    assert!(!pool.path("t").exists());
 }

@@ -257,6 +257,8 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
         assert!(left.is_empty(), "{left:?}");
     };
     says(&["nowhere", "out"], USAGE, &["no trace nowhere", "standard input"]);
+    says(&[".", "out"], USAGE, &[". is a folder", "name a trace in it"]);
+    says(&[".", "out", "--skip", "1"], USAGE, &[". is a folder"]);
     says(&["bad", "out", "--skip", "1", "--start", "1s"], USAGE, &["--skip", "--start"]);
     says(&["bad", "out", "--requests", "0"], USAGE, &["--requests"]);
     says(&["text", "out"], USAGE, &["hello, world", "one of weir, msr"]);
@@ -294,6 +296,37 @@ fn requests_are_found_by_number() {
         let said = pool.refused(&["trace", "convert", trace, "-", "--skip", "60000"], USAGE);
         assert!(said.contains(&format!("{trace} holds no request in that part of it")), "{said}");
     }
+}
+
+#[test]
+fn disks_that_a_format_does_not_tell_apart_are_told_of() {
+    let pool = pool();
+    std::fs::write(pool.path("t"), "0 0 0 8 1\n1 1 0 8 0\n").expect("written");
+    let note = |to: &str| {
+        let told = pool.json(&["trace", "convert", "t", "out", "--to", to, "--force"]);
+        told["notes"].to_string()
+    };
+    for merged in ["oracle", "vscsi"] {
+        let said = note(merged);
+        assert!(said.contains("all 2 disks are one") && said.contains("weir or msr"), "{said}");
+        let told = pool.json(&["trace", "convert", "out", "again", "--force"]);
+        assert_eq!(told["disks"].as_array().map(Vec::len), Some(1), "{told}");
+    }
+    // All others say whose a request is.
+    let formats = pool.json(&["trace", "formats"]);
+    let written = formats["formats"].as_array().expect("formats").iter();
+    let written = written.filter(|format| format["written"] == true);
+    let names: Vec<_> = written.map(|format| format["name"].as_str().expect("a name")).collect();
+    assert!(names.len() > 8, "{names:?}");
+    for name in names.into_iter().filter(|name| !["oracle", "vscsi"].contains(name)) {
+        assert_eq!(note(name), "[]", "{name}");
+        let told = pool.json(&["trace", "convert", "out", "again", "--from", name, "--force"]);
+        assert_eq!(told["disks"].as_array().map(Vec::len), Some(2), "{name}: {told}");
+    }
+    let words = "zipf over=1MiB | zipf over=1MiB";
+    let told =
+        pool.json(&["trace", "generate", words, "--requests", "9", "--out", "g", "--format", "oracle"]);
+    assert!(told["notes"].to_string().contains("all 2 disks are one"), "{told}");
 }
 
 #[test]

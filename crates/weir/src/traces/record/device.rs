@@ -22,17 +22,13 @@ const BUFFERS: [&str; 4] = ["-b", "16", "-n", "128"];
 
 pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) -> Result<Came, Failure> {
     let name = device.display().to_string();
-    let mut trace = Running::start("blktrace", Command::new("blktrace").arg("-d").arg(device), |command| {
-        command
-            .args(["-a", "queue"])
-            .args(BUFFERS)
-            .args(["-o", "-"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
+    let mut trace = Running::start("blktrace", |command| {
+        command.arg("-d").arg(device).args(["-a", "queue"]).args(BUFFERS).args(["-o", "-"]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped())
     })?;
     let began = Instant::now();
     let events = trace.child.stdout.take();
-    let mut parse = Running::start("blkparse", &mut Command::new("blkparse"), |command| {
+    let mut parse = Running::start("blkparse", |command| {
         let events = events.map_or(Stdio::null(), Stdio::from);
         command.args(["-q", "-i", "-", "-O", "-d", "-"]).stdin(events).stderr(Stdio::null())
     })?;
@@ -95,19 +91,24 @@ struct Running {
 }
 
 impl Running {
-    fn start<'c>(
-        program: &str,
-        command: &'c mut Command,
-        prepare: impl FnOnce(&'c mut Command) -> &'c mut Command,
-    ) -> Result<Self, Failure> {
-        let child = prepare(command).stdout(Stdio::piped()).process_group(0).spawn();
-        child.map(|child| Self { child }).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Failure::environment(
+    /// Starts it so that the kernel ends it if this process is killed. Without setpriv, which Debian always has, it goes on then
+    /// until it next has something to tell.
+    fn start(program: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<Self, Failure> {
+        if !is_installed(program) {
+            return Err(Failure::environment(
                 format!("{program} is not installed"),
                 "install it (on Debian: apt-get install blktrace), or record what a volume is asked",
-            ),
-            _ => Failure::environment(format!("{program} does not start: {error}"), ""),
-        })
+            ));
+        }
+        let mut command = Command::new(program);
+        if is_installed("setpriv") {
+            command = Command::new("setpriv");
+            command.args(["--pdeathsig", "TERM", program]);
+        }
+        let child = prepare(&mut command).stdout(Stdio::piped()).process_group(0).spawn();
+        child
+            .map(|child| Self { child })
+            .map_err(|error| Failure::environment(format!("{program} does not start: {error}"), ""))
     }
 
     /// Waits until it has ended: whether it ended well, and what it said.
@@ -120,6 +121,12 @@ impl Running {
         let is_well = self.child.wait().is_ok_and(|status| status.success());
         (is_well, said.split_whitespace().collect::<Vec<_>>().join(" "))
     }
+}
+
+/// Whether there is a program of this name where programs are looked for.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 impl Drop for Running {
