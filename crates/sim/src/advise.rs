@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `set` | the sets there are: one kind of device, or a faster kind before it |
+//! | `second` | … and two faster kinds, near the best of these |
 //! | `arrivals` | when requests come, where the trace does not say so |
 //! | `demand` | the trace, its extents numbered |
 //! | `split` | which requests a fast device of some size answers, what is copied to it and brought home |
@@ -23,19 +24,21 @@ mod demand;
 mod frontier;
 mod pick;
 mod respond;
+mod second;
 mod set;
 mod split;
 #[cfg(test)]
 mod tests;
 
 pub use arrivals::{at_rate, halves};
-pub use confirm::{FAST, Runs, SLOW, Simulated, device_name};
+pub use confirm::{Runs, Simulated, device_name, is_fast};
 pub use demand::{Demand, Measured};
 pub use frontier::frontier;
 pub use pick::{Judged, Limits, Rule};
 pub use respond::{Found, Job, Part, Stream};
+pub use second::with_second;
 pub use set::{Cents, DeviceSet, Offer, Several, sets};
-pub use split::Slots;
+pub use split::{Level, Sizes, Slots};
 
 use crate::cache::BlockTraceError;
 use crate::outcome::{Collected, Responses};
@@ -134,6 +137,8 @@ pub struct Forecast {
     pub responses: Responses,
     /// Of the reads, the share that fast devices answer; all if there is one kind only.
     pub hit_share: f64,
+    /// … and that those of the fastest kind do.
+    pub fastest_share: f64,
 }
 
 /// A search for the sets to buy.
@@ -159,39 +164,39 @@ impl<'a> Search<'a> {
         self.scale() > 1.0 + 1e-9
     }
 
-    /// The slots of fast devices that the trace meets: as much fewer as it is smaller than what it stands for.
-    fn slots(&self, fast: Several) -> Slots {
-        let size = self.offers[fast.offer].size.0 as f64 * f64::from(fast.count) / self.scale();
-        let slots = size / EXTENT.bytes().0 as f64;
+    /// The slots of a set's fast devices that the trace meets: as many fewer as it is smaller than what it stands for.
+    fn sizes(&self, set: &DeviceSet) -> Option<Sizes> {
+        let slots =
+            |several: Several| several.size(self.offers).0 as f64 / self.scale() / EXTENT.bytes().0 as f64;
         let all = self.demand.extents();
+        let in_all: f64 = set.fast_kinds().map(slots).sum();
         // Where all fits there is no need to make room.
-        let taken = if slots >= f64::from(all) * HEADROOM { slots } else { slots * TAKEN };
-        Slots((taken as u32).clamp(1, all))
+        let taken = if in_all >= f64::from(all) * HEADROOM { 1.0 } else { TAKEN };
+        let slots = |several: Several| (slots(several) * taken) as u32;
+        let fast = slots(set.fast?).clamp(1, all);
+        let second = set.second.map_or(0, |second| slots(second).clamp(1, all)).min(all - fast);
+        Some(Sizes { fast: Slots(fast), second: Slots(second) })
     }
 
     /// What has to be played for these sets to be judged.
     pub fn jobs(&self, sets: &[DeviceSet]) -> Vec<Job> {
         let mut jobs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for stream in sets.iter().flat_map(|set| self.parts(set)) {
-            jobs.entry(stream.part.slots()).or_default().insert(stream);
+            jobs.entry(stream.part.sizes()).or_default().insert(stream);
         }
         jobs.into_iter()
-            .map(|(slots, streams)| Job { slots, streams: streams.into_iter().collect() })
+            .map(|(sizes, streams)| Job { sizes, streams: streams.into_iter().collect() })
             .collect()
     }
 
     fn parts(&self, set: &DeviceSet) -> Vec<Stream> {
-        let slots = set.fast.map(|fast| self.slots(fast));
-        let part = |several: Several| {
-            let part = match slots {
-                None => Part::All,
-                Some(slots) if Some(several) == set.fast => Part::Fast(slots),
-                Some(slots) => Part::Slow(slots),
-            };
+        let sizes = self.sizes(set);
+        let part = |(level, several): (Level, Several)| {
+            let part = sizes.map_or(Part::All, |sizes| Part::Of(level, sizes));
             let model = self.offers[several.offer].model.clone();
             Stream { model, part, devices: several.count, is_scaled: self.is_scaled() }
         };
-        set.kinds().map(part).collect()
+        set.levels().map(part).collect()
     }
 
     /// Finds out what a job is for.
@@ -203,7 +208,7 @@ impl<'a> Search<'a> {
     pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[Found]) -> Vec<Forecast> {
         let responses = found.iter().flat_map(|found| &found.responses);
         let responses: BTreeMap<_, _> = responses.map(|(stream, collected)| (stream, collected)).collect();
-        let found: BTreeMap<_, _> = jobs.iter().map(|job| job.slots).zip(found).collect();
+        let found: BTreeMap<_, _> = jobs.iter().map(|job| job.sizes).zip(found).collect();
         let days = self.demand.lasts().as_secs_f64() / DAY;
         let forecast = |set: &DeviceSet| {
             let mut all = Collected::new();
@@ -211,15 +216,14 @@ impl<'a> Search<'a> {
             let collected = collected.iter().filter_map(|stream| responses.get(stream));
             collected.for_each(|collected| all.merge(collected));
             let responses = all.told();
-            let slots = set.fast.map(|fast| self.slots(fast));
-            let (written, hit_share) =
-                found.get(&slots).map_or_else(Default::default, |found| (found.written, found.hit_share));
-            let [on_fast, on_slow] = written;
-            let written = set.fast.map(|fast| (fast, on_fast)).into_iter().chain([(set.slow, on_slow)]);
+            let (written, [fastest_share, second_share]) = found
+                .get(&self.sizes(set))
+                .map_or_else(Default::default, |found| (found.written, found.hit_shares));
+            let written = set.levels().map(|(level, several)| (several, written[level as usize]));
             let life = flash_life(self.offers, written, days);
             let judged =
                 Judged { price: set.price(self.offers), mean: responses.mean, p99: responses.p99, life };
-            Forecast { judged, responses, hit_share }
+            Forecast { judged, responses, hit_share: fastest_share + second_share, fastest_share }
         };
         sets.iter().map(forecast).collect()
     }
@@ -236,17 +240,24 @@ fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>,
 }
 
 /// Of what was found of all sets, those to be tried by the engine, by ascending price: of the frontier the three best by the rule
-/// the limits make, the cheapest and the fastest, so that it is known what more and less money comes to; and the best of
-/// a single kind, which does not need that anything is asked for again.
+/// the limits make, the cheapest and the fastest, so that it is known what more and less money comes to; the best of
+/// a single kind, which does not need that anything is asked for again; and, if one has two fast kinds, the best with one, so that it
+/// is known what the second one is worth.
 pub fn finalists(sets: &[DeviceSet], judged: &[Judged], limits: &Limits) -> Vec<usize> {
     let frontier = frontier(judged);
     let ranked = |indices: &mut dyn Iterator<Item = usize>| {
         limits.ranked(&indices.map(|index| (index, judged[index])).collect::<Vec<_>>())
     };
+    let of_kinds =
+        |count: usize| ranked(&mut (0..sets.len()).filter(|index| sets[*index].kinds().count() == count));
     let best = ranked(&mut frontier.iter().copied());
-    let alone = ranked(&mut (0..sets.len()).filter(|index| sets[*index].fast.is_none()));
     let fastest = frontier.iter().min_by_key(|index| judged[**index].mean);
-    let all = best.iter().take(3).chain(frontier.first()).chain(fastest).chain(alone.first());
-    let all: BTreeSet<_> = all.map(|index| (judged[*index].price, *index)).collect();
-    all.into_iter().map(|(_, index)| index).collect()
+    let all = best.iter().take(3).chain(frontier.first()).chain(fastest).copied();
+    let mut all: BTreeSet<_> = all.chain(of_kinds(1).first().copied()).collect();
+    if all.iter().any(|index| sets[*index].second.is_some()) {
+        all.extend(of_kinds(2).first());
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|index| (judged[*index].price, *index));
+    all
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::advise::{
     AdviseError, Cents, Demand, DeviceSet, Forecast, Judged, Limits, Measured, Runs, Search, Simulated,
-    Wanted, Years, at_rate, finalists, frontier, halves, sets,
+    Wanted, Years, at_rate, finalists, frontier, halves, sets, with_second,
 };
 use weir_trace::Trace;
 use weir_world::Seed;
@@ -50,11 +50,15 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let demand = Demand::new(&known, Measured::of(&known, args.requests)).map_err(cannot)?;
     let wanted = wanted(&demand, args)?;
     let search = Search::new(&demand, &list.offers, wanted);
-    let sets = sets(&list.offers, &wanted).map_err(cannot)?;
-    let forecasts = forecast(&search, &sets);
-    let judged: Vec<_> = forecasts.iter().map(|forecast| forecast.judged).collect();
-    let on_frontier = frontier(&judged);
+    let mut sets = sets(&list.offers, &wanted).map_err(cannot)?;
+    let mut forecasts = forecast(&search, &sets);
+    let judged = |forecasts: &[Forecast]| -> Vec<_> { forecasts.iter().map(|each| each.judged).collect() };
     let limits = limits(args);
+    let wider = with_second(&list.offers, &wanted, &sets, &judged(&forecasts), &limits).map_err(cannot)?;
+    forecasts.extend(forecast(&search, &wider));
+    sets.extend(wider);
+    let judged = judged(&forecasts);
+    let on_frontier = frontier(&judged);
     let finalists = finalists(&sets, &judged, &limits);
     let mut rows: Vec<_> =
         sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();

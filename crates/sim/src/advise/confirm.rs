@@ -1,6 +1,6 @@
 //! What a set comes to when the engine runs the trace on it in virtual time.
 
-use super::{DeviceSet, EXTENT, HEADROOM, Judged, Measured, Search, Several, flash_life};
+use super::{DeviceSet, EXTENT, HEADROOM, Judged, Level, Measured, Search, Several, flash_life};
 use crate::outcome::Outcome;
 use crate::run::LEAST;
 use crate::{DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, Room, SimError, place};
@@ -87,12 +87,12 @@ impl Search<'_> {
         };
         let outcome = place(&pool, policy, &mut load, &plan)?;
         let days = outcome.measured.as_secs_f64() / super::DAY;
-        let written = |names: &str| {
-            let devices = outcome.devices.iter().filter(|device| device.name.starts_with(names));
+        let written = |level: Level| {
+            let devices = outcome.devices.iter().filter(|device| is_one_of(level, &device.name));
             Bytes(devices.map(|device| device.writes.bytes.0).sum())
         };
-        let fast = set.fast.map(|fast| (fast, written(FAST)));
-        let life = flash_life(self.offers, fast.into_iter().chain([(set.slow, written(SLOW))]), days);
+        let written = set.levels().map(|(level, several)| (several, written(level)));
+        let life = flash_life(self.offers, written, days);
         let judged =
             Judged { price: set.price(self.offers), mean: outcome.all.mean, p99: outcome.all.p99, life };
         Ok(Simulated { judged, outcome })
@@ -100,25 +100,27 @@ impl Search<'_> {
 
     /// The set as a pool for so much data.
     fn pool(&self, set: &DeviceSet, data: Bytes) -> PoolSpec {
-        let room = |share: f64| if self.is_scaled() { Room::Share(share) } else { Room::Part(share) };
-        let fast = set.fast.map_or(0.0, |fast| {
-            let size = self.offers[fast.offer].size.0 as f64 / self.scale();
-            (size / data.0 as f64).min(HEADROOM)
-        });
-        let devices = |several: Several, names: &'static str, share: f64| {
+        let share = |(level, several): (Level, Several)| match level {
+            Level::Slow => HEADROOM / f64::from(several.count),
+            Level::Fast | Level::Second => {
+                let size = self.offers[several.offer].size.0 as f64 / self.scale();
+                (size / data.0 as f64).min(HEADROOM)
+            }
+        };
+        let devices = |(level, several): (Level, Several)| {
+            let share = share((level, several));
+            let room = if self.is_scaled() { Room::Share(share) } else { Room::Part(share) };
             let model = &self.offers[several.offer].model;
             (1..=several.count).map(move |number| DeviceSpec {
-                name: device_name(names, number),
+                name: device_name(level, number),
                 model: model.clone(),
-                room: room(share),
+                room,
                 metadata: None,
             })
         };
-        let fast = set.fast.into_iter().flat_map(|several| devices(several, FAST, fast));
-        let slow = devices(set.slow, SLOW, HEADROOM / f64::from(set.slow.count));
         PoolSpec {
             extent: EXTENT,
-            devices: fast.chain(slow).collect(),
+            devices: set.levels().flat_map(devices).collect(),
             mover_share: MOVER_SHARE,
             extent_cache: Bytes(0),
             moves: Moves::default(),
@@ -127,11 +129,25 @@ impl Search<'_> {
 }
 
 /// What the devices of a set are called in a pool.
-pub const FAST: &str = "fast";
-/// See there.
-pub const SLOW: &str = "slow";
+const fn names(level: Level) -> &'static str {
+    match level {
+        Level::Fast => "fast",
+        Level::Second => "middle",
+        Level::Slow => "slow",
+    }
+}
 
 /// What a device of several is called in a pool: `fast`, `fast2`.
-pub fn device_name(names: &str, number: u32) -> String {
+pub fn device_name(level: Level, number: u32) -> String {
+    let names = names(level);
     if number == 1 { names.to_owned() } else { format!("{names}{number}") }
+}
+
+fn is_one_of(level: Level, device: &str) -> bool {
+    device.starts_with(names(level))
+}
+
+/// Whether the device of this name is one of a set's fast ones, of whichever kind.
+pub fn is_fast(device: &str) -> bool {
+    [Level::Fast, Level::Second].into_iter().any(|level| is_one_of(level, device))
 }

@@ -2,7 +2,7 @@
 //! the trace, so that they queue as they would.
 
 use super::demand::{Asked, Demand};
-use super::split::{Home, Slots, Split, split};
+use super::split::{Home, Level, Sizes, Split, split};
 use super::{EXTENT, HEADROOM};
 use crate::outcome::Collected;
 use crate::pool::scaled;
@@ -18,18 +18,23 @@ const MOST: usize = 400_000;
 pub enum Part {
     /// All: there are no other devices but its like.
     All,
-    /// What the fast devices answer, and what is copied there, besides.
-    Fast(Slots),
-    /// The rest, and what is brought home, besides.
-    Slow(Slots),
+    /// What this one of its set's kinds answers; what is copied to it, or brought home, besides.
+    Of(Level, Sizes),
 }
 
 impl Part {
     /// The fast devices' slots, if there are fast devices.
-    pub fn slots(self) -> Option<Slots> {
+    pub fn sizes(self) -> Option<Sizes> {
         match self {
             Self::All => None,
-            Self::Fast(slots) | Self::Slow(slots) => Some(slots),
+            Self::Of(_, sizes) => Some(sizes),
+        }
+    }
+
+    fn level(self) -> Option<Level> {
+        match self {
+            Self::All => None,
+            Self::Of(level, _) => Some(level),
         }
     }
 }
@@ -81,10 +86,10 @@ impl Stream {
     fn extents(&self, demand: &Demand) -> u32 {
         let all = (f64::from(demand.extents()) * HEADROOM).ceil() as u32;
         let slots = match self.part {
-            Part::Fast(slots) => slots.0.min(all),
-            Part::All | Part::Slow(_) => all,
+            Part::All => None,
+            Part::Of(level, sizes) => sizes.of(level),
         };
-        (slots / self.devices).max(1)
+        (slots.map_or(all, |slots| slots.0.min(all)) / self.devices).max(1)
     }
 
     /// All commands, in order of time.
@@ -93,18 +98,18 @@ impl Stream {
         let from = requests.len().saturating_sub(MOST);
         let mut home = split.home.iter().skip_while(|home| home.at < requests[from].at).peekable();
         for (number, request) in requests.iter().enumerate().skip(from) {
-            if matches!(self.part, Part::Slow(_)) {
+            if self.part.level() == Some(Level::Slow) {
                 while let Some(home) = home.next_if(|home| home.at <= request.at) {
                     take(Command::bringing(home));
                 }
             }
-            let own = matches!(self.part, Part::Fast(_));
-            let hit = split.hits.get(number).is_none_or(|hit| *hit);
-            match self.part {
-                Part::All => take(Command::asked(request)),
-                _ if hit == own => take(Command::asked(request)),
-                Part::Fast(_) => take(Command::copying(request)),
-                Part::Slow(_) => {}
+            match (self.part.level(), split.answers.get(number)) {
+                (Some(level), Some(answer)) if answer.by != level => {
+                    if answer.copied_to == Some(level) {
+                        take(Command::copying(request));
+                    }
+                }
+                _ => take(Command::asked(request)),
             }
         }
     }
@@ -167,7 +172,7 @@ impl Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The slots it is split at; whole if there are none.
-    pub slots: Option<Slots>,
+    pub sizes: Option<Sizes>,
     /// What is to be played of it.
     pub streams: Vec<Stream>,
 }
@@ -177,30 +182,48 @@ pub struct Job {
 pub struct Found {
     /// Of its streams.
     pub(super) responses: Vec<(Stream, Collected)>,
-    /// Bytes written to fast devices, and to slow ones.
-    pub(super) written: [Bytes; 2],
-    /// Of the reads, the share that fast devices answer.
-    pub(super) hit_share: f64,
+    /// Bytes written to each kind: the fastest, the second one, the slow one.
+    pub(super) written: [Bytes; 3],
+    /// Of the reads, the shares that the fast kinds answer.
+    pub(super) hit_shares: [f64; 2],
 }
 
 impl Job {
     /// Splits the trace and gives each drive's model its part; those without a model are left out.
     pub(super) fn play(&self, demand: &Demand) -> Found {
-        let split = self.slots.map_or_else(Split::default, |slots| split(demand, slots));
+        let split = self.sizes.map_or_else(Split::default, |sizes| split(demand, sizes));
         let drive = |stream: &Stream| Some((stream.clone(), weir_timing::drives::drive(&stream.model)?));
         let played = |(stream, drive): (Stream, &Drive)| {
             let collected = stream.play(demand, &split, drive);
             (stream, collected)
         };
         let responses = self.streams.iter().filter_map(drive).map(played).collect();
-        let requests = demand.measured_requests().iter();
-        let reads = || requests.clone().zip(&split.hits).filter(|(request, _)| !request.is_write);
-        let hits = reads().filter(|(_, hit)| **hit).count() as f64;
-        let home = Bytes(split.home.iter().map(|home| home.len.0).sum());
-        let (written, hit_share) = match self.slots {
-            None => ([Bytes(0), demand.written()], 1.0),
-            Some(_) => ([demand.written() + split.copied, home], hits / (reads().count() as f64).max(1.0)),
+        let (written, hit_shares) = match self.sizes {
+            None => ([Bytes(0), Bytes(0), demand.written()], [1.0, 0.0]),
+            Some(_) => (written(demand, &split), hit_shares(demand, &split)),
         };
-        Found { responses, written, hit_share }
+        Found { responses, written, hit_shares }
     }
+}
+
+/// Bytes written to each kind: by clients, copied, and brought home.
+fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
+    let home = Bytes(split.home.iter().map(|home| home.len.0).sum());
+    let mut written = [split.copied[0], split.copied[1], home];
+    for (request, answer) in demand.measured_requests().iter().zip(&split.answers) {
+        if request.is_write {
+            written[answer.by as usize] += request.len;
+        }
+    }
+    written
+}
+
+/// Of the reads, the shares that the fast kinds answer.
+fn hit_shares(demand: &Demand, split: &Split) -> [f64; 2] {
+    let answered = demand.measured_requests().iter().zip(&split.answers);
+    let reads = answered.filter(|(request, _)| !request.is_write);
+    let mut counts = [0u64; 3];
+    reads.for_each(|(_, answer)| counts[answer.by as usize] += 1);
+    let all = counts.iter().sum::<u64>().max(1) as f64;
+    [counts[0], counts[1]].map(|count| count as f64 / all)
 }

@@ -1,6 +1,6 @@
 //! What is on sale, and the sets of it that are worth a look.
 
-use super::{AdviseError, HEADROOM, Wanted};
+use super::{AdviseError, HEADROOM, Level, Wanted};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,19 +63,39 @@ pub struct Several {
     pub count: u32,
 }
 
+impl Several {
+    /// What all of them hold.
+    pub(super) fn size(self, offers: &[Offer]) -> Bytes {
+        Bytes(offers[self.offer].size.0 * u64::from(self.count))
+    }
+}
+
 /// Devices that could be bought together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceSet {
     /// The fast ones, if not all are alike.
     pub fast: Option<Several>,
+    /// … and fast ones of a second kind, which is slower than that, if there are two.
+    pub second: Option<Several>,
     /// Those that have room for all data.
     pub slow: Several,
 }
 
 impl DeviceSet {
-    /// The kinds of it, the fast one first.
+    /// The kinds of it, the fastest first.
     pub fn kinds(&self) -> impl Iterator<Item = Several> {
-        self.fast.into_iter().chain([self.slow])
+        self.levels().map(|(_, several)| several)
+    }
+
+    /// The same, each with what it is in the set.
+    pub fn levels(&self) -> impl Iterator<Item = (Level, Several)> {
+        let kinds = [self.fast, self.second, Some(self.slow)];
+        Level::ALL.into_iter().zip(kinds).filter_map(|(level, several)| Some((level, several?)))
+    }
+
+    /// Its kinds with room for what is hot alone.
+    pub fn fast_kinds(&self) -> impl Iterator<Item = Several> {
+        self.fast.into_iter().chain(self.second)
     }
 
     /// What all of it costs.
@@ -106,32 +126,58 @@ const FASTER: u64 = 4;
 /// # Errors
 /// If none has room, or an offer has a model that is not known.
 pub fn sets(offers: &[Offer], wanted: &Wanted) -> Result<Vec<DeviceSet>, AdviseError> {
-    let room = Bytes((wanted.capacity.0 as f64 * HEADROOM) as u64);
-    let mut reads: BTreeMap<&str, Nanos> = BTreeMap::new();
-    for offer in offers {
-        let drive = offer.drive()?;
-        reads.entry(&offer.model).or_insert_with(|| idle_read(drive));
-    }
-    let takes = |offer: usize| reads[&*offers[offer].model];
+    let (room, reads) = (room(wanted), IdleReads::of(offers)?);
     let mut sets = Vec::new();
     for (slow, offer) in offers.iter().enumerate() {
         let least = room.0.div_ceil(offer.size.0.max(1)).max(1);
         let Some(least) = u32::try_from(least).ok().filter(|least| *least <= MOST) else { continue };
         for count in [least, least + 1] {
             let slow = Several { offer: slow, count };
-            sets.push(DeviceSet { fast: None, slow });
-            let fast = (0..offers.len()).filter(|fast| takes(*fast).0 * FASTER < takes(slow.offer).0);
-            for several in fast.flat_map(|offer| (1..=FAST_MOST).map(move |count| Several { offer, count })) {
-                if offers[several.offer].size.0 * u64::from(several.count) < room.0 {
-                    sets.push(DeviceSet { fast: Some(several), slow });
-                }
-            }
+            sets.push(DeviceSet { fast: None, second: None, slow });
+            let fast = reads.fast_beside(slow).filter(|fast| fast.size(offers) < room);
+            sets.extend(fast.map(|fast| DeviceSet { fast: Some(fast), second: None, slow }));
         }
     }
     if sets.is_empty() {
         return Err(AdviseError::NoRoom { wanted: wanted.capacity, room, most: MOST });
     }
     Ok(sets)
+}
+
+/// Room there is to be for so much data.
+pub(super) fn room(wanted: &Wanted) -> Bytes {
+    Bytes((wanted.capacity.0 as f64 * HEADROOM) as u64)
+}
+
+/// What each offer takes for an idle read.
+pub(super) struct IdleReads(Vec<Nanos>);
+
+impl IdleReads {
+    /// Of these.
+    ///
+    /// # Errors
+    /// If one has a model that is not known.
+    pub(super) fn of(offers: &[Offer]) -> Result<Self, AdviseError> {
+        let mut known: BTreeMap<&str, Nanos> = BTreeMap::new();
+        let mut reads = Vec::new();
+        for offer in offers {
+            let drive = offer.drive()?;
+            reads.push(*known.entry(&offer.model).or_insert_with(|| idle_read(drive)));
+        }
+        Ok(Self(reads))
+    }
+
+    /// One or two of each kind that is fast beside this one.
+    pub(super) fn fast_beside(&self, slow: Several) -> impl Iterator<Item = Several> {
+        let limit = self.0[slow.offer].0;
+        let fast = self.0.iter().enumerate().filter(move |(_, read)| read.0 * FASTER < limit);
+        fast.flat_map(|(offer, _)| (1..=FAST_MOST).map(move |count| Several { offer, count }))
+    }
+
+    /// Whether the one takes less than the other by a fifth at least.
+    pub(super) fn is_faster(&self, one: Several, other: Several) -> bool {
+        self.0[one.offer].0 * 5 <= self.0[other.offer].0 * 4
+    }
 }
 
 /// How long the drive takes for a read of a block while it has nothing else to do: the mean of some.

@@ -28,6 +28,8 @@ struct Naive {
     order: VecDeque<u64>,
     dirty: BTreeSet<u64>,
     brought_home: u64,
+    /// Of the blocks that are there, those on the second kind.
+    second: BTreeSet<u64>,
 }
 
 impl Naive {
@@ -38,6 +40,9 @@ impl Naive {
         self.order.push_front(block);
         if self.order.len() > self.slots {
             let out = self.order.pop_back().expect("one");
+            if self.second.remove(&out) {
+                self.second.insert(block);
+            }
             if self.dirty.contains(&out) {
                 let before = self.dirty.len();
                 self.dirty.retain(|other| other / BLOCKS != out / BLOCKS);
@@ -69,13 +74,15 @@ proptest! {
         let extents = |record: &Record| BlockSize::new(EXTENT.bytes()).expect("a size").touched(record);
         let touched: BTreeSet<_> = records.iter().flat_map(extents).collect();
         prop_assert_eq!(demand.extents() as usize, touched.len());
-        for slots in 1..=touched.len() {
+        for (slots, fast) in (1..=touched.len()).flat_map(|slots| [(slots, slots), (slots, slots.div_ceil(2))]) {
+            let sizes = Sizes { fast: Slots(fast as u32), second: Slots((slots - fast) as u32) };
             let blocks = slots * BLOCKS as usize;
-            // The first extents are there, whole.
-            let order = touched.iter().flat_map(|extent| extent * BLOCKS..(extent + 1) * BLOCKS).take(blocks);
-            let (order, dirty) = (order.collect(), BTreeSet::new());
-            let mut cache = Naive { slots: blocks, order, dirty, brought_home: 0 };
-            let (mut copied, mut hits) = (0, Vec::new());
+            // The first extents are there, whole, the first of them on the fastest devices.
+            let order: VecDeque<_> =
+                touched.iter().flat_map(|extent| extent * BLOCKS..(extent + 1) * BLOCKS).take(blocks).collect();
+            let second = order.iter().skip(fast * BLOCKS as usize).copied().collect();
+            let mut cache = Naive { slots: blocks, order, dirty: BTreeSet::new(), brought_home: 0, second };
+            let (mut copied, mut answered) = ([0, 0], Vec::new());
             for round in 0..2 {
                 if round == 1 {
                     cache.brought_home = 0;
@@ -83,26 +90,40 @@ proptest! {
                 for record in &records {
                     let is_write = record.op == Op::Write;
                     let of_request = record.offset.0 / BLOCK..(record.offset.0 + record.len.0) / BLOCK;
-                    let missed = of_request.filter(|block| !cache.touch(*block, is_write) && !is_write);
-                    let missed = missed.count() as u64;
+                    let mut by = Level::Fast;
+                    for block in of_request {
+                        let is_there = cache.touch(block, is_write);
+                        let is_second = cache.second.contains(&block);
+                        by = by.max(match is_there || is_write {
+                            false => Level::Slow,
+                            true if is_second => Level::Second,
+                            true => Level::Fast,
+                        });
+                        if round == 1 && !is_there && !is_write {
+                            copied[usize::from(is_second)] += 1;
+                        }
+                    }
                     if round == 1 {
-                        copied += missed;
-                        hits.push(missed == 0);
+                        answered.push(by);
                     }
                 }
             }
-            let slots = Slots(slots as u32);
-            let lru = Lru::new(split::room(&demand, slots));
-            let split = split_by(lru, &demand, slots);
-            prop_assert_eq!(split.hits, hits, "{:?}", slots);
-            prop_assert_eq!(split.copied, Bytes(copied * BLOCK), "{:?}", slots);
+            let lru = Lru::new(split::room(&demand, sizes.both()));
+            let split = split_by(lru, &demand, sizes);
+            let by: Vec<_> = split.answers.iter().map(|answer| answer.by).collect();
+            prop_assert_eq!(by, answered, "{:?}", sizes);
+            for (request, answer) in demand.measured_requests().iter().zip(&split.answers) {
+                let is_copied = answer.by == Level::Slow;
+                prop_assert_eq!(answer.copied_to.is_some(), is_copied && !request.is_write, "{:?}", request);
+            }
+            prop_assert_eq!(split.copied, copied.map(|blocks| Bytes(blocks * BLOCK)), "{:?}", sizes);
             let home: u64 = split.home.iter().map(|home| home.len.0).sum();
-            prop_assert_eq!(home, cache.brought_home * BLOCK, "{:?}", slots);
+            prop_assert_eq!(home, cache.brought_home * BLOCK, "{:?}", sizes);
         }
     }
 }
 
-fn offer(name: &str, gib: u64, price: u64, endurance: Option<u64>, model: &str) -> Offer {
+pub(super) fn offer(name: &str, gib: u64, price: u64, endurance: Option<u64>, model: &str) -> Offer {
     Offer {
         name: name.into(),
         about: name.to_uppercase(),
@@ -122,7 +143,7 @@ fn offers() -> Vec<Offer> {
 }
 
 /// Reads and writes of 64 MiB, nine of ten to the first tenth, twenty a second for ten minutes.
-fn skewed() -> Trace {
+pub(super) fn skewed() -> Trace {
     let record = |number: u64| {
         let draw = Rng::new(Seed(number)).below(16_384);
         let first = if number % 10 < 9 { draw / 10 } else { draw };
@@ -161,10 +182,10 @@ fn more_of_a_fast_device_is_faster_and_flash_lasts_as_long_as_is_written() {
     let [ssd, large, disk] = [0, 1, 2].map(|offer| Several { offer, count: 1 });
     let two = Several { count: 2, ..ssd };
     let all = [
-        DeviceSet { fast: None, slow: disk },
-        DeviceSet { fast: Some(ssd), slow: disk },
-        DeviceSet { fast: Some(two), slow: disk },
-        DeviceSet { fast: None, slow: large },
+        DeviceSet { fast: None, second: None, slow: disk },
+        DeviceSet { fast: Some(ssd), second: None, slow: disk },
+        DeviceSet { fast: Some(two), second: None, slow: disk },
+        DeviceSet { fast: None, second: None, slow: large },
     ];
     let jobs = search.jobs(&all);
     assert_eq!((jobs.len(), jobs.iter().map(|job| job.streams.len()).sum::<usize>()), (3, 6), "{jobs:?}");
@@ -191,7 +212,10 @@ fn the_engine_comes_to_what_was_predicted_within_reason() {
     let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
     let search = Search::new(&demand, &offers, wanted);
     let [ssd, disk] = [0, 2].map(|offer| Several { offer, count: 1 });
-    for set in [DeviceSet { fast: None, slow: disk }, DeviceSet { fast: Some(ssd), slow: disk }] {
+    for set in [
+        DeviceSet { fast: None, second: None, slow: disk },
+        DeviceSet { fast: Some(ssd), second: None, slow: disk },
+    ] {
         let jobs = search.jobs(&[set]);
         let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
         let predicted = search.forecasts(&[set], &jobs, &found)[0].judged;
@@ -216,7 +240,7 @@ fn finalists_are_of_the_frontier_and_have_its_ends() {
             .map(|(price, millis)| judged(price, millis))
             .into();
     let several = Several { offer: 0, count: 1 };
-    let two_kinds = DeviceSet { fast: Some(several), slow: several };
+    let two_kinds = DeviceSet { fast: Some(several), second: None, slow: several };
     let mut sets = vec![two_kinds; all.len()];
     let finalists = |sets: &[DeviceSet]| super::finalists(sets, &all, &Limits::default());
     assert_eq!(
@@ -226,6 +250,12 @@ fn finalists_are_of_the_frontier_and_have_its_ends() {
     );
     sets[1].fast = None;
     assert_eq!(finalists(&sets), [0, 1, 3, 4, 5, 7], "and the only one of a single kind");
+    [3, 4, 5].into_iter().for_each(|at| sets[at].second = Some(several));
+    assert_eq!(
+        finalists(&sets),
+        [0, 1, 2, 3, 4, 5, 7],
+        "and the best with one fast kind, beside those with two"
+    );
     assert!(super::finalists(&[], &[], &Limits::default()).is_empty());
 }
 

@@ -3,7 +3,7 @@
 use super::list::sold;
 use super::report::Advice;
 use std::fmt::Write as _;
-use weir_sim::advise::{FAST, SLOW, Several, device_name};
+use weir_sim::advise::{Several, device_name};
 
 impl Advice {
     /// A pool file of the set that is picked; the paths of the devices are left to be filled in.
@@ -20,11 +20,10 @@ impl Advice {
             one_line(&self.trace),
             self.policy
         );
-        let kinds = set.fast.map(|fast| (fast, FAST)).into_iter().chain([(set.slow, SLOW)]);
-        for (Several { offer, count }, names) in kinds {
+        for (level, Several { offer, count }) in set.levels() {
             let offer = &self.list.offers[offer];
             for number in 1..=count {
-                let name = device_name(names, number);
+                let name = device_name(level, number);
                 let _ = write!(
                     text,
                     "\n[[device]]           # {}, {}\nname = \"{name}\"\npath = \"/dev/disk/by-id/PUT-IN-{name}\"\n\

@@ -5,7 +5,7 @@ use crate::output;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
-use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years};
+use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years, is_fast};
 use weir_sim::plot::{Frontier, Shown};
 
 /// What to buy, and what else there is.
@@ -54,7 +54,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(simulated: Simulated) -> Self {
         let devices = &simulated.outcome.devices;
-        let fast = devices.iter().filter(|device| device.name.starts_with(weir_sim::advise::FAST));
+        let fast = devices.iter().filter(|device| is_fast(&device.name));
         Self {
             judged: simulated.judged,
             unanswered: simulated.outcome.unanswered,
@@ -129,6 +129,7 @@ impl Advice {
                 "p99_ns": row.forecast.judged.p99.0,
                 "life_years": years_json(row.forecast.judged.life),
                 "hit_share": row.forecast.hit_share,
+                "fastest_share": row.forecast.fastest_share,
             },
             "simulated": row.run.as_ref().map(|run| json!({
                 "mean_ns": run.judged.mean.0,
@@ -227,9 +228,14 @@ impl Advice {
             ),
         ];
         if pick.set.fast.is_some() {
+            let [of_all, of_fastest] =
+                [pick.forecast.hit_share, pick.forecast.fastest_share].map(|share| share * 100.0);
+            let fastest = pick.set.second.map_or(String::new(), |_| {
+                format!(" ({of_fastest:.0} % the faster kind, {:.0} % the other one)", of_all - of_fastest)
+            });
             words.push(format!(
-                "What is used most is on the fast devices, which answer {:.0} % of the reads; the slow ones have room for everything.",
-                pick.forecast.hit_share * 100.0
+                "What is used most is on the fast devices, which answer {of_all:.0} % of the reads{fastest}; the slow ones have \
+                 room for everything."
             ));
         }
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);

@@ -127,6 +127,37 @@ fn the_list_that_comes_with_weir_can_be_printed_edited_and_used() {
     );
 }
 
+/// Some memory and an SSD are dearer than the SSD, and cheaper than two.
+#[test]
+fn two_fast_kinds_are_bought_where_they_are_best() {
+    let pool = folder();
+    let list = "currency = \"EUR\"\n\
+        [[device]]\nname = \"memory\"\nsize = \"25GB\"\nprice = 20\nmodel = \"nvm\"\n\
+        [[device]]\nname = \"ssd\"\nsize = \"50GB\"\nprice = 40\nendurance = \"60TB\"\nmodel = \"samsung-980-pro\"\n\
+        [[device]]\nname = \"disk\"\nsize = \"1TB\"\nprice = 50\nmodel = \"hdd-7200\"\n";
+    std::fs::write(pool.path("list.toml"), list).expect("written");
+    let arguments = ["advise", "t", "--devices", "list.toml", "--active", "500GB", "--budget", "115"];
+    let told = pool.json(&[&arguments[..], &["--write-pool", "bought.toml"]].concat());
+    assert_eq!(told["pick"], "memory + ssd + disk", "{told}");
+    let pick = set(&told, "memory + ssd + disk");
+    assert_eq!((&pick["frontier"], &pick["price"]), (&true.into(), &110.0.into()), "{pick}");
+    // What the second kind is worth is known from a run.
+    let sets = told["sets"].as_array().expect("sets").iter();
+    let of_one = sets.filter(|set| set["devices"].as_array().is_some_and(|kinds| kinds.len() == 2));
+    assert!(of_one.into_iter().any(|set| !set["simulated"].is_null()), "{told}");
+    let share = |of: &str| pick["predicted"][of].as_f64().expect("a share");
+    assert!(0.0 < share("fastest_share") && share("fastest_share") < share("hit_share"), "{pick}");
+    let words = told["words"].to_string();
+    assert!(words.contains("% the faster kind"), "{words}");
+    let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
+    let bought = pool_file::parse(&text).unwrap_or_else(|mistake| panic!("{mistake} in\n{text}"));
+    let names: Vec<_> = bought.devices.iter().map(|device| &device.name[..]).collect();
+    assert_eq!(names, ["fast", "middle", "slow"], "{text}");
+    let tried = text.replace("# size", "size").replace("# pace", "pace");
+    std::fs::write(pool.path("pool.toml"), &tried).expect("written");
+    pool.json(&["sim", "place", "t", "--duration", "20s"]);
+}
+
 #[test]
 fn a_trace_without_times_is_given_a_rate() {
     let pool = Pool::from_text("");

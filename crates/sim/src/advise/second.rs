@@ -1,0 +1,166 @@
+//! Sets of two fast kinds, looked for beside the best of those with one.
+//!
+//! There are as many of them as pairs of devices on the list for each slow one, and each pair is a size of its own that the trace
+//! has to be played to. So what is looked at is bounded: whoever is to be good with two is taken to be near what is good with
+//! one of them.
+
+use super::set::{IdleReads, room};
+use super::{AdviseError, DeviceSet, Judged, Limits, Offer, Several, Wanted, frontier};
+use std::collections::BTreeSet;
+
+/// The sets with one fast kind that are given a second one.
+const BEST: usize = 6;
+/// The second kinds that are tried beside each.
+const EACH: usize = 12;
+
+/// Of sets that were judged, the six best with one fast kind that are on the frontier, by the rule the limits make; each with a
+/// second fast kind, before or behind the first: the faster one no larger than the other, both together too small for all
+/// data, and within the budget. Where more than twelve would do, so many from the cheapest to the dearest. So at most 72, each
+/// once.
+///
+/// # Errors
+/// If an offer has a model that is not known.
+pub fn with_second(
+    offers: &[Offer],
+    wanted: &Wanted,
+    sets: &[DeviceSet],
+    judged: &[Judged],
+    limits: &Limits,
+) -> Result<Vec<DeviceSet>, AdviseError> {
+    let reads = IdleReads::of(offers)?;
+    let choices = frontier(judged).into_iter().filter(|index| sets[*index].fast.is_some());
+    let choices: Vec<_> = choices.map(|index| (index, judged[index])).collect();
+    let mut found = BTreeSet::new();
+    for index in limits.ranked(&choices).into_iter().take(BEST) {
+        let Some(one) = sets[index].fast else { continue };
+        let slow = sets[index].slow;
+        let pairs = reads.fast_beside(slow).filter_map(|other| pair(&reads, one, other));
+        let wider = pairs.map(|(fast, second)| DeviceSet { fast: Some(fast), second: Some(second), slow });
+        let is_of_use = |set: &DeviceSet| {
+            let sizes: Vec<_> = set.fast_kinds().map(|several| several.size(offers)).collect();
+            let is_affordable = limits.budget.is_none_or(|most| set.price(offers) <= most);
+            sizes.is_sorted()
+                && sizes.iter().map(|size| size.0).sum::<u64>() < room(wanted).0
+                && is_affordable
+        };
+        let mut wider: Vec<_> = wider.filter(is_of_use).collect();
+        wider.sort_by_key(|set| (set.price(offers), *set));
+        let step = wider.len().div_ceil(EACH).max(1);
+        found.extend(wider.into_iter().step_by(step));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The two, the faster one first; `None` if they are alike, or nearly.
+fn pair(reads: &IdleReads, one: Several, other: Several) -> Option<(Several, Several)> {
+    match (reads.is_faster(one, other), reads.is_faster(other, one)) {
+        (true, _) => Some((one, other)),
+        (_, true) => Some((other, one)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{offer, skewed};
+    use super::super::{Cents, Demand, Measured, Runs, Search, Years};
+    use super::*;
+    use weir_model::{Bytes, Nanos};
+    use weir_world::Seed;
+
+    fn offers() -> Vec<Offer> {
+        vec![
+            offer("nvm", 25, 60, None, "nvm"),
+            offer("nvme", 50, 40, Some(60), "samsung-980-pro"),
+            offer("ssd", 100, 50, Some(100), "ssd-sata"),
+            offer("disk", 1000, 60, None, "hdd-7200"),
+        ]
+    }
+
+    fn several(offer: usize) -> Several {
+        Several { offer, count: 1 }
+    }
+
+    #[test]
+    fn a_second_kind_is_faster_and_no_larger_or_slower_and_no_smaller() {
+        let (offers, slow) = (offers(), several(3));
+        let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+        let judged = |price: u64, millis| Judged {
+            price: Cents(price * 100),
+            mean: Nanos::millis(millis),
+            p99: Nanos::millis(10 * millis),
+            life: Years::UNWORN,
+        };
+        let sets = [None, Some(several(2))].map(|fast| DeviceSet { fast, second: None, slow });
+        let all = [judged(60, 10), judged(110, 3)];
+        let names = |limits: &Limits| -> Vec<_> {
+            let wider = with_second(&offers, &wanted, &sets, &all, limits).expect("sets");
+            wider.iter().map(|set| set.name(&offers)).collect()
+        };
+        let free = Limits::default();
+        // Two of the NVMe SSD are as large as the SATA one; three times as much memory is not on sale.
+        let expected =
+            ["nvm + ssd + disk", "2 x nvm + ssd + disk", "nvme + ssd + disk", "2 x nvme + ssd + disk"];
+        assert_eq!(names(&free), expected);
+        assert_eq!(names(&Limits { budget: Some(Cents(16_000)), ..free }), ["nvme + ssd + disk"]);
+        let less = Wanted { capacity: Bytes::gib(120), ..wanted };
+        let few = with_second(&offers, &less, &sets, &all, &free).expect("sets");
+        let few: Vec<_> = few.iter().map(|set| set.name(&offers)).collect();
+        assert_eq!(few, ["nvm + ssd + disk"], "others have room for all of it");
+        // Nothing is beside what has one kind only.
+        assert!(with_second(&offers, &wanted, &sets[..1], &all[..1], &free).expect("none").is_empty());
+    }
+
+    #[test]
+    fn what_is_looked_at_is_bounded_however_long_the_list() {
+        let drives = ["nvm", "optane-p5800x", "samsung-980-pro", "ssd-sata"];
+        let mut offers: Vec<_> = (0..400)
+            .map(|n| offer(&n.to_string(), 20 + n, 10 + n, Some(n), drives[n as usize % drives.len()]))
+            .collect();
+        offers.push(offer("disk", 10_000, 100, None, "hdd-7200"));
+        let wanted = Wanted { capacity: Bytes::gib(5000), active: Bytes::gib(500) };
+        let fast = |offer| DeviceSet { fast: Some(several(offer)), second: None, slow: several(400) };
+        let sets: Vec<_> = (0..400).map(fast).collect();
+        // Each dearer and faster than the one before.
+        let judged = |n: u64| Judged {
+            price: Cents(1000 + n),
+            mean: Nanos(1_000_000_000 / 2u64.pow(n as u32 / 20)),
+            p99: Nanos::secs(1),
+            life: Years::UNWORN,
+        };
+        let judged: Vec<_> = (0..400).map(judged).collect();
+        let wider = with_second(&offers, &wanted, &sets, &judged, &Limits::default()).expect("sets");
+        assert!((BEST..=BEST * EACH).contains(&wider.len()), "{}", wider.len());
+        let prices: BTreeSet<_> = wider.iter().map(|set| set.price(&offers)).collect();
+        let (least, most) = (prices.first().expect("one"), prices.last().expect("one"));
+        assert!(most.0 > least.0 * 3 / 2, "from the cheapest to the dearest: {least} to {most}");
+    }
+
+    #[test]
+    fn the_engine_comes_to_what_was_predicted_of_two_fast_kinds_within_reason() {
+        let trace = skewed();
+        let demand = Demand::new(&trace, Measured::of(&trace, 1_000_000)).expect("a demand");
+        let offers = offers();
+        let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+        let search = Search::new(&demand, &offers, wanted);
+        let set = DeviceSet { fast: Some(several(0)), second: Some(several(2)), slow: several(3) };
+        let jobs = search.jobs(&[set]);
+        assert_eq!((jobs.len(), jobs[0].streams.len()), (1, 3), "{jobs:?}");
+        let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
+        let predicted = &search.forecasts(&[set], &jobs, &found)[0];
+        let runs = Runs { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
+        let simulated = search.simulate(&set, &trace, &runs).expect("a run");
+        let off = |predicted: Nanos, simulated: Nanos| predicted.as_secs_f64() / simulated.as_secs_f64();
+        let mean = off(predicted.judged.mean, simulated.judged.mean);
+        let p99 = off(predicted.judged.p99, simulated.judged.p99);
+        assert!((0.5..2.0).contains(&mean) && (0.5..2.0).contains(&p99), "{mean} {p99}");
+        // What of the fast devices' work the faster kind does.
+        let served: Vec<_> = simulated.outcome.devices.iter().map(|device| device.served).collect();
+        let names: Vec<_> = simulated.outcome.devices.iter().map(|device| &device.name[..]).collect();
+        assert_eq!(names, ["fast", "middle", "slow"]);
+        let share = predicted.fastest_share / predicted.hit_share;
+        assert!((share - served[0] / (served[0] + served[1])).abs() < 0.1, "{share} for {served:?}");
+        // Each kind is written to, and the one that wears out says how long it lasts.
+        assert!(predicted.judged.life < Years::UNWORN && simulated.judged.life < Years::UNWORN);
+    }
+}
