@@ -2,7 +2,7 @@
 
 use crate::wrong;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyInterruptedError, PyValueError};
+use pyo3::exceptions::{PyInterruptedError, PyIsADirectoryError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt::Display;
 use std::fs::File;
@@ -91,7 +91,14 @@ impl Source {
 }
 
 fn open(path: &Path) -> PyResult<File> {
-    File::open(path).map_err(|error| refused("open", path, &error))
+    let file = File::open(path).map_err(|error| refused("open", path, &error))?;
+    if file.metadata().is_ok_and(|there| there.is_dir()) {
+        return Err(PyIsADirectoryError::new_err(format!(
+            "{} is a folder; name a trace in it",
+            path.display()
+        )));
+    }
+    Ok(file)
 }
 
 /// The operating system refused to do `what`; of the class that Python has for the reason.

@@ -2,10 +2,12 @@
 
 use crate::input::{Source, Stop, refused, unusable};
 use crate::{json, wrong};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use weir_model::{ExtentSize, Nanos, Op};
@@ -166,7 +168,7 @@ pub(crate) fn eviction(name: &str) -> PyResult<&'static EvictionPolicy> {
 }
 
 /// Writes what a load of words asks for as a trace, to a file that must not exist; the number of requests. Without
-/// `duration` and `requests` until the load ends.
+/// `duration` and `requests` until the load ends; packed with gzip if that is wanted.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
 pub(crate) fn generate(
@@ -177,6 +179,7 @@ pub(crate) fn generate(
     requests: Option<u64>,
     duration: Option<&str>,
     format: &str,
+    gzip: bool,
     stop: &Stop,
 ) -> PyResult<u64> {
     let format = Format::named(format).map_err(|error| wrong(error.to_string()))?;
@@ -189,9 +192,12 @@ pub(crate) fn generate(
         let made_up = load::made_up(words, seed, units::size, units::duration);
         let mut load = made_up.map_err(|error| wrong(error.to_string()))?;
         let failed = |error: std::io::Error| refused("write", &path, &error);
-        let file = File::create_new(&path).map_err(failed)?;
-        let mut writer =
-            Writer::new(&format, BufWriter::new(file)).map_err(|error| wrong(error.to_string()))?;
+        let file = BufWriter::new(File::create_new(&path).map_err(failed)?);
+        let out = match gzip {
+            true => Packing::Gzip(GzEncoder::new(file, Compression::default())),
+            false => Packing::Plain(file),
+        };
+        let mut writer = Writer::new(&format, out).map_err(|error| wrong(error.to_string()))?;
         let names: Vec<_> =
             (0..load.spaces(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
         let unbounded = if requests.is_some() { Nanos::MAX } else { load.lasts() };
@@ -203,10 +209,41 @@ pub(crate) fn generate(
             let said = writer.write(&record, &names[record.disk.0 as usize]).map_err(failed)?;
             written += u64::from(said);
         }
-        let file = writer.finish().and_then(|out| out.into_inner().map_err(|error| error.into_error()));
-        file.and_then(|file| file.sync_all()).map_err(failed)?;
+        writer.finish().and_then(Packing::finish).and_then(|file| file.sync_all()).map_err(failed)?;
         Ok(written)
     })
+}
+
+/// A file, packed or not.
+enum Packing {
+    Plain(BufWriter<File>),
+    Gzip(GzEncoder<BufWriter<File>>),
+}
+
+impl Packing {
+    fn finish(self) -> io::Result<File> {
+        let file = match self {
+            Self::Plain(file) => file,
+            Self::Gzip(packer) => packer.finish()?,
+        };
+        file.into_inner().map_err(|error| error.into_error())
+    }
+}
+
+impl Write for Packing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Gzip(packer) => packer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Gzip(packer) => packer.flush(),
+        }
+    }
 }
 
 /// All formats: name, what it is, whether it says when, whether it can be written.

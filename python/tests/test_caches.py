@@ -130,3 +130,11 @@ def test_other_threads_go_on_meanwhile(tmp_path: Path) -> None:
     thread.join()
     # With the lock held there would be a turn for each call at most.
     assert counted > 50
+
+
+def test_a_size_that_is_a_number_is_told_how_to_be_written(trace: Path) -> None:
+    for sizes, said in ((1000, "sizes has 1000"), (["10%", 0.5], "sizes has 0.5")):
+        with pytest.raises(TypeError, match=f"{said}, which is no text; write it as text, such as 10%, 1GiB or 26921blk"):
+            weir.simulate(trace, sizes=sizes)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="policies has None, which is no text; .* lru"):
+        weir.simulate(trace, policies=None)  # type: ignore[arg-type]

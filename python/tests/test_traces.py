@@ -86,6 +86,12 @@ def test_errors_have_the_words_of_the_command_line(tmp_path: Path, command: Comm
         weir.read_trace(path, "nonesuch")
 
 
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    for use in (weir.read_trace, weir.simulate, weir.analyze):
+        with pytest.raises(IsADirectoryError, match=f"{tmp_path} is a folder; name a trace in it"):
+            use(tmp_path)
+
+
 def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: Command) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for kind in weir.formats():
@@ -94,6 +100,16 @@ def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: C
             told = command("trace", "generate", "oltp", "--out", theirs, "--seed", "3", "--duration", "2s", "--format", kind.name, "--force")
             assert ours.read_bytes() == theirs.read_bytes(), kind.name
             assert count == told["requests"]
+    packed, theirs_packed = tmp_path / "ours.csv.gz", tmp_path / "theirs.csv.gz"
+    assert weir.generate("oltp", packed, seed=3, duration="2s", format="msr") > 0
+    command("trace", "generate", "oltp", "--out", theirs_packed, "--seed", "3", "--duration", "2s", "--format", "msr")
+    assert gzip.decompress(packed.read_bytes()) == gzip.decompress(theirs_packed.read_bytes())
+    assert packed.read_bytes()[:2] == b"\x1f\x8b"
+    assert weir.read_trace(packed).to_arrow().equals(weir.read_trace(theirs_packed).to_arrow())
+    packed.unlink()
+    theirs_packed.unlink()
+    with pytest.raises(ValueError, match="packed twice: .* leave .gz off"):
+        weir.generate("oltp", tmp_path / "ours.gz")
     with pytest.raises(ValueError, match="a load has no \"speed\""):
         weir.generate("zipf speed=1", tmp_path / "none")
     with pytest.raises(ValueError, match="traces are not written as hpl"):

@@ -108,5 +108,6 @@ def generate(
     requests: int | None,
     duration: str | None,
     format: str,
+    gzip: bool,
     stop: Stop,
 ) -> int: ...

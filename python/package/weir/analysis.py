@@ -50,7 +50,7 @@ def analyze(
     """
     path, format, strict = as_trace(trace, format, strict)
     with threads(1) as (pool, stop):
-        work = pool.submit(_native.analyze, path, format, disk, strict, listed(policies), sample, blocks, stop)
+        work = pool.submit(_native.analyze, path, format, disk, strict, listed("policies", policies, "lru"), sample, blocks, stop)
         analysis: Analysis = json.loads(work.result())
     warn(analysis["notes"])
     return analysis
@@ -70,7 +70,7 @@ def mrc(
 
     A sample of more than four billion accesses cannot be played: then that curve is left out, with a `TraceWarning`.
     """
-    names = listed(policies)
+    names = listed("policies", policies, "lru")
     analysis = analyze(trace, names, sample=sample, blocks=blocks, disk=disk, format=format, strict=strict)
     by_policy = {curve.policy: curve for curve in curves(analysis)}
     return [by_policy[name] for name in names if name in by_policy]

@@ -105,13 +105,21 @@ def caches_of(
     policies: Names, sizes: Names, admissions: Names, block_size: str, write_mode: str, dirty: str
 ) -> Caches:
     """Every policy with every admission policy at every size."""
-    named = itertools.product(listed(policies), listed(admissions), listed(sizes))
+    named = itertools.product(
+        listed("policies", policies, "lru"),
+        listed("admissions", admissions, "all"),
+        listed("sizes", sizes, "10%, 1GiB or 26921blk"),
+    )
     return Caches(list(named), block_size, write_mode, dirty)
 
 
-def listed(names: Names) -> list[str]:
+def listed(argument: str, names: Names, example: str) -> list[str]:
     """One name as well as several."""
-    return [names] if isinstance(names, str) else list(names)
+    several = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    for name in several:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} has {name!r}, which is no text; write it as text, such as {example}")
+    return several
 
 
 def simulate(

@@ -178,14 +178,18 @@ def generate(
 
     The words are those of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The same words and
     seed make the same trace. It ends with the load, or after so many requests, or after a time like `10min`.
-    The file at `path` is replaced once the trace is whole; a folder, a pipe or a device there is refused.
+    The file at `path` is replaced once the trace is whole; a folder, a pipe or a device there is refused. It is packed with gzip if
+    its name ends in `.gz`, which weir's own format, packed already, cannot have.
     """
     path = Path(path)
+    gzip = path.suffix == ".gz"
+    if gzip and format == "weir":
+        raise ValueError(f"{path} would be packed twice: weir's own format is packed already; leave .gz off its name")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no ordinary file; name another one")
     with tempfile.TemporaryDirectory(prefix=".", dir=path.absolute().parent) as folder:
         part = Path(folder) / "part"
         with threads(1) as (pool, stop):
-            count = pool.submit(_native.generate, load, part, seed, requests, duration, format, stop).result()
+            count = pool.submit(_native.generate, load, part, seed, requests, duration, format, gzip, stop).result()
         part.replace(path)
     return count
