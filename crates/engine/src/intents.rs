@@ -7,7 +7,7 @@
 //!
 //! A cut leaves the open ones: opening the pool settles for one copy of their blocks (weir-map,
 //! `settle.rs`), and [`crate::resync`] makes the other one anew. Their number is bounded, and so is that
-//! work.
+//! work, but for what was in doubt.
 
 use crate::{Engine, StoppedChanges};
 use smallvec::SmallVec;
@@ -98,8 +98,8 @@ impl Engine {
             crate::mirror::wholes(&record).filter_map(|w| self.devices[w.device.index()].owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
         if owed.len() > 2 || self.doubt.has(key) {
-            // A version waits for two devices at most; and of what is in doubt none is known to be durable. It is closed
-            // after a later write, or by the next opening.
+            // A version waits for two devices at most; and of what is in doubt none is known to be durable. The next
+            // opening settles it.
             return;
         }
         let needs = [owed.first().copied(), owed.get(1).copied()];

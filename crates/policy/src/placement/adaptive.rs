@@ -22,8 +22,8 @@
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
 //!   answered sooner elsewhere, by a fifth at least in the long run, is written there, or gets a copy there that it is read
-//!   from, a few a round. So responses become alike; and nothing moves to the fast device either while they are, within a
-//!   fifth.
+//!   from, a few a round. So responses become alike; and nothing is copied to the fast device either while they are,
+//!   within a fifth.
 //!
 //! Memory: at most a thousandth of the pool's size, as Hystor's block table takes at most. Of extents of 128 KiB that is some
 //! three fifths of those the pool has room for, the latest accessed; what is on the fast device stays known longest, and is
