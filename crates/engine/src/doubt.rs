@@ -179,12 +179,13 @@ impl Engine {
     /// written any more, could be copied after that, and a cut would leave two places that differ. Without metadata room
     /// for it, it does not outlast the engine.
     pub(crate) fn put_in_doubt(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
-        let end = self.map.extent().blocks();
-        let mut at = 0;
-        while let Some(run) = blocks.next_run(at, end).filter(|_| self.map.has_metadata_room()) {
-            self.map.intend(key, run);
+        if !blocks.is_empty() && self.map.has_metadata_room() {
+            let mut at = 0;
+            while let Some(run) = blocks.next_run(at, self.map.extent().blocks()) {
+                self.map.intend(key, run);
+                at = run.end();
+            }
             self.request_commit();
-            at = run.end();
         }
         self.doubt.add(device, key, blocks);
     }

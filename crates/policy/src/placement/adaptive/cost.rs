@@ -226,24 +226,26 @@ impl Prices<'_> {
     /// The expected response in seconds, as it usually is; a write's with its part of a flush.
     #[inline]
     pub(super) fn response(&self, device: &DeviceView) -> f64 {
-        let costed = &self.costed[device.id.index()];
-        let price = costed.prices[self.row];
-        price.behind(costed.usual) + price.flush
+        self.behind(device, self.costed[device.id.index()].usual)
     }
 
     /// … with what is under way at this moment.
     #[inline]
     pub(super) fn now(&self, device: &DeviceView) -> f64 {
-        let price = self.costed[device.id.index()].prices[self.row];
-        price.behind(f64::from(device.in_flight)) + price.flush
+        self.behind(device, f64::from(device.in_flight))
     }
 
     /// … in the long run.
     #[inline]
     fn long(&self, device: &DeviceView) -> f64 {
-        let costed = &self.costed[device.id.index()];
-        let price = costed.prices[self.row];
-        price.behind(costed.long) + price.flush
+        self.behind(device, self.costed[device.id.index()].long)
+    }
+
+    /// … behind so many commands.
+    #[inline]
+    fn behind(&self, device: &DeviceView, commands: f64) -> f64 {
+        let price = self.costed[device.id.index()].prices[self.row];
+        price.behind(commands) + price.flush
     }
 
     /// Whether this device, in the long run, would answer within this part of what the other one takes.
