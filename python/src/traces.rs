@@ -2,19 +2,17 @@
 
 use crate::input::{Source, Stop, refused, unusable};
 use crate::{json, wrong};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use weir_model::{ExtentSize, Nanos, Op};
 use weir_sim::analysis::{Sampling, Settings, TraceAnalysis};
 use weir_sim::cache::EvictionPolicy;
 use weir_sim::{load, units};
-use weir_trace::{Disk, FORMATS, Format, Record, Tally, Writer, writable};
+use weir_trace::{Disk, FORMATS, Format, Packing, Record, Tally, Writer, writable};
 
 /// Reads a trace, a batch after the other, in constant memory.
 #[pyclass(frozen, module = "weir._native")]
@@ -193,11 +191,8 @@ pub(crate) fn generate(
         let mut load = made_up.map_err(|error| wrong(error.to_string()))?;
         let failed = |error: std::io::Error| refused("write", &path, &error);
         let file = BufWriter::new(File::create_new(&path).map_err(failed)?);
-        let out = match gzip {
-            true => Packing::Gzip(GzEncoder::new(file, Compression::default())),
-            false => Packing::Plain(file),
-        };
-        let mut writer = Writer::new(&format, out).map_err(|error| wrong(error.to_string()))?;
+        let mut writer =
+            Writer::new(&format, Packing::new(file, gzip)).map_err(|error| wrong(error.to_string()))?;
         let names: Vec<_> =
             (0..load.spaces(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
         let unbounded = if requests.is_some() { Nanos::MAX } else { load.lasts() };
@@ -209,41 +204,11 @@ pub(crate) fn generate(
             let said = writer.write(&record, &names[record.disk.0 as usize]).map_err(failed)?;
             written += u64::from(said);
         }
-        writer.finish().and_then(Packing::finish).and_then(|file| file.sync_all()).map_err(failed)?;
+        let file = writer.finish().and_then(Packing::finish).map_err(failed)?;
+        let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.sync_all().map_err(failed)?;
         Ok(written)
     })
-}
-
-/// A file, packed or not.
-enum Packing {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
-}
-
-impl Packing {
-    fn finish(self) -> io::Result<File> {
-        let file = match self {
-            Self::Plain(file) => file,
-            Self::Gzip(packer) => packer.finish()?,
-        };
-        file.into_inner().map_err(|error| error.into_error())
-    }
-}
-
-impl Write for Packing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(file) => file.write(bytes),
-            Self::Gzip(packer) => packer.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(file) => file.flush(),
-            Self::Gzip(packer) => packer.flush(),
-        }
-    }
 }
 
 /// All formats: name, what it is, whether it says when, whether it can be written.

@@ -39,7 +39,7 @@ mod error;
 mod fields;
 mod formats;
 mod input;
-
+mod pack;
 mod reader;
 mod record;
 mod seek;
@@ -49,6 +49,7 @@ mod writer;
 
 pub use error::{Found, TraceError};
 pub use formats::{DescriptionError, FORMATS, Format, format};
+pub use pack::Packing;
 pub use reader::Reader;
 pub use record::{Disk, Record, Span};
 pub use seek::{Part, Rest, seek, seek_number};

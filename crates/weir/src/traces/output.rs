@@ -2,14 +2,16 @@
 
 use super::{OWN, STANDARD};
 use crate::failure::Failure;
-use flate2::write::GzEncoder;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use weir_model::ErrorKind;
-use weir_trace::{Format, Record, WriteError, Writer};
+use weir_trace::{Format, Packing, Record, WriteError, Writer};
+
+/// A file, or standard output.
+type Out<'o> = BufWriter<Box<dyn Write + 'o>>;
 
 /// Where a trace goes: a file that is there once it is whole, or standard output.
 pub(super) struct Output {
@@ -123,17 +125,12 @@ impl Output {
     }
 
     /// What packs as the file's name says.
-    fn pack(&self) -> Packing<'_> {
+    fn pack(&self) -> Packing<Out<'_>> {
         let out: Box<dyn Write> = match &self.part {
             None => Box::new(io::stdout().lock()),
             Some((_, file)) => Box::new(file),
         };
-        let out = BufWriter::with_capacity(1 << 20, out);
-        if self.is_packed() {
-            Packing::Gzip(GzEncoder::new(out, flate2::Compression::default()))
-        } else {
-            Packing::Plain(out)
-        }
+        Packing::new(BufWriter::with_capacity(1 << 20, out), self.is_packed())
     }
 
     /// It is whole.
@@ -158,7 +155,7 @@ impl Output {
 
 /// A trace as it is written.
 pub(super) struct Traced<'o> {
-    writer: Writer<Packing<'o>>,
+    writer: Writer<Packing<Out<'o>>>,
     is_standard: bool,
     has_content: &'o Cell<bool>,
     /// What is said of an error.
@@ -210,40 +207,9 @@ impl Traced<'_> {
 
     fn finish(self) -> Result<(), Failure> {
         let Self { writer, is_standard, cannot, .. } = self;
-        match writer.finish().and_then(Packing::finish) {
+        match writer.finish().and_then(Packing::finish).and_then(|mut out| out.flush()) {
             Err(error) if !(is_standard && error.kind() == io::ErrorKind::BrokenPipe) => Err(cannot(&error)),
             _ => Ok(()),
-        }
-    }
-}
-
-/// An output, packed or not.
-enum Packing<'f> {
-    Plain(BufWriter<Box<dyn Write + 'f>>),
-    Gzip(GzEncoder<BufWriter<Box<dyn Write + 'f>>>),
-}
-
-impl Packing<'_> {
-    fn finish(self) -> io::Result<()> {
-        match self {
-            Self::Plain(mut out) => out.flush(),
-            Self::Gzip(out) => out.finish()?.flush(),
-        }
-    }
-}
-
-impl Write for Packing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(out) => out.write(bytes),
-            Self::Gzip(out) => out.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(out) => out.flush(),
-            Self::Gzip(out) => out.flush(),
         }
     }
 }
