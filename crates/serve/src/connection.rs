@@ -11,6 +11,10 @@
 //!   stored, nor a long read be complete before its first bytes are sent.
 //! - What is done waits in line until the socket is free; then one [`gather`](Connection::gather)
 //!   lays out as many replies as fit, and they leave in one system call.
+//! - A read whose data goes out in order (simple replies have no frames within) begins to leave once
+//!   all of it is read, or, longer than [`BUFFERED`], once all its pieces are with the engine: from
+//!   then on it needs nothing of the client, and other replies can wait until it is whole. Where
+//!   memory for all pieces is lacking, it begins when it is the only request.
 //!
 //! Nothing is allocated per request. All lengths that a client can influence are bounded: by
 //! [`REQUESTS`], by the [`Credit`] of the pool's memory, by the limits in [`nbd`](crate::nbd).
@@ -18,14 +22,15 @@
 mod input;
 mod outbox;
 mod output;
+mod reply_queue;
 mod request;
 
 use crate::nbd::handshake::{Agreed, Handshake, greeting};
 use crate::nbd::transmission::WHOLE_MAX;
 use crate::slab::Slab;
 use outbox::Outbox;
+use reply_queue::ReplyQueue;
 use request::{Active, Piece};
-use std::collections::VecDeque;
 use weir_model::{Buffer, Bytes, Memory, Op, Request, VolumeId, VolumeOffset};
 
 pub use input::{Inbox, Room};
@@ -44,6 +49,9 @@ const UNSENT: u64 = 512 << 10;
 /// can still be told. With its edges it takes no more than [`PIECE`] bytes of memory.
 const WHOLE: u32 = WHOLE_MAX;
 const _: () = assert!(WHOLE <= PIECE / 2);
+/// The longest read that, if it goes out in order, leaves only when all of it is read, so that a
+/// failure can still be told. (Unless its client may not hold that much memory.)
+pub const BUFFERED: u32 = 1 << 20;
 
 /// Memory every client is entitled to, whatever others hold: a piece at a time.
 const ENTITLED: u64 = PIECE as u64;
@@ -118,7 +126,7 @@ pub struct Connection {
     requests: Slab<Active>,
     pieces: Slab<Piece>,
     /// What is to be sent, in this order.
-    ready: VecDeque<Ready>,
+    ready: ReplyQueue,
     outbox: Outbox,
     receiving: bool,
     /// The last payload was long.
@@ -203,7 +211,7 @@ impl Connection {
             greeting: greeting().to_vec(),
             requests: Slab::new(REQUESTS),
             pieces: Slab::new(PIECES),
-            ready: VecDeque::new(),
+            ready: ReplyQueue::default(),
             outbox,
             receiving: false,
             had_long: false,

@@ -1,7 +1,7 @@
 //! What comes from the client: bytes become requests.
 
 use super::request::{Active, NONE, Piece, State};
-use super::{Arriving, Connection, Credit, Input, PIECE, Phase, Ready, Step, UNSENT, WHOLE};
+use super::{Arriving, BUFFERED, Connection, Credit, Input, PIECE, Phase, Ready, Step, UNSENT, WHOLE};
 use crate::nbd::handshake::{self, Agreed};
 use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
@@ -202,10 +202,10 @@ impl Connection {
             len: header.len,
             taken: if in_pieces { 0 } else { header.len },
             open: 0,
+            submitted: 0,
             fault: command.err(),
             head: NONE,
             tail: NONE,
-            begun: false,
         };
         let failed = active.fault.is_some();
         let Ok(request) = self.requests.insert(active) else { return Some(Step::Wait) };
@@ -215,22 +215,22 @@ impl Connection {
             Some(_) => return Some(self.submit(request, header.offset, header.len, None)),
             None if failed && header.payload() > PAYLOAD_MAX => {
                 // Answered, but not worth swallowing up to 4 GiB for.
-                self.ready.push_back(Ready::Request(request));
+                self.ready.push(Ready::Request(request));
                 self.finish();
             }
             None if failed && header.payload() > 0 => self.input = Input::Drain { request },
-            None => self.ready.push_back(Ready::Request(request)),
+            None => self.ready.push(Ready::Request(request)),
         }
         None
     }
 
     /// The next piece of a read.
     fn read_on<M: Memory>(&mut self, request: u16, credit: &Credit, memory: &mut M) -> Option<Step> {
-        let (at, left, whole) = match self.requests.get(request) {
+        let (at, left, whole, long) = match self.requests.get(request) {
             Some(active) if active.taken < active.len => {
                 // Where a failure could not be told once the data has begun, it is read at once.
                 let whole = active.ordered && active.len <= WHOLE;
-                (active.next(), active.len - active.taken, whole)
+                (active.next(), active.len - active.taken, whole, active.len > BUFFERED)
             }
             _ => {
                 self.input = Input::Header;
@@ -238,11 +238,20 @@ impl Connection {
             }
         };
         let taken = if self.unsent < UNSENT { self.take(at, left, whole, credit, memory) } else { None };
-        let Some((buffer, len)) = taken else { return Some(Step::Wait) };
+        let Some((buffer, len)) = taken else {
+            if self.unsent == 0 {
+                self.begin_without_the_rest(request);
+            }
+            return Some(Step::Wait);
+        };
         if len == left {
             self.input = Input::Header;
         }
-        Some(self.submit(request, at, len, Some(buffer)))
+        let step = self.submit(request, at, len, Some(buffer));
+        if long {
+            self.advance(request, memory);
+        }
+        Some(step)
     }
 
     fn payload<M: Memory>(
@@ -298,7 +307,7 @@ impl Connection {
             return Some(Step::Receive);
         }
         if active.open == 0 {
-            self.ready.push_back(Ready::Request(request));
+            self.ready.push(Ready::Request(request));
         }
         self.input = Input::Header;
         None
@@ -344,6 +353,7 @@ impl Connection {
         let Some(active) = self.requests.get_mut(request) else { return Step::Wait };
         let Some(op) = active.op else { return Step::Wait };
         active.open += 1;
+        active.submitted += 1;
         if buffer.is_some() {
             active.taken += len;
         }

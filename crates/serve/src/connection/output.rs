@@ -3,7 +3,7 @@
 use super::input::run;
 use super::outbox::Outbox;
 use super::request::{Active, NONE, State};
-use super::{Connection, Input, Phase, Ready};
+use super::{BUFFERED, Connection, Input, Phase, Ready};
 use crate::nbd::transmission as wire;
 use crate::volumes::RunsOf;
 use weir_engine::Status;
@@ -29,6 +29,7 @@ impl Connection {
             report(&error);
             request.fault.get_or_insert(error.into());
         }
+        request.submitted -= 1;
         if self.phase == Phase::Dead {
             self.drop_piece(index, memory);
         } else if request.op != Some(Op::Read) {
@@ -78,36 +79,92 @@ impl Connection {
         self.enqueue(index);
     }
 
-    /// Has the data (or the failure) of a piece sent.
+    /// Has the data (or the failure) of a piece sent, which needs no other piece beside it.
     fn enqueue(&mut self, index: u16) {
+        self.count_unsent(index);
+        self.ready.push(Ready::Piece(index));
+    }
+
+    fn count_unsent(&mut self, index: u16) {
         let buffer = self.pieces.get(index).and_then(|piece| piece.buffer);
         self.unsent += buffer.map_or(0, |buffer| run(buffer.len.into()));
-        self.ready.push_back(Ready::Piece(index));
     }
 
     /// Sends what can be sent of a read whose data goes out in order.
-    fn advance<M: Memory>(&mut self, number: u16, memory: &mut M) {
-        let Some(request) = self.requests.get_mut(number) else { return };
+    pub(super) fn advance<M: Memory>(&mut self, number: u16, memory: &mut M) {
+        let Some(request) = self.requests.get(number).filter(|request| request.ordered) else { return };
+        let has_begun = self.ready.opened() == Some(number);
         if request.fault.is_some() {
-            if request.begun {
+            if has_begun {
                 // The reply promised data that there is not: no other way to tell.
                 tracing::warn!(client = self.number, "closing: a read failed after its reply had begun");
                 return self.kill();
             }
-            request.head = NONE;
-            let waits = |p: &super::Piece| p.request == number && p.state != State::Submitted;
-            let waiting: Vec<u16> = self.pieces.iter().filter(|(_, p)| waits(p)).map(|(i, _)| i).collect();
-            waiting.into_iter().for_each(|index| self.drop_piece(index, memory));
-            return self.complete(number);
+            return self.give_up_read(number, memory);
         }
-        while let Some(request) = self.requests.get_mut(number)
-            && let Some(piece) = self.pieces.get(request.head)
-            && piece.state != State::Submitted
-        {
-            let index = std::mem::replace(&mut request.head, piece.next);
-            request.begun = true;
+        if has_begun {
+            self.continue_open(number);
+        } else if request.is_done() {
+            self.enqueue_whole(number);
+        } else if request.len > BUFFERED && (request.is_submitted() || self.requests.len() == 1) {
+            self.begin_open(number);
+        }
+    }
+
+    /// There is no memory for the rest of a read, and none is coming back by sending. If it is the
+    /// only request, nobody else frees any: what there is of it has to go.
+    pub(super) fn begin_without_the_rest(&mut self, number: u16) {
+        let ordered = self.requests.get(number).is_some_and(|request| request.ordered);
+        if ordered && self.requests.len() == 1 && self.ready.opened().is_none() {
+            self.begin_open(number);
+        }
+    }
+
+    /// Sends the reply of a read that is read from its beginning to its end.
+    fn enqueue_whole(&mut self, number: u16) {
+        while let Some(index) = self.next_read(number) {
             self.enqueue(index);
         }
+    }
+
+    /// Begins the reply of a read of which more is to come, if its first bytes are there and no
+    /// other reply is open.
+    fn begin_open(&mut self, number: u16) {
+        let is_read = |piece: &super::Piece| piece.state != State::Submitted;
+        let head = self.requests.get(number).and_then(|request| self.pieces.get(request.head));
+        if self.ready.opened().is_none() && head.is_some_and(is_read) {
+            self.ready.open(number);
+            self.continue_open(number);
+        }
+    }
+
+    /// Sends what is read, up to the first piece that is not, of the open reply.
+    fn continue_open(&mut self, number: u16) {
+        while let Some(index) = self.next_read(number) {
+            self.count_unsent(index);
+            self.ready.push_open(Ready::Piece(index));
+        }
+        if self.requests.get(number).is_none_or(Active::is_done) {
+            self.ready.close();
+        }
+    }
+
+    /// Takes the first piece of an ordered read that is not yet to be sent, if it is read.
+    fn next_read(&mut self, number: u16) -> Option<u16> {
+        let request = self.requests.get_mut(number)?;
+        let piece = self.pieces.get(request.head).filter(|piece| piece.state != State::Submitted)?;
+        Some(std::mem::replace(&mut request.head, piece.next))
+    }
+
+    /// Forgets what was read of a read that failed, and answers it once the engine is done with it.
+    fn give_up_read<M: Memory>(&mut self, number: u16, memory: &mut M) {
+        if let Some(request) = self.requests.get_mut(number) {
+            request.head = NONE;
+        }
+        let waits = |p: &super::Piece| p.request == number && p.state != State::Submitted;
+        let waiting: Vec<u16> = self.pieces.iter().filter(|(_, p)| waits(p)).map(|(i, _)| i).collect();
+        waiting.into_iter().for_each(|index| self.drop_piece(index, memory));
+        self.complete(number);
     }
 
     /// Forgets a piece whose data nobody needs (any more).
@@ -125,7 +182,7 @@ impl Connection {
     /// Answers a request that has no data to send, if it is over.
     fn complete(&mut self, number: u16) {
         if self.requests.get(number).is_some_and(Active::is_complete) {
-            self.ready.push_back(Ready::Request(number));
+            self.ready.push(Ready::Request(number));
         }
     }
 
@@ -148,7 +205,7 @@ impl Connection {
             self.greeting.drain(..now);
         }
         while self.outbox.has_room() {
-            match self.ready.pop_front() {
+            match self.ready.pop() {
                 Some(Ready::Piece(index)) => self.lay_out_piece(index, memory),
                 Some(Ready::Request(number)) => self.lay_out_request(number, memory, &mut runs_of),
                 None => break,
@@ -170,7 +227,7 @@ impl Connection {
     pub fn wants_to_send(&self) -> bool {
         self.phase != Phase::Dead
             && !self.outbox.sending
-            && !(self.ready.is_empty() && self.greeting.is_empty())
+            && !(self.ready.is_waiting() && self.greeting.is_empty())
     }
 
     fn lay_out_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
@@ -194,13 +251,18 @@ impl Connection {
             (State::Read { zeros }, Some(payload)) => {
                 lent = lay_out_runs(&mut self.outbox, request.cookie, done, &piece, zeros, payload, memory);
             }
-            _ => {
-                if let Some(fault) = &request.fault {
+            _ => match &request.fault {
+                Some(fault) => {
                     let chunk =
                         wire::error_chunk(request.cookie, done, request.kind, fault, Some(piece.offset));
                     self.outbox.header(&chunk, memory);
                 }
-            }
+                None => {
+                    // Without it the client would take the next reply for this data.
+                    tracing::error!(client = self.number, "closing: the data of a read is missing");
+                    self.phase = Phase::Dead;
+                }
+            },
         }
         match piece.buffer {
             Some(buffer) if lent => self.outbox.lend(buffer),

@@ -27,13 +27,13 @@ pub(super) struct Active {
     /// Pieces that have not come to their end: for data of a read being laid out for sending, for
     /// everything else the engine's reply.
     pub(super) open: u16,
+    /// Pieces the engine has.
+    pub(super) submitted: u16,
     /// The first failure.
     pub(super) fault: Option<Fault>,
     /// Ordered reads: the first and last piece that is not yet to be sent.
     pub(super) head: u16,
     pub(super) tail: u16,
-    /// Ordered reads: the reply has begun, and can only go on.
-    pub(super) begun: bool,
 }
 
 impl Active {
@@ -44,7 +44,17 @@ impl Active {
 
     /// No piece is open, and none will be.
     pub(super) fn is_complete(&self) -> bool {
-        self.open == 0 && self.taken == self.len
+        self.open == 0 && self.is_submitted()
+    }
+
+    /// The engine has, or had, all of it.
+    pub(super) fn is_submitted(&self) -> bool {
+        self.taken == self.len
+    }
+
+    /// The engine is done with all of it.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_submitted() && self.submitted == 0
     }
 
     /// Failures of these are told in chunks where the client understands them.

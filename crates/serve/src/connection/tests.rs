@@ -1,11 +1,14 @@
 //! Histories of single clients, byte by byte, and many clients' worth of random ones.
 
+mod streams;
+
 use super::*;
 use crate::nbd::wire::{command, flag};
 use crate::ram::Ram;
 use crate::testing::{Said, hello, pattern, request, said, write};
 use crate::volumes::Volumes;
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use weir_model::{HeapMemory, Nanos};
 
 const MIB: u64 = 1 << 20;
@@ -208,11 +211,12 @@ fn failures_are_told_where_they_happened_and_the_rest_goes_on() {
 
 #[test]
 fn a_failed_simple_read_is_told_unless_its_reply_has_begun() {
-    for (at, told) in [(0, true), (700 << 10, false)] {
+    // As soon as a long one is with the engine as a whole, it begins.
+    for (len, at, told) in [(MIB, 0, true), (MIB, MIB - 1, true), (2 * MIB, 0, true), (2 * MIB, MIB, false)] {
         let mut ram = Ram::new(Bytes(4 * MIB));
         ram.break_at(at);
         let mut wire = Wire::ready_on(ram, false);
-        wire.send(&request(command::READ, 0, 1, 0, 1 << 20));
+        wire.send(&request(command::READ, 0, 1, 0, len as u32));
         assert_eq!(wire.connection.is_over(), !told, "hard disconnect is the only way out");
         if told {
             assert_eq!(said(&wire.output), [Said::Simple { cookie: 1, error: 5 }]);

@@ -1,0 +1,503 @@
+//! Several clients on one memory, with events in any order: requests of all sizes, the engine's
+//! replies, sends that take long. An independent parser reads what each client receives.
+
+use super::super::*;
+use crate::nbd::wire::{command, flag};
+use crate::ram::Ram;
+use crate::testing::{hello, request};
+use crate::volumes::Volumes;
+use proptest::prelude::*;
+use std::ops::Range;
+use weir_model::{HeapMemory, Nanos, Reply, RequestId};
+
+/// What each client has of the volume.
+const REGION: usize = 6 << 20;
+/// The start of a region, which is never changed. Broken blocks are here.
+const FIXED: usize = 2 << 20;
+/// Reads up to this length fail with a reply, as long as memory is not scarce.
+const BUFFERED: u32 = 1 << 20;
+
+#[derive(Clone, Debug)]
+struct Ask {
+    kind: u16,
+    flags: u16,
+    /// Within the client's region.
+    offset: usize,
+    len: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    structured: bool,
+    /// The client closes its sending side after the last request.
+    half_closes: bool,
+    asks: Vec<Ask>,
+    /// A block that cannot be read.
+    broken: Option<usize>,
+}
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    let kind = prop_oneof![
+        8 => Just(command::READ),
+        3 => Just(command::WRITE),
+        1 => Just(command::TRIM),
+        1 => Just(command::WRITE_ZEROES),
+        1 => Just(command::FLUSH),
+        1 => Just(command::BLOCK_STATUS),
+    ];
+    let sectors = prop_oneof![6 => 1..40u32, 3 => 256..2100u32, 1 => 2100..8192u32];
+    let flags = prop_oneof![3 => Just(0), 1 => Just(flag::FUA), 1 => Just(flag::DF)];
+    let ask = (kind, flags, any::<prop::sample::Index>(), sectors).prop_map(|(kind, flags, at, sectors)| {
+        let flags = if kind == command::READ { flags } else { flags & flag::FUA };
+        let changes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        let from = if changes { FIXED } else { 0 };
+        let len = (sectors as usize * 512).min(REGION - from);
+        let offset = from + at.index((REGION - from - len) / 512 + 1) * 512;
+        if kind == command::FLUSH {
+            return Ask { kind, flags: 0, offset: 0, len: 0 };
+        }
+        Ask { kind, flags, offset, len: len as u32 }
+    });
+    prop::collection::vec(ask, 1..40)
+}
+
+fn plans() -> impl Strategy<Value = Vec<Plan>> {
+    let broken = prop_oneof![3 => Just(None), 1 => (0..FIXED / 4096).prop_map(Some)];
+    let plan = (prop::bool::weighted(0.35), any::<bool>(), asks(), broken);
+    let plan = plan.prop_map(|(structured, half_closes, asks, broken)| Plan {
+        structured,
+        half_closes,
+        asks,
+        broken,
+    });
+    prop::collection::vec(plan, 1..4)
+}
+
+/// What a write with this cookie puts there: no two writes have eight bytes in common.
+fn fill(cookie: u64, bytes: &mut [u8]) {
+    for (number, word) in (1u64..).zip(bytes.chunks_mut(8)) {
+        let value = ((number << 24) | (cookie + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        word.copy_from_slice(&value[..word.len()]);
+    }
+}
+
+/// What there is before the first request: data and holes.
+fn initial(client: usize) -> Vec<u8> {
+    let mut bytes = vec![0; REGION];
+    for (number, part) in (0..).zip(bytes.chunks_mut(300 << 10)) {
+        if number % 3 != 2 {
+            fill((1 << 16) | ((client as u64) << 8) | number, part);
+        }
+    }
+    bytes
+}
+
+struct Client {
+    plan: Plan,
+    connection: Connection,
+    input: Vec<u8>,
+    arrived: usize,
+    closed: bool,
+    hungry: bool,
+    /// What is being sent, and how much of it the client has.
+    sending: Vec<Buffer>,
+    taken: usize,
+    output: Vec<u8>,
+}
+
+struct World {
+    ram: Ram,
+    memory: HeapMemory,
+    free: Bytes,
+    credit: Credit,
+    clients: Vec<Client>,
+    /// What the engine has done and not said.
+    replies: Vec<Reply>,
+    random: u64,
+}
+
+impl World {
+    fn new(plans: Vec<Plan>, each: Bytes, spare: Bytes, seed: u64) -> Self {
+        let count = plans.len();
+        let mut ram = Ram::new(Bytes((count * REGION) as u64));
+        let credit = Credit::new(count as u16, each, Bytes::kib(64));
+        let entitled = count as u64 * Connection::ENTITLED.0.next_multiple_of(512 << 10);
+        let mut memory =
+            HeapMemory::new(Bytes((credit.reserve.0 + entitled + spare.0).next_multiple_of(1 << 20)));
+        let free = memory.free();
+        for client in 0..count {
+            let bytes = initial(client);
+            let base = client * REGION;
+            for start in (0..REGION).step_by(4096) {
+                let part = &bytes[start..start + 4096];
+                if part.iter().any(|&byte| byte != 0) {
+                    let buffer = memory.take(Bytes(4096)).unwrap();
+                    memory.bytes_mut(buffer).copy_from_slice(part);
+                    put(&mut ram, &mut memory, (base + start) as u64, buffer);
+                    memory.give(buffer);
+                }
+            }
+        }
+        ram.replies().clear();
+        let clients = (0..).zip(plans).map(|(number, plan)| {
+            let base = number * REGION;
+            plan.broken.into_iter().for_each(|block| ram.break_at((base + block * 4096) as u64));
+            let input = stream(&plan, base);
+            let connection = Connection::new(number as u32, &credit, &mut memory).unwrap();
+            Client {
+                plan,
+                connection,
+                input,
+                arrived: 0,
+                closed: false,
+                hungry: false,
+                sending: Vec::new(),
+                taken: 0,
+                output: Vec::new(),
+            }
+        });
+        let clients = clients.collect();
+        Self { ram, memory, free, credit, clients, replies: Vec::new(), random: seed }
+    }
+
+    /// SplitMix64.
+    fn below(&mut self, end: usize) -> usize {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+
+    /// Events at random, then each in turn until nothing happens any more.
+    fn run(&mut self) {
+        for _ in 0..200 * self.clients.len() {
+            let client = self.below(self.clients.len());
+            match self.below(6) {
+                0 => {
+                    let most = if self.below(2) == 0 { 1 + self.below(200) } else { 1 << 20 };
+                    self.receive(client, most);
+                }
+                1 | 2 => {
+                    let steps = 1 + self.below(20);
+                    self.step(client, steps);
+                }
+                3 => {
+                    for _ in 0..1 + self.below(4) {
+                        self.reply();
+                    }
+                }
+                4 => _ = self.gather(client),
+                _ => {
+                    let most = if self.below(2) == 0 { 1 + self.below(5000) } else { 1 << 20 };
+                    self.send(client, most);
+                }
+            }
+        }
+        let mut quiet = false;
+        while !std::mem::replace(&mut quiet, true) {
+            for client in 0..self.clients.len() {
+                quiet &= !self.step(client, usize::MAX);
+                quiet &= !self.receive(client, usize::MAX);
+                quiet &= !self.gather(client);
+                quiet &= !self.send(client, usize::MAX);
+            }
+            quiet &= !self.reply();
+        }
+    }
+
+    fn receive(&mut self, client: usize, most: usize) -> bool {
+        let client = &mut self.clients[client];
+        let rest = client.input.len() - client.arrived;
+        if !client.hungry || client.closed || (rest == 0 && !client.plan.half_closes) {
+            return false;
+        }
+        let Some(room) = client.connection.receive(&mut self.memory) else { return false };
+        client.hungry = false;
+        let mut got = 0;
+        for &part in room.parts() {
+            let len = (rest - got).min(part.len as usize).min(most - got);
+            let from = client.arrived + got;
+            self.memory.bytes_mut(part.part(0, len as u32)).copy_from_slice(&client.input[from..from + len]);
+            got += len;
+            if len < part.len as usize {
+                break;
+            }
+        }
+        client.arrived += got;
+        client.closed = got == 0;
+        client.connection.received(Bytes(got as u64));
+        true
+    }
+
+    fn step(&mut self, client: usize, most: usize) -> bool {
+        let exports = self.ram.exports();
+        let client = &mut self.clients[client];
+        for done in 0..most {
+            if client.hungry {
+                return done > 0;
+            }
+            match client.connection.step(&exports, &self.credit, &mut self.memory) {
+                Step::Request(request) => {
+                    self.ram.submit(Nanos(0), request, &mut self.memory);
+                    self.replies.extend(self.ram.next_reply());
+                }
+                Step::Receive => {
+                    client.hungry = true;
+                    return true;
+                }
+                Step::Wait | Step::Over => return done > 0,
+            }
+        }
+        true
+    }
+
+    fn reply(&mut self) -> bool {
+        if self.replies.is_empty() {
+            return false;
+        }
+        let index = self.below(self.replies.len());
+        let reply = self.replies.swap_remove(index);
+        let client = (reply.id.0 >> 16) as usize;
+        self.clients[client].connection.reply(reply, &mut self.memory);
+        true
+    }
+
+    fn gather(&mut self, client: usize) -> bool {
+        let client = &mut self.clients[client];
+        if !client.connection.wants_to_send() {
+            return false;
+        }
+        let ram = &self.ram;
+        client.sending = client.connection.gather(&mut self.memory, |of, runs| ram.runs(of, runs)).to_vec();
+        client.taken = 0;
+        !client.sending.is_empty()
+    }
+
+    /// The client takes some of what is being sent; buffers are free when it has all of it.
+    fn send(&mut self, client: usize, most: usize) -> bool {
+        let client = &mut self.clients[client];
+        let len: usize = client.sending.iter().map(|part| part.len as usize).sum();
+        if len == 0 {
+            return false;
+        }
+        let (from, to) = (client.taken, client.taken.saturating_add(most).min(len));
+        let mut at = 0;
+        for &part in &client.sending {
+            let here = from.clamp(at, at + part.len as usize) - at..to.clamp(at, at + part.len as usize) - at;
+            client.output.extend_from_slice(&self.memory.bytes(part)[here]);
+            at += part.len as usize;
+        }
+        client.taken = to;
+        if to == len {
+            client.sending.clear();
+            client.connection.sent(&mut self.memory);
+        }
+        true
+    }
+
+    /// Every client has the answers it should have, and no memory is kept. With `scarce` memory a
+    /// failure may end a connection that would otherwise be told.
+    fn check(mut self, scarce: bool) {
+        assert!(self.replies.is_empty());
+        for (number, client) in self.clients.iter().enumerate() {
+            let over = client.connection.is_over();
+            let expected = expected(&client.plan, number);
+            // A reply that has begun cannot tell of a failure: the connection ends.
+            let cannot_be_told = |(ask, expected): (&Ask, &(u32, Vec<u8>))| {
+                !client.plan.structured && expected.0 == 5 && (scarce || ask.len > BUFFERED)
+            };
+            let may_be_cut = over && client.plan.asks.iter().zip(&expected).any(cannot_be_told);
+            let answers = parse(client, may_be_cut);
+            for (cookie, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
+                let ask = &client.plan.asks[cookie];
+                match answer {
+                    Some(answer) => assert!(
+                        answer == expected,
+                        "client {number}: {ask:?}: {} and {} bytes instead of {} and {}",
+                        answer.0,
+                        answer.1.len(),
+                        expected.0,
+                        expected.1.len()
+                    ),
+                    None => assert!(may_be_cut, "client {number} has no answer to {cookie}: {ask:?}"),
+                }
+            }
+            assert_eq!(over, client.closed || answers.contains(&None), "client {number}");
+        }
+        for client in self.clients {
+            let mut connection = client.connection;
+            connection.kill();
+            if !client.sending.is_empty() {
+                connection.sent(&mut self.memory);
+            }
+            assert!(connection.is_idle());
+            connection.release(&mut self.memory);
+        }
+        assert_eq!(self.memory.free(), self.free, "all memory came back");
+    }
+}
+
+fn put(ram: &mut Ram, memory: &mut HeapMemory, at: u64, buffer: Buffer) {
+    let request = Request {
+        id: RequestId(0),
+        volume: VolumeId(0),
+        op: Op::Write,
+        offset: VolumeOffset(at),
+        len: Bytes(buffer.len.into()),
+        fua: false,
+        hint: weir_model::Hint::None,
+        buffer: Some(buffer),
+    };
+    ram.submit(Nanos(0), request, memory);
+}
+
+/// All that a client sends.
+fn stream(plan: &Plan, base: usize) -> Vec<u8> {
+    let mut bytes = hello(plan.structured);
+    for (cookie, ask) in (0..).zip(&plan.asks) {
+        let offset = if ask.kind == command::FLUSH { 0 } else { base + ask.offset };
+        bytes.extend(request(ask.kind, ask.flags, cookie, offset as u64, ask.len));
+        if ask.kind == command::WRITE {
+            let start = bytes.len();
+            bytes.resize(start + ask.len as usize, 0);
+            fill(cookie, &mut bytes[start..]);
+        }
+    }
+    bytes
+}
+
+/// The error and data every request should bring.
+fn expected(plan: &Plan, client: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut region = initial(client);
+    let answer = |(cookie, ask): (u64, &Ask)| {
+        let range = ask.offset..ask.offset + ask.len as usize;
+        let broken = plan.broken.map_or(0..0, |block| block * 4096..block * 4096 + 4096);
+        match ask.kind {
+            command::READ if plan.structured && ask.flags & flag::DF != 0 && ask.len > 128 << 10 => {
+                return (75, vec![]);
+            }
+            command::READ if overlap(&range, &broken) => return (5, vec![]),
+            command::READ => return (0, region[range].to_vec()),
+            command::WRITE => fill(cookie, &mut region[range]),
+            command::WRITE_ZEROES => region[range].fill(0),
+            command::TRIM => {
+                let (first, end) = (range.start.next_multiple_of(4096), range.end / 4096 * 4096);
+                region[first..end.max(first)].fill(0);
+            }
+            command::BLOCK_STATUS if !plan.structured => return (22, vec![]),
+            _ => {}
+        }
+        (0, vec![])
+    };
+    (0..).zip(&plan.asks).map(answer).collect()
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// The answers as a client understands them that knows nothing of the server: byte after byte,
+/// as the protocol says. A stream that is `cut` may end anywhere.
+fn parse(client: &Client, cut: bool) -> Vec<Option<(u32, Vec<u8>)>> {
+    let (asks, base) = (&client.plan.asks, client.connection.number as usize * REGION);
+    let rest = after_the_handshake(&client.output, client.plan.structured);
+    assert!(cut || rest.is_some(), "the stream ends within the handshake");
+    let mut rest = rest.unwrap_or_default();
+    let mut answers = vec![None; asks.len()];
+    let mut partial: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
+    while !rest.is_empty() {
+        let Some(used) = message(rest, asks, base, &mut partial, &mut answers) else {
+            assert!(cut, "the stream ends within a reply, {} bytes before its end", rest.len());
+            break;
+        };
+        rest = &rest[used..];
+    }
+    answers
+}
+
+/// Takes one message; its length, or `None` if it is not complete.
+fn message(
+    rest: &[u8],
+    asks: &[Ask],
+    base: usize,
+    partial: &mut [Option<(u32, Vec<u8>)>],
+    answers: &mut [Option<(u32, Vec<u8>)>],
+) -> Option<usize> {
+    let cookie = u64_at(rest, 8)? as usize;
+    if u32_at(rest, 0)? == 0x6744_6698 {
+        let error = u32_at(rest, 4)?;
+        let ask = asks.get(cookie).expect("a cookie that was sent");
+        let len = if ask.kind == command::READ && error == 0 { ask.len as usize } else { 0 };
+        let data = rest.get(16..16 + len)?.to_vec();
+        assert!(answers[cookie].replace((error, data)).is_none(), "{ask:?} is answered twice");
+        return Some(16 + len);
+    }
+    assert_eq!(u32_at(rest, 0), Some(0x668e_33ef), "neither a reply nor a chunk");
+    let ask = asks.get(cookie).expect("a cookie that was sent");
+    let (flags, kind, len) = (u16_at(rest, 4)?, u16_at(rest, 6)?, u32_at(rest, 16)? as usize);
+    let body = rest.get(20..20 + len)?;
+    let size = if ask.kind == command::READ { ask.len as usize } else { 0 };
+    let (error, data) = partial[cookie].get_or_insert_with(|| (0, vec![0xee; size]));
+    let at = || u64_at(body, 0).expect("an offset") as usize - base - ask.offset;
+    match kind {
+        1 => data[at()..][..len - 8].copy_from_slice(&body[8..]),
+        2 => data[at()..][..u32_at(body, 8)? as usize].fill(0),
+        5 => {
+            let runs = body[4..].chunks(8).map(|run| u32_at(run, 0).expect("a length"));
+            assert!((1..=ask.len).contains(&runs.sum()), "{ask:?}");
+        }
+        _ if kind >= 1 << 15 => *error = u32_at(body, 0)?,
+        _ => panic!("a chunk of type {kind}"),
+    }
+    if flags & 1 == 1 {
+        let (error, data) = partial[cookie].take().expect("just made");
+        let data = if error == 0 { data } else { vec![] };
+        assert!(answers[cookie].replace((error, data)).is_none(), "{ask:?} is answered twice");
+    } else {
+        assert!(ask.flags & flag::DF == 0 || ask.len > 128 << 10, "{ask:?} is answered in two chunks");
+    }
+    Some(20 + len)
+}
+
+/// What follows the server's part of the handshake, if there is anything.
+fn after_the_handshake(output: &[u8], structured: bool) -> Option<&[u8]> {
+    let mut at = 18;
+    for _ in 0..if structured { 3 } else { 0 } {
+        at += 20 + u32_at(output, at + 16)? as usize;
+    }
+    output.get(at + 10..)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(64)
+    ))]
+
+    /// Whatever is asked, in whatever order the engine answers, however the sockets take it: each
+    /// client can follow its stream, finds the right bytes, and gets every answer.
+    #[test]
+    fn every_stream_can_be_followed(
+        plans in plans(),
+        each in prop_oneof![Just(Bytes::kib(256)), Just(Bytes::kib(300)), Just(Bytes::mib(2)), Just(Bytes::mib(16))],
+        spare in prop_oneof![Just(Bytes(0)), Just(Bytes::mib(1)), Just(Bytes::mib(64))],
+        seed: u64,
+    ) {
+        let scarce = each < Bytes::mib(16) || spare < Bytes::mib(64);
+        let mut world = World::new(plans, each, spare, seed);
+        world.run();
+        world.check(scarce);
+    }
+}
