@@ -1,5 +1,6 @@
 //! Histories of single clients, byte by byte, and many clients' worth of random ones.
 
+mod held_back;
 mod streams;
 
 use super::*;

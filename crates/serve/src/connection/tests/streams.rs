@@ -18,22 +18,22 @@ const FIXED: usize = 2 << 20;
 const BUFFERED: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
-struct Ask {
-    kind: u16,
-    flags: u16,
+pub(super) struct Ask {
+    pub(super) kind: u16,
+    pub(super) flags: u16,
     /// Within the client's region.
-    offset: usize,
-    len: u32,
+    pub(super) offset: usize,
+    pub(super) len: u32,
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
-    structured: bool,
+pub(super) struct Plan {
+    pub(super) structured: bool,
     /// The client closes its sending side after the last request.
-    half_closes: bool,
-    asks: Vec<Ask>,
+    pub(super) half_closes: bool,
+    pub(super) asks: Vec<Ask>,
     /// A block that cannot be read.
-    broken: Option<usize>,
+    pub(super) broken: Option<usize>,
 }
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
@@ -92,9 +92,9 @@ fn initial(client: usize) -> Vec<u8> {
     bytes
 }
 
-struct Client {
+pub(super) struct Client {
     plan: Plan,
-    connection: Connection,
+    pub(super) connection: Connection,
     input: Vec<u8>,
     arrived: usize,
     closed: bool,
@@ -105,19 +105,29 @@ struct Client {
     output: Vec<u8>,
 }
 
-struct World {
+pub(super) struct World {
     ram: Ram,
-    memory: HeapMemory,
+    pub(super) memory: HeapMemory,
     free: Bytes,
     credit: Credit,
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
     /// What the engine has done and not said.
-    replies: Vec<Reply>,
+    pub(super) done: Vec<Done>,
+    /// What the engine was asked.
+    ops: Vec<Op>,
     random: u64,
 }
 
+/// What the engine has done.
+pub(super) struct Done {
+    pub(super) client: usize,
+    /// Within the client's region.
+    pub(super) offset: usize,
+    pub(super) reply: Reply,
+}
+
 impl World {
-    fn new(plans: Vec<Plan>, each: Bytes, spare: Bytes, seed: u64) -> Self {
+    pub(super) fn new(plans: Vec<Plan>, each: Bytes, spare: Bytes, seed: u64) -> Self {
         let count = plans.len();
         let mut ram = Ram::new(Bytes((count * REGION) as u64));
         let credit = Credit::new(count as u16, each, Bytes::kib(64));
@@ -157,7 +167,7 @@ impl World {
             }
         });
         let clients = clients.collect();
-        Self { ram, memory, free, credit, clients, replies: Vec::new(), random: seed }
+        Self { ram, memory, free, credit, clients, done: Vec::new(), ops: Vec::new(), random: seed }
     }
 
     /// SplitMix64.
@@ -184,7 +194,7 @@ impl World {
                 }
                 3 => {
                     for _ in 0..1 + self.below(4) {
-                        self.reply();
+                        self.reply(|_| false);
                     }
                 }
                 4 => _ = self.gather(client),
@@ -194,6 +204,11 @@ impl World {
                 }
             }
         }
+        self.settle(|_| false);
+    }
+
+    /// Whatever can happen, until nothing more does, but for replies of the engine that are kept.
+    pub(super) fn settle(&mut self, keeps: impl Fn(&Done) -> bool) {
         let mut quiet = false;
         while !std::mem::replace(&mut quiet, true) {
             for client in 0..self.clients.len() {
@@ -202,7 +217,7 @@ impl World {
                 quiet &= !self.gather(client);
                 quiet &= !self.send(client, usize::MAX);
             }
-            quiet &= !self.reply();
+            quiet &= !self.reply(&keeps);
         }
     }
 
@@ -230,17 +245,20 @@ impl World {
         true
     }
 
-    fn step(&mut self, client: usize, most: usize) -> bool {
+    fn step(&mut self, number: usize, most: usize) -> bool {
         let exports = self.ram.exports();
-        let client = &mut self.clients[client];
+        let client = &mut self.clients[number];
         for done in 0..most {
             if client.hungry {
                 return done > 0;
             }
             match client.connection.step(&exports, &self.credit, &mut self.memory) {
                 Step::Request(request) => {
+                    let offset = (request.offset.0 as usize).saturating_sub(number * REGION);
+                    self.ops.push(request.op);
                     self.ram.submit(Nanos(0), request, &mut self.memory);
-                    self.replies.extend(self.ram.next_reply());
+                    let replies = self.ram.replies().drain(..);
+                    self.done.extend(replies.map(|reply| Done { client: number, offset, reply }));
                 }
                 Step::Receive => {
                     client.hungry = true;
@@ -252,14 +270,14 @@ impl World {
         true
     }
 
-    fn reply(&mut self) -> bool {
-        if self.replies.is_empty() {
+    fn reply(&mut self, keeps: impl Fn(&Done) -> bool) -> bool {
+        let ready: Vec<usize> = (0..self.done.len()).filter(|&index| !keeps(&self.done[index])).collect();
+        if ready.is_empty() {
             return false;
         }
-        let index = self.below(self.replies.len());
-        let reply = self.replies.swap_remove(index);
-        let client = (reply.id.0 >> 16) as usize;
-        self.clients[client].connection.reply(reply, &mut self.memory);
+        let index = ready[self.below(ready.len())];
+        let done = self.done.swap_remove(index);
+        self.clients[done.client].connection.reply(done.reply, &mut self.memory);
         true
     }
 
@@ -298,34 +316,53 @@ impl World {
 
     /// Every client has the answers it should have, and no memory is kept. With `scarce` memory a
     /// failure may end a connection that would otherwise be told.
-    fn check(mut self, scarce: bool) {
-        assert!(self.replies.is_empty());
-        for (number, client) in self.clients.iter().enumerate() {
-            let over = client.connection.is_over();
-            let expected = expected(&client.plan, number);
-            // A reply that has begun cannot tell of a failure: the connection ends.
-            let cannot_be_told = |(ask, expected): (&Ask, &(u32, Vec<u8>))| {
-                !client.plan.structured && expected.0 == 5 && (scarce || ask.len > BUFFERED)
-            };
-            let may_be_cut = over && client.plan.asks.iter().zip(&expected).any(cannot_be_told);
-            let answers = parse(client, may_be_cut);
-            for (cookie, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
-                let ask = &client.plan.asks[cookie];
-                match answer {
-                    Some(answer) => assert!(
-                        answer == expected,
-                        "client {number}: {ask:?}: {} and {} bytes instead of {} and {}",
-                        answer.0,
-                        answer.1.len(),
-                        expected.0,
-                        expected.1.len()
-                    ),
-                    None => assert!(may_be_cut, "client {number} has no answer to {cookie}: {ask:?}"),
-                }
+    pub(super) fn check(mut self, scarce: bool) {
+        assert!(self.done.is_empty());
+        (0..self.clients.len()).for_each(|number| self.check_client(number, scarce));
+        self.end();
+    }
+
+    /// As [`Self::check`], but for one client, whose connection has ended.
+    pub(super) fn check_others(mut self, ended: usize) {
+        assert!(self.clients[ended].connection.is_over());
+        (0..self.clients.len()).filter(|&number| number != ended).for_each(|n| self.check_client(n, false));
+        self.end();
+    }
+
+    /// Requests that the engine was given.
+    pub(super) fn asked(&self, which: impl Fn(Op) -> bool) -> usize {
+        self.ops.iter().filter(|&&op| which(op)).count()
+    }
+
+    fn check_client(&self, number: usize, scarce: bool) {
+        let client = &self.clients[number];
+        let over = client.connection.is_over();
+        let expected = expected(&client.plan, number);
+        // A reply that has begun cannot tell of a failure: the connection ends.
+        let cannot_be_told = |(ask, expected): (&Ask, &(u32, Vec<u8>))| {
+            !client.plan.structured && expected.0 == 5 && (scarce || ask.len > BUFFERED)
+        };
+        let may_be_cut = over && client.plan.asks.iter().zip(&expected).any(cannot_be_told);
+        let answers = client.answers(may_be_cut);
+        for (cookie, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
+            let ask = &client.plan.asks[cookie];
+            match answer {
+                Some(answer) => assert!(
+                    answer == expected,
+                    "client {number}: {ask:?}: {} and {} bytes instead of {} and {}",
+                    answer.0,
+                    answer.1.len(),
+                    expected.0,
+                    expected.1.len()
+                ),
+                None => assert!(may_be_cut, "client {number} has no answer to {cookie}: {ask:?}"),
             }
-            assert_eq!(over, client.closed || answers.contains(&None), "client {number}");
         }
-        for client in self.clients {
+        assert_eq!(over, client.closed || answers.contains(&None), "client {number}");
+    }
+
+    fn end(&mut self) {
+        for client in self.clients.drain(..) {
             let mut connection = client.connection;
             connection.kill();
             if !client.sending.is_empty() {
@@ -397,23 +434,30 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The answers as a client understands them that knows nothing of the server: byte after byte,
-/// as the protocol says. A stream that is `cut` may end anywhere.
-fn parse(client: &Client, cut: bool) -> Vec<Option<(u32, Vec<u8>)>> {
-    let (asks, base) = (&client.plan.asks, client.connection.number as usize * REGION);
-    let rest = after_the_handshake(&client.output, client.plan.structured);
-    assert!(cut || rest.is_some(), "the stream ends within the handshake");
-    let mut rest = rest.unwrap_or_default();
-    let mut answers = vec![None; asks.len()];
-    let mut partial: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
-    while !rest.is_empty() {
-        let Some(used) = message(rest, asks, base, &mut partial, &mut answers) else {
-            assert!(cut, "the stream ends within a reply, {} bytes before its end", rest.len());
-            break;
-        };
-        rest = &rest[used..];
+impl Client {
+    /// What has come since the handshake.
+    pub(super) fn transmission(&self) -> Option<&[u8]> {
+        after_the_handshake(&self.output, self.plan.structured)
     }
-    answers
+
+    /// The answers as a client understands them that knows nothing of the server: byte after byte,
+    /// as the protocol says. A stream that is `cut` may end anywhere.
+    pub(super) fn answers(&self, cut: bool) -> Vec<Option<(u32, Vec<u8>)>> {
+        let (asks, base) = (&self.plan.asks, self.connection.number as usize * REGION);
+        let rest = self.transmission();
+        assert!(cut || rest.is_some(), "the stream ends within the handshake");
+        let mut rest = rest.unwrap_or_default();
+        let mut answers = vec![None; asks.len()];
+        let mut partial: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
+        while !rest.is_empty() {
+            let Some(used) = message(rest, asks, base, &mut partial, &mut answers) else {
+                assert!(cut, "the stream ends within a reply, {} bytes before its end", rest.len());
+                break;
+            };
+            rest = &rest[used..];
+        }
+        answers
+    }
 }
 
 /// Takes one message; its length, or `None` if it is not complete.
