@@ -69,6 +69,7 @@ fn eviction(c: &mut Criterion) {
         "lirs": Lirs::new(room);
         "s3fifo": S3Fifo::new(room);
         "wtinylfu": WTinyLfu::new(room);
+        "wtinylfu-libcachesim": WTinyLfuLibCacheSim::new(room);
         "belady": Belady::new(room, &accesses, &future);
     }
     group.finish();

@@ -18,6 +18,7 @@
 //! | [`Lirs`] | what was not used twice soon | 17 |
 //! | [`S3Fifo`] | what came first and was not used twice, in three queues | 9 |
 //! | [`WTinyLfu`] | what was used less often lately than what would take its place | 9, and up to 5 to count |
+//! | [`WTinyLfuLibCacheSim`] | the same as libCacheSim has it, which differs from the publication | 9, and 58 for each of the capacity |
 //! | [`Belady`] | what will not be used for longest: the bound | 4, and 4 for each access of the trace |
 
 mod arc;
@@ -38,6 +39,7 @@ mod slru;
 mod tests;
 mod twoq;
 mod wtinylfu;
+mod wtinylfu_libcachesim;
 
 pub use arc::Arc;
 pub use belady::{Belady, Future};
@@ -52,6 +54,7 @@ pub use sieve::Sieve;
 pub use slru::Slru;
 pub use twoq::TwoQ;
 pub use wtinylfu::WTinyLfu;
+pub use wtinylfu_libcachesim::WTinyLfuLibCacheSim;
 
 /// A block a cache may hold: its number among all blocks of a trace, densely from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,7 @@
 //! Every policy beside its naive twin.
 
 mod naive;
+mod reference;
 
 use super::*;
 use proptest::prelude::*;
@@ -97,6 +98,7 @@ beside_twins! {
     lirs_agrees_with_its_twin: Lirs;
     s3fifo_agrees_with_its_twin: S3Fifo;
     wtinylfu_agrees_with_its_twin: WTinyLfu;
+    wtinylfu_libcachesim_agrees_with_its_twin: WTinyLfuLibCacheSim;
 }
 
 proptest! {
@@ -127,6 +129,7 @@ proptest! {
             misses(Lirs::new(room), &accesses),
             misses(S3Fifo::new(room), &accesses),
             misses(WTinyLfu::new(room), &accesses),
+            misses(WTinyLfuLibCacheSim::new(room), &accesses),
         ];
         prop_assert!(all.iter().all(|misses| *misses >= bound), "{all:?} < {bound}");
     }

@@ -5,6 +5,7 @@ use super::play::Player;
 use weir_policy::admission::{Admission, All, Both, Sequential, TinyLfu, TouchCount, Touches};
 use weir_policy::eviction::{
     Arc, Belady, Clock, Fifo, Lfu, Lirs, Lru, Lrw, Room, S3Fifo, Sieve, Slru, TwoQ, WTinyLfu,
+    WTinyLfuLibCacheSim,
 };
 
 /// An eviction policy.
@@ -31,6 +32,10 @@ impl EvictionPolicy {
         Self { name: "sieve", play: |player| player.play(Sieve::new(player.room())) },
         Self { name: "s3fifo", play: |player| player.play(S3Fifo::new(player.room())) },
         Self { name: "wtinylfu", play: |player| player.play(WTinyLfu::new(player.room())) },
+        Self {
+            name: "wtinylfu-libcachesim",
+            play: |player| player.play(WTinyLfuLibCacheSim::new(player.room())),
+        },
         Self {
             name: "belady",
             play: |player| {
