@@ -58,8 +58,9 @@ impl Engine {
         self.piece_ended(id);
     }
 
-    /// Clearing part of a whole extent takes a record, and the metadata area has no room for more. Its
-    /// space is there: zeros are written to it.
+    /// Clearing part of a whole extent, or keeping its space, takes a record, and the metadata area has no room for
+    /// more. Its space is there: zeros are written to it, and it makes no hole. That the space is to be kept is not
+    /// remembered; as long as the metadata area is full, a TRIM of its parts gives nothing back either.
     fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
         if piece.range.is_empty() {

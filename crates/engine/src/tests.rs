@@ -14,6 +14,7 @@ mod harm;
 mod harness;
 mod infer;
 mod join;
+mod kept;
 mod members;
 mod mirror;
 mod moves;

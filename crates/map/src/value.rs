@@ -110,7 +110,7 @@ pub enum Value {
     /// No place: all zeros.
     #[default]
     Empty,
-    /// One whole place, every block valid.
+    /// One whole place, every block valid, its space not kept beyond that.
     Direct(Whole),
     /// Anything else.
     Record(Record),
@@ -368,7 +368,9 @@ impl Place {
 
 impl Value {
     /// The simplest value that says the same: places that hold nothing are left out (unless space
-    /// is kept), one whole place with every block is a direct entry.
+    /// is kept), one whole place with every block is a direct entry, if there is nothing a direct entry
+    /// cannot say: an extent whose space is kept stays a record however much of it is written, or a TRIM of
+    /// its parts would give the space back.
     #[must_use]
     pub fn canonical(&self, blocks: u16) -> Self {
         let Self::Record(record) = self else { return self.clone() };
@@ -376,7 +378,7 @@ impl Value {
         if !record.keep {
             record.places.retain(|p| !p.valid.is_empty());
         }
-        let plain = record.copies == 1 && record.references == 1 && record.intent.is_none();
+        let plain = record.copies == 1 && record.references == 1 && record.intent.is_none() && !record.keep;
         if plain
             && let [Place { at: Location::Whole(whole), valid }] = &record.places[..]
             && valid.count() == u32::from(blocks)

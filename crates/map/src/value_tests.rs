@@ -87,6 +87,26 @@ fn the_canonical_value_is_the_simplest() {
     assert_eq!(Value::Record(kept.clone()).canonical(32), Value::Record(kept));
 }
 
+/// A direct entry is made a record again as [`Record::one`]: whatever else a record can say must keep it one.
+#[test]
+fn a_direct_entry_loses_nothing_a_record_says() {
+    let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
+    let full = Record::one(at, BlockSet::all(32));
+    let says_more = [
+        Record { keep: true, ..full.clone() },
+        Record { copies: 2, ..full.clone() },
+        Record { references: 2, ..full.clone() },
+        Record { intent: Some(BlockSet::all(32)), ..full.clone() },
+    ];
+    for record in says_more {
+        let value = Value::Record(record.clone());
+        assert_eq!(value.canonical(32), value, "{record:?}");
+        assert_eq!(value.clone().canonical_place(32), value, "{record:?}");
+    }
+    // A field that is added has to be thought of here.
+    let Record { places: _, keep: _, copies: _, references: _, intent: _ } = full;
+}
+
 #[test]
 fn clearing_a_fine_place_gives_up_exactly_its_slots() {
     let mut valid = BlockSet::none(32);

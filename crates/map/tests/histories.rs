@@ -86,6 +86,7 @@ fn what_was_durable_is_there_and_nothing_else() {
         met.copies,
         met.drops,
         met.narrowed_first,
+        met.kept_full,
     ];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }

@@ -124,6 +124,8 @@ pub struct Met {
     pub copies: u64,
     pub drops: u64,
     pub narrowed_first: u64,
+    /// Extents whose space is kept, with one full place.
+    pub kept_full: u64,
 }
 
 #[derive(Debug)]
@@ -299,8 +301,9 @@ impl History {
         self.given_back.extend(before.difference(&held.chunks()).copied());
         let live = self.live.entry(key).or_default();
         if let Some(needs) = version {
-            live.versions.push(Version { needs, held: held.settled(self.blocks) });
+            live.versions.push(Version { needs, held: held.settled() });
         }
+        self.met.kept_full += u64::from(held.keep && held.is_one_full(self.blocks));
         live.current = held;
     }
 

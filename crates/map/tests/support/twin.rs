@@ -70,21 +70,19 @@ impl HeldPlace {
 
 impl Held {
     /// As it is in the durable map: places that hold nothing are not there, unless kept.
-    pub fn settled(&self, blocks: u16) -> Self {
+    pub fn settled(&self) -> Self {
         let mut held = self.clone();
         if !held.keep {
             held.places.retain(|place| !place.blocks.is_empty());
         }
-        if held.places.is_empty() || held.is_one_full(blocks) {
-            held.keep = false;
-        }
         if held.places.is_empty() {
+            held.keep = false;
             held.intent.clear();
         }
         held
     }
 
-    /// A whole place, full, and nothing else to say.
+    /// A whole place, full, and no more places, copies or intents.
     pub fn is_one_full(&self, blocks: u16) -> bool {
         let [place] = &self.places[..] else { return false };
         let says_no_more = self.intent.is_empty() && self.copies == 1;
@@ -217,14 +215,14 @@ impl State {
     }
 
     /// After a recovery: of intended blocks the first place that holds one keeps it.
-    pub fn recovered(mut self, blocks: u16) -> Self {
+    pub fn recovered(mut self) -> Self {
         for held in self.extents.values_mut() {
             for block in std::mem::take(&mut held.intent) {
                 if let Some(id) = held.places.iter().find(|p| p.blocks.contains_key(&block)).map(|p| p.id) {
                     held.narrow(id, BlockRange { first: block, count: 1 });
                 }
             }
-            *held = held.settled(blocks);
+            *held = held.settled();
         }
         self.extents.retain(|_, held| !held.places.is_empty());
         self

@@ -2,7 +2,7 @@
 
 use super::{History, Run};
 use crate::support::twin::{Held, HeldPlace, Version};
-use weir_map::{Chunk, Copied, KeepSpace, Location, Needs};
+use weir_map::{Chunk, Copied, KeepSpace, Location};
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
 
 impl History {
@@ -41,12 +41,6 @@ impl History {
         self.map.written(key, whole, range, needs);
         held.fill(&whole.into(), range);
         held.narrow(Location::from(whole).id(), range);
-        self.changed(key, held, needs);
-    }
-
-    /// After a change that may have left one full place.
-    fn changed(&mut self, key: ExtentKey, mut held: Held, needs: Option<Needs>) {
-        held.keep &= !held.is_one_full(self.blocks);
         self.change(key, held, Some(needs));
     }
 
@@ -74,7 +68,7 @@ impl History {
         held.fill(&at, range);
         held.narrow(at.id(), range);
         self.met.fine += 1;
-        self.changed(key, held, needs);
+        self.change(key, held, Some(needs));
     }
 
     /// What is not durable yet may have to come back, and then there may be less room.
@@ -138,7 +132,7 @@ impl History {
         if source.is_some() {
             self.change(key, held, Some(source));
         }
-        self.changed(key, copy, needs);
+        self.change(key, copy, Some(needs));
     }
 
     fn nth_place(&self, key: ExtentKey, place: u8) -> Option<PlaceId> {
@@ -152,12 +146,12 @@ impl History {
         let mut held = self.current(key);
         let blocks: Vec<_> = held.place(from).expect("named").blocks.keys().copied().collect();
         let may = blocks.iter().filter(|b| range.contains(**b)).all(|b| held.holders(*b) > 1);
-        let record = held.places.len() > 1 || !held.is_one_full(self.blocks);
+        let record = held.keep || !held.is_one_full(self.blocks);
         assert_eq!(self.map.dropped(key, from, range), may && record, "{key}: a drop from {from:?}");
         if may && record {
             held.place(from).expect("named").blocks.retain(|b, _| !range.contains(*b));
             self.met.drops += 1;
-            self.changed(key, held, None);
+            self.change(key, held, Some(None));
         }
     }
 
@@ -171,7 +165,7 @@ impl History {
         let here: Vec<_> = held.place(to).expect("named").blocks.keys().copied().collect();
         held.intent.retain(|b| !(range.contains(*b) && here.contains(b) && before.holders(*b) > 1));
         if held != before {
-            self.changed(key, held.clone(), None);
+            self.change(key, held.clone(), Some(None));
         }
         self.narrow_pending(key, &held, to);
     }
@@ -183,7 +177,6 @@ impl History {
             self.effects[self.durable..].iter().rev().flat_map(|e| &e.extents).find(|(k, _)| *k == key);
         let taken = last_taken.map(|(_, held)| held).or(self.state.extents.get(&key));
         let mut first = taken.cloned().unwrap_or_default();
-        let blocks = self.blocks;
         let Some(live) = self.live.get_mut(&key) else { return };
         let Some(to) = now.places.iter().find(|p| p.id == to) else { return };
         let alone: Vec<u16> = to.blocks.keys().copied().filter(|b| now.holders(*b) == 1).collect();
@@ -195,7 +188,7 @@ impl History {
                     held.narrow(to.id, one);
                 }
             }
-            *held = held.settled(blocks);
+            *held = held.settled();
             *held != before
         };
         let waits = live.versions.first().is_some_and(|version| version.needs.is_some());
@@ -221,7 +214,7 @@ impl History {
             self.map.intend(key, range);
             held.intent.extend(range.first..range.end());
         }
-        self.changed(key, held, None);
+        self.change(key, held, Some(None));
     }
 
     /// Safety rule 3, by looking at every state there is or may be.
@@ -275,16 +268,17 @@ impl History {
     pub(super) fn give_back(&mut self, key: ExtentKey) {
         self.map.give_back(key);
         let mut held = self.current(key);
-        let whole = |p: &&HeldPlace| p.whole.is_some();
-        let used = held.places.iter().filter(whole).find(|p| !p.blocks.is_empty());
-        let kept = used.or(held.places.iter().find(whole)).filter(|_| held.keep).map(|p| p.id);
+        let wholes = || held.places.iter().filter(|p| p.whole.is_some());
+        let used = wholes().filter(|p| !p.blocks.is_empty()).count();
+        let spare = if held.keep { usize::from(held.copies).saturating_sub(used) } else { 0 };
+        let kept: Vec<_> = wholes().filter(|p| p.blocks.is_empty()).map(|p| p.id).take(spare).collect();
         let before = held.places.len();
-        held.places.retain(|p| !p.blocks.is_empty() || Some(p.id) == kept);
+        held.places.retain(|p| !p.blocks.is_empty() || kept.contains(&p.id));
         if held.places.len() < before {
             if held.places.is_empty() {
                 held = Held { copies: held.copies, ..Held::default() };
             }
-            self.changed(key, held, None);
+            self.change(key, held, Some(None));
         }
     }
 }

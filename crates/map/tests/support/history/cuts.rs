@@ -31,7 +31,7 @@ impl History {
     fn state_at(&self, frames: usize) -> State {
         let mut state = self.base.clone();
         self.effects[..frames].iter().for_each(|effect| state.apply(effect));
-        state.recovered(self.blocks)
+        state.recovered()
     }
 
     pub(super) fn cut(&mut self, seed: u64, damage: bool) {

@@ -256,7 +256,7 @@ impl History {
             let mut named = live.current.clone();
             // A place nothing was written in yet is not named by anything durable.
             named.places.retain(|place| !place.blocks.is_empty() || durable.places.contains(place));
-            assert_eq!(named.settled(self.blocks), durable, "{key} after everything was committed");
+            assert_eq!(named.settled(), durable, "{key} after everything was committed");
             live.versions.clear();
             live.current != durable
         });
