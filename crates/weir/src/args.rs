@@ -3,6 +3,7 @@
 mod advise;
 mod trace;
 
+use crate::output::Width;
 use crate::pool_file;
 use crate::sim::{Scale, scale};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -40,6 +41,16 @@ pub struct Common {
     /// Print one JSON document on standard output (docs/guide.md has the schema)
     #[arg(long, global = true)]
     pub json: bool,
+    /// Print tables at full width, also on a narrow terminal
+    #[arg(long, global = true)]
+    pub wide: bool,
+}
+
+impl Common {
+    /// How wide text on standard output may be.
+    pub fn width(&self) -> Width {
+        if self.wide { Width::UNLIMITED } else { Width::of_stdout() }
+    }
 }
 
 /// The commands.

@@ -10,7 +10,7 @@ mod server;
 
 use crate::args::DemoArgs;
 use crate::failure::Failure;
-use crate::output::table;
+use crate::output::{Width, table};
 use crate::pool;
 use crate::signals::interruption;
 use crate::status::{OVERRUN_WHY, Status};
@@ -178,7 +178,7 @@ impl Report {
     }
 
     /// For people.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let row = |name: String, measured: &Measured| {
             [
                 name,
@@ -201,6 +201,7 @@ impl Report {
             "\nThe same workload on {SPAN} of data, as fio saw it at depth {}:\n\n{}\n",
             fio::DEPTH,
             table(
+                width,
                 ["", "4K/S", "READ MEAN", "9 OF 10", "99 OF 100", "WRITE MEAN", "SEQUENTIAL"],
                 std::iter::once(pool).chain(alone),
             )

@@ -1,11 +1,11 @@
 //! `weir explain`: where a block of a volume is, since when and why, for people.
 
-use crate::output::table;
+use crate::output::{Width, table};
 use weir_model::{Bytes, Nanos};
 use weir_serve::explain::{Explanation, PlacePart};
 
 /// The explanation, for people.
-pub fn human(told: &Explanation) -> String {
+pub fn human(told: &Explanation, width: Width) -> String {
     let at = |bytes| Bytes(bytes).to_string();
     let mut text = format!(
         "volume {}, the block at {}: block {} of the extent at {}\n\n",
@@ -14,20 +14,20 @@ pub fn human(told: &Explanation) -> String {
         told.block_of_extent,
         at(told.extent_start_bytes)
     );
-    text += &places(told);
+    text += &places(told, width);
     if told.in_doubt {
         text +=
             "\nIN DOUBT: its last write was lost with a failed flush; it fails until it is written again\n";
     }
     text += &format!("\nwhat policy {} decides by:\n", told.policy);
-    let width = told.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    told.figures.iter().for_each(|(name, value)| text += &format!("  {name:<width$}  {value}\n"));
+    let longest = told.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    told.figures.iter().for_each(|(name, value)| text += &format!("  {name:<longest$}  {value}\n"));
     text += if told.moves_if.is_empty() { "\nnothing would make it move\n" } else { "\nit would move if\n" };
     told.moves_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
     text
 }
 
-fn places(told: &Explanation) -> String {
+fn places(told: &Explanation, width: Width) -> String {
     if told.places.is_empty() {
         return "nothing was written there: it reads as zeros and takes no space\n".into();
     }
@@ -37,7 +37,7 @@ fn places(told: &Explanation) -> String {
         [place.device.clone(), place.kind.clone(), address, runs(&place.blocks), age]
     };
     let rows = told.places.iter().map(row);
-    let mut text = table(["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
+    let mut text = table(width, ["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
     if told.places.iter().all(|place| place.address_bytes.is_none()) {
         text += "the block itself was not written: it reads as zeros\n";
     }
@@ -76,7 +76,7 @@ mod tests {
             figures: vec![("counter of the block".into(), "17".into())],
             ..Explanation::default()
         };
-        let text = human(&told);
+        let text = human(&told, Width::UNLIMITED);
         for part in [
             "volume disk, the block at 5 KiB",
             "byte 1048576",
@@ -89,8 +89,8 @@ mod tests {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         told.moves_if.push("it is read".into());
-        assert!(human(&told).contains("it would move if\n  - it is read\n"));
+        assert!(human(&told, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
         told.places.clear();
-        assert!(human(&told).contains("reads as zeros"));
+        assert!(human(&told, Width::UNLIMITED).contains("reads as zeros"));
     }
 }

@@ -1,11 +1,13 @@
 //! weir: the program. This file is its table of contents.
 
 use clap::Parser as _;
+use serde::Serialize;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, TraceCommand, VolumeCommand};
 use weir::failure::Failure;
+use weir::output::Width;
 use weir::status::{Status, VolumePart, volumes_table};
 use weir::{advise, demo, explain, output, pool, repro, serving, sim, traces};
 
@@ -18,7 +20,7 @@ fn main() -> ExitCode {
             if cli.common.json {
                 output::print(true, &failure.to_json(), String::new);
             }
-            eprintln!("{failure}");
+            output::tell(&failure.to_string());
             ExitCode::from(failure.exit_code())
         }
     }
@@ -42,16 +44,16 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         }
         Command::Pool(PoolCommand::Check { repair }) => {
             let outcome = pool::check::check(pool_file, repair)?;
-            output::print(common.json, &outcome.to_json(), || outcome.human());
+            show(common, &outcome.to_json(), |width| outcome.human(width));
             return Ok(outcome.exit_code().into());
         }
         Command::Pool(PoolCommand::Dump { file }) => {
             let done = pool::dump::dump(pool_file, &file)?;
-            output::print(common.json, &done.to_json(), || done.human());
+            show(common, &done.to_json(), |_| done.human());
         }
         Command::Pool(PoolCommand::Restore { file, accept_rollback }) => {
             let done = pool::dump::restore(pool_file, &file, accept_rollback)?;
-            output::print(common.json, &done.to_json(), || done.human());
+            show(common, &done.to_json(), |_| done.human());
         }
         Command::Volume(VolumeCommand::Create { name, size, hardening, copies }) => {
             show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening, copies)?);
@@ -65,29 +67,29 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         }
         Command::Explain { volume, offset } => {
             let told = pool::explain(pool_file, &volume, offset)?;
-            output::print(common.json, &told, || explain::human(&told));
+            show(common, &told, |width| explain::human(&told, width));
         }
         Command::Serve(args) => serving::serve(pool_file, &args, |ready| {
-            output::print(common.json, &ready.to_json(), || ready.human());
+            show(common, &ready.to_json(), |_| ready.human());
         })?,
         Command::Demo(args) => {
             let report = demo::run(&args)?;
-            output::print(common.json, &report.to_json(), || report.human());
+            show(common, &report.to_json(), |width| report.human(width));
         }
         Command::Sim(SimCommand::Place(args)) => {
             let comparison = sim::run(pool_file, &args)?;
-            output::print(common.json, &comparison.to_json(), || comparison.human());
+            show(common, &comparison.to_json(), |width| comparison.human(width));
         }
         Command::Sim(SimCommand::Cache(args)) => {
             let comparison = sim::cache::run(&args)?;
-            output::print(common.json, &comparison.to_json(), || comparison.human());
+            show(common, &comparison.to_json(), |width| comparison.human(width));
         }
         Command::Trace(TraceCommand::Convert(args)) => {
             let converted = traces::convert(&args)?;
             if args.output.as_os_str() == traces::STANDARD {
                 eprint!("{}", converted.human());
             } else {
-                output::print(common.json, &converted, || converted.human());
+                show(common, &converted, |_| converted.human());
             }
         }
         Command::Trace(TraceCommand::Generate(args)) => {
@@ -95,7 +97,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             if args.out.as_os_str() == traces::STANDARD {
                 eprint!("{}", generated.human());
             } else {
-                output::print(common.json, &generated, || generated.human());
+                show(common, &generated, |_| generated.human());
             }
         }
         Command::Trace(TraceCommand::Record(args)) => {
@@ -103,48 +105,56 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             if args.out.as_os_str() == traces::STANDARD {
                 eprint!("{}", recorded.human());
             } else {
-                output::print(common.json, &recorded, || recorded.human());
+                show(common, &recorded, |_| recorded.human());
             }
         }
         Command::Trace(TraceCommand::Analyze(args)) => {
             let analyzed = traces::analyze(&args)?;
-            output::print(common.json, &analyzed, || traces::human(&analyzed));
+            show(common, &analyzed, |width| traces::human(&analyzed, width));
         }
         Command::Trace(TraceCommand::Plot(args)) => {
             let drawn = traces::plot(&args)?;
-            output::print(common.json, &drawn, || format!("{} is drawn", args.out.display()));
+            show(common, &drawn, |_| format!("{} is drawn", args.out.display()));
         }
         Command::Trace(TraceCommand::Formats) => {
             let formats = traces::formats();
-            output::print(common.json, &json!({ "formats": formats }), || traces::list(&formats));
+            show(common, &json!({ "formats": formats }), |width| traces::list(&formats, width));
         }
         Command::Advise(args) => match &args.trace {
             Some(trace) => {
                 let advice = advise::run(trace, &args)?;
-                output::print(common.json, &advice.to_json(), || advice.human());
+                show(common, &advice.to_json(), |width| advice.human(width));
             }
             None => output::print_text(advise::SHIPPED),
         },
         Command::Repro(args) => match &args.name {
-            None => repro::list(common.json),
+            None => {
+                show(common, &repro::document(), repro::list);
+            }
             Some(name) => {
                 let report = repro::run(name, &args)?;
-                output::print(common.json, &report.to_json(), || report.human());
+                show(common, &report.to_json(), |width| report.human(width));
             }
         },
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints `document` with `--json`, what `human` makes for the terminal's width otherwise.
+fn show(common: &Common, document: &impl Serialize, human: impl FnOnce(Width) -> String) {
+    let width = common.width();
+    output::print(common.json, document, || width.fold(&human(width)));
+}
+
 fn show_status(common: &Common, status: &Status) {
-    output::print(common.json, status, || status.human());
+    show(common, status, |width| status.human(width));
     for warning in status.warnings() {
-        eprintln!("warning: {warning}");
+        output::tell(&format!("warning: {warning}"));
     }
 }
 
 fn show_volumes(common: &Common, volumes: &[VolumePart]) {
-    output::print(common.json, &json!({ "volumes": volumes }), || volumes_table(volumes));
+    show(common, &json!({ "volumes": volumes }), |width| volumes_table(volumes, width));
 }
 
 /// Ends with what is wrong with the command line, or with the help that was asked for.

@@ -1,6 +1,11 @@
-//! Results on standard output: one JSON document, or a table for people.
+//! Results on standard output: one JSON document, or text for people that fits the terminal.
 
-use comfy_table::{Table, presets};
+mod table;
+mod width;
+
+pub use table::{Spill, Table};
+pub use width::Width;
+
 use serde::Serialize;
 use std::io::Write as _;
 
@@ -15,23 +20,16 @@ pub fn print_text(text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// A plain table with a heading row.
-pub fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    table_of(&heading, rows)
+/// Prints a message on standard error, folded to the terminal's width.
+pub fn tell(message: &str) {
+    eprintln!("{}", Width::of_stderr().fold(message).trim_end());
 }
 
-/// A plain table with a heading row, whose cells are as many as those of each row.
-pub fn table_of(
-    heading: &[impl ToString],
-    rows: impl IntoIterator<Item = impl IntoIterator<Item = impl ToString>>,
+/// A table with a heading row that fits `width`; columns that do not fit go below their row. See [`Table`].
+pub fn table<const N: usize>(
+    width: Width,
+    heading: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heading.iter().map(ToString::to_string));
-    for row in rows {
-        table.add_row(row.into_iter().map(|cell| cell.to_string()));
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    Table::new(heading, rows).text(width)
 }

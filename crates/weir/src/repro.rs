@@ -17,7 +17,8 @@ pub use report::Report;
 
 use crate::args::ReproArgs;
 use crate::failure::Failure;
-use crate::{output, picture};
+use crate::output::{Table, Width};
+use crate::picture;
 use hec::Caches;
 use lab::{Experiment, Results};
 use report::Experiments;
@@ -143,14 +144,16 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|one| one.name).collect()
 }
 
-/// What `weir repro` without a name prints: what there is.
-pub fn list(json: bool) {
-    let document: Vec<_> =
-        ALL.iter().map(|r| json!({ "name": r.name, "about": r.about, "source": r.source })).collect();
-    output::print(json, &json!({ "reproductions": document }), || {
-        let rows = ALL.iter().map(|r| [r.name.to_owned(), r.about.to_owned(), r.source.to_owned()]);
-        output::table(["NAME", "WHAT", "FROM"], rows)
-    });
+/// The document `weir repro --json` prints without a name: all reproductions.
+pub fn document() -> serde_json::Value {
+    let one = |r: &Reproduction| json!({ "name": r.name, "about": r.about, "source": r.source });
+    json!({ "reproductions": ALL.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// All reproductions, for people.
+pub fn list(width: Width) -> String {
+    let rows = ALL.iter().map(|r| [r.name.to_owned(), r.about.to_owned(), r.source.to_owned()]);
+    Table::new(["NAME", "WHAT", "FROM"], rows).prose("WHAT").text(width)
 }
 
 /// Runs the reproduction of that name.

@@ -8,7 +8,7 @@ mod metrics;
 
 pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
 
-use crate::output::table;
+use crate::output::{Table, Width, table};
 use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
 use serde::{Deserialize, Serialize};
@@ -347,7 +347,7 @@ impl Status {
     }
 
     /// For people.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let pool = &self.pool;
         let size = |bytes| Bytes(bytes).to_string();
         let mut text = format!(
@@ -361,7 +361,7 @@ impl Status {
         );
         text += &pool.space();
         text.push('\n');
-        text += &table(
+        let devices = Table::new(
             ["DEVICE", "CLASS", "USED", "OF", "READS", "WRITES", "FLUSHES", "FAILED", "BUSY", "NOTES"],
             self.devices.iter().map(|device| {
                 let traffic = device.traffic.unwrap_or_default();
@@ -379,9 +379,10 @@ impl Status {
                 ]
             }),
         );
+        text += &devices.text(width);
         text.push('\n');
-        text += &volumes_table(&self.volumes);
-        text + &measures::responses_table(&self.devices)
+        text += &volumes_table(&self.volumes, width);
+        text + &measures::responses_table(&self.devices, width)
     }
 
     /// What must be said: space running out, devices whose figures are not to be trusted.
@@ -527,11 +528,12 @@ impl DevicePart {
 }
 
 /// The volumes, for people.
-pub fn volumes_table(volumes: &[VolumePart]) -> String {
+pub fn volumes_table(volumes: &[VolumePart], width: Width) -> String {
     if volumes.is_empty() {
         return "no volumes; make one with: weir volume create NAME --size 100GiB\n".into();
     }
     table(
+        width,
         ["VOLUME", "SIZE", "USED", "HARDENING", "COPIES"],
         volumes.iter().map(|volume| {
             [

@@ -13,7 +13,7 @@ pub use record::record;
 
 use crate::args::{Part, SpanArgs};
 use crate::failure::Failure;
-use crate::output::table;
+use crate::output::{Table, Width};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -129,10 +129,9 @@ pub fn formats() -> Vec<Known> {
 }
 
 /// All formats, for people.
-pub fn list(formats: &[Known]) -> String {
-    let row = |known: &Known| {
-        [known.name.into(), if known.written { "read, written" } else { "read" }.into(), known.about.into()]
-    };
-    let text = table(["NAME", "", "WHAT IT IS"], formats.iter().map(row));
+pub fn list(formats: &[Known], width: Width) -> String {
+    let row = |known: &Known| [known.name, if known.written { "read, written" } else { "read" }, known.about];
+    let table = Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row));
+    let text = table.prose("WHAT IT IS").text(width);
     text + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (docs/traces.md)\n"
 }

@@ -1,7 +1,7 @@
 //! Advice for people and as JSON.
 
 use super::list::List;
-use crate::output;
+use crate::output::{Width, table};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
@@ -142,7 +142,7 @@ impl Advice {
     }
 
     /// The pick in words, and a table of the finalists.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let mut text = format!("{}: {}\n\n", self.trace, self.basis());
         for words in self.words() {
             text += &format!("{words}\n");
@@ -160,7 +160,7 @@ impl Advice {
             "SIMULATED",
             "HITS",
         ];
-        text += &output::table(heading, self.finalists.iter().map(|index| self.cells(*index)));
+        text += &table(width, heading, self.finalists.iter().map(|index| self.cells(*index)));
         let beaten = self.rows.iter().filter(|row| !row.is_on_frontier).count();
         text += &format!(
             "\n{} sets were looked at; {beaten} of them are no better than another one in anything.\n",

@@ -1,10 +1,12 @@
 //! The demo's live picture: what each device does at the moment, and how much data it holds.
 
-use crate::output::table;
+use crate::output::{Spill, Table, Width};
 use crate::status::{Status, Traffic};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
+use terminal_size::terminal_size_of;
+use unicode_width::UnicodeWidthStr as _;
 use weir_model::Bytes;
 
 /// How often lines are printed where nothing can be redrawn.
@@ -14,14 +16,13 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Picture {
     redraws: bool,
-    /// Lines drawn last, to be drawn over.
-    drawn: usize,
+    screen: Screen,
     last: Option<(Instant, Status)>,
 }
 
 impl Picture {
     pub(super) fn new() -> Self {
-        Self { redraws: std::io::stderr().is_terminal(), drawn: 0, last: None }
+        Self { redraws: std::io::stderr().is_terminal(), screen: Screen::default(), last: None }
     }
 
     /// Forgets what was shown, so that the next work is drawn below the last.
@@ -42,16 +43,50 @@ impl Picture {
         let rates = rates(&before, status, now.duration_since(then));
         let mut out = std::io::stderr().lock();
         if self.redraws {
-            let text = format!("{heading}\n\n{}", drawn(&rates));
-            if self.drawn > 0 {
-                let _ = write!(out, "\x1b[{}A\x1b[J", self.drawn);
-            }
-            self.drawn = text.lines().count();
-            let _ = writeln!(out, "{}", text.trim_end());
+            let size =
+                terminal_size_of(&out).map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()));
+            let width = Width::columns(size.0);
+            let text = width.fold(heading) + "\n" + &drawn(&rates, width);
+            let _ = out.write_all(self.screen.redraw(&text, size).as_bytes());
         } else {
             let _ = writeln!(out, "{heading}: {}", line(&rates));
         }
     }
+}
+
+/// The lines drawn last on a terminal, to be drawn over.
+#[derive(Debug, Default)]
+struct Screen {
+    drawn: Vec<String>,
+}
+
+impl Screen {
+    /// What clears the lines drawn last and draws these, on a terminal of so many columns and rows. Lines that the
+    /// terminal has no room for are cut off: what has left it cannot be cleared.
+    fn redraw(&mut self, text: &str, (columns, rows): (usize, usize)) -> String {
+        let mut out = String::new();
+        // A terminal that has become narrower has broken the lines on it since.
+        let up: usize = self.drawn.iter().map(|line| line.width().div_ceil(columns.max(1)).max(1)).sum();
+        if up > 0 {
+            let _ = write!(out, "\x1b[{}A\r\x1b[J", up.min(rows.saturating_sub(1)));
+        }
+        let lines = text.trim_end().lines().take(rows.saturating_sub(1).max(1));
+        self.drawn = lines.map(|line| cut(line, columns)).collect();
+        for line in &self.drawn {
+            out += line;
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// As much of a line as fits.
+fn cut(line: &str, columns: usize) -> String {
+    let mut end = line.len();
+    while line[..end].width() > columns {
+        end = line.floor_char_boundary(end - 1);
+    }
+    line[..end].to_owned()
 }
 
 /// One device's row.
@@ -91,11 +126,13 @@ fn rates(before: &Status, status: &Status, passed: Duration) -> Vec<Rate> {
     status.devices.iter().enumerate().map(rate).collect()
 }
 
-fn drawn(rates: &[Rate]) -> String {
-    table(
+fn drawn(rates: &[Rate], width: Width) -> String {
+    // Short where there is less room than everything takes.
+    let bar = if width == width.at_most(99) { 10 } else { 20 };
+    let table = Table::new(
         ["DEVICE", "PACED AS", "READS/S", "WRITES/S", "THROUGHPUT", "READ", "WRITE", "SHARE OF DATA"],
         rates.iter().map(|rate| {
-            let filled = (rate.share * 20.0).round() as usize;
+            let filled = ((rate.share * bar as f64).round() as usize).min(bar);
             [
                 rate.name.clone(),
                 rate.pace.clone(),
@@ -107,12 +144,13 @@ fn drawn(rates: &[Rate]) -> String {
                 format!(
                     "{}{} {:.0} %",
                     "█".repeat(filled),
-                    "░".repeat(20usize.saturating_sub(filled)),
+                    "░".repeat(bar.saturating_sub(filled)),
                     rate.share * 100.0
                 ),
             ]
         }),
-    )
+    );
+    table.first_out(&["PACED AS", "THROUGHPUT", "WRITE", "READ"]).spill(Spill::Dropped).text(width)
 }
 
 fn line(rates: &[Rate]) -> String {
@@ -152,9 +190,70 @@ mod tests {
         let rates = rates(&look(100, 0), &look(300, 1000), Duration::from_secs(2));
         assert_eq!((rates[0].reads, rates[0].writes), (100.0, 0.0));
         assert_eq!(rates[0].bytes, Bytes(409_600));
-        assert!(drawn(&rates).contains("25 %"), "{}", drawn(&rates));
+        assert!(drawn(&rates, Width::UNLIMITED).contains("25 %"));
         assert!(
             line(&rates).contains("fast 100 reads/s of 1.0 us, 0 writes/s of -, 400 KiB/s, 25 % of the data")
         );
+    }
+
+    fn three() -> Vec<Rate> {
+        let rate = |name: &str| Rate {
+            name: name.into(),
+            pace: "hdd-7200".into(),
+            reads: 1_234_567.0,
+            writes: 234_567.0,
+            bytes: Bytes(98_765_432_109),
+            read_response: "123.4 ms".into(),
+            write_response: "999.9 us".into(),
+            share: 1.0,
+        };
+        [
+            rate("nvm"),
+            rate("a-name-that-is-as-long-as-names-of-devices-may-be-and-a-little-longer"),
+            rate("磁盘"),
+        ]
+        .into()
+    }
+
+    /// What is to be seen on a terminal when the last drawing is.
+    fn seen(drawings: &[(usize, usize)]) -> String {
+        let (columns, rows) = drawings[0];
+        let mut terminal = vt100::Parser::new(rows as u16, columns as u16, 0);
+        terminal.process(b"$ weir demo\r\n");
+        let mut screen = Screen::default();
+        let heading =
+            "the pool of all three: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for 30 s";
+        for (turn, (columns, rows)) in drawings.iter().enumerate() {
+            terminal.screen_mut().set_size(*rows as u16, *columns as u16);
+            let text = Width::columns(*columns).fold(&format!("turn {turn}; {heading}"))
+                + &drawn(&three(), Width::columns(*columns));
+            let bytes = screen.redraw(&text, (*columns, *rows));
+            assert!(screen.drawn.iter().all(|line| line.width() <= *columns), "{:#?}", screen.drawn);
+            terminal.process(bytes.replace('\n', "\r\n").as_bytes());
+        }
+        terminal.screen().contents()
+    }
+
+    #[test]
+    fn a_redraw_leaves_nothing_of_the_drawing_before() {
+        for columns in [200, 100, 99, 80, 60, 40, 24] {
+            let text = seen(&[(columns, 24); 5]);
+            assert!(text.starts_with("$ weir demo\nturn 4; the pool"), "{columns} columns:\n{text}");
+            assert_eq!(text.matches("turn").count(), 1, "{columns} columns:\n{text}");
+            assert_eq!(text.matches("nvm").count(), 1, "{columns} columns:\n{text}");
+        }
+        // A terminal lower than the drawing shows its beginning.
+        let text = seen(&[(60, 4); 5]);
+        assert!(text.starts_with("turn 4"), "{text}");
+        assert_eq!(text.matches("turn").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_terminal_that_becomes_narrower_has_broken_the_lines_that_are_cleared() {
+        let mut screen = Screen::default();
+        assert_eq!(screen.redraw("12345678\n12\n\n", (10, 24)), "12345678\n12\n");
+        assert_eq!(screen.redraw("1", (4, 24)), "\x1b[3A\r\x1b[J1\n", "two lines of 8, one of 2");
+        assert_eq!(screen.redraw("1\n2\n3\n4\n5", (4, 3)), "\x1b[1A\r\x1b[J1\n2\n");
+        assert_eq!(screen.redraw("磁盘磁盘", (7, 3)), "\x1b[2A\r\x1b[J磁盘磁\n");
     }
 }

@@ -4,7 +4,8 @@
 use super::devices::Described;
 use super::{PAUSE, refuse_served, until_free};
 use crate::failure::Failure;
-use crate::{output, progress};
+use crate::output::{Table, Width};
+use crate::progress;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -181,20 +182,20 @@ impl Outcome {
     }
 
     /// For people.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let mut text = String::new();
-        self.describe(&self.found, &mut text);
+        self.describe(&self.found, &mut text, width);
         if let Some((done, left)) = &self.repaired {
             let _ = writeln!(text, "repaired: {}", repairs(done));
             if !left.findings.is_empty() {
                 let _ = writeln!(text, "\nleft:");
-                self.describe(left, &mut text);
+                self.describe(left, &mut text, width);
             }
         }
         text + self.verdict()
     }
 
-    fn describe(&self, report: &Report, text: &mut String) {
+    fn describe(&self, report: &Report, text: &mut String, width: Width) {
         let checked = report.checked;
         if let Some(sb) = report.superblocks.iter().flatten().next() {
             let _ = writeln!(text, "pool {} ({})", sb.pool_name, sb.pool);
@@ -220,7 +221,8 @@ impl Outcome {
             [finding.severity.name().into(), finding.what.into(), format!("{name} at {}", finding.at), what]
         });
         if !report.findings.is_empty() {
-            text.push_str(&output::table(["", "what", "where", "why, what it means, what helps"], rows));
+            let help = "why, what it means, what helps";
+            text.push_str(&Table::new(["", "what", "where", help], rows).prose(help).text(width));
             text.push('\n');
         }
         if report.left_out > 0 {

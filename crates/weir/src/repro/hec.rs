@@ -8,7 +8,8 @@ use super::report::Experiments;
 use super::{Figure, Measures, Reproduction};
 use crate::args::ReproArgs;
 use crate::failure::Failure;
-use crate::{output, parallel, pool_file, progress};
+use crate::output::{Width, table};
+use crate::{parallel, pool_file, progress};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::{ErrorKind, Nanos};
@@ -100,7 +101,7 @@ impl Experiments for Caches {
         self.0.iter().map(one).collect()
     }
 
-    fn table(&self) -> String {
+    fn table(&self, width: Width) -> String {
         let heading = ["EXPERIMENT", "SIZE", "READ HITS", "OF BYTES", "FILLED", "EVICTED", "CLWA"];
         let row = |(name, outcome): (&String, &CacheOutcome)| {
             [
@@ -113,7 +114,7 @@ impl Experiments for Caches {
                 outcome.clwa().map_or("-".into(), |clwa| format!("{clwa:.2}")),
             ]
         };
-        output::table(heading, self.0.iter().map(row))
+        table(width, heading, self.0.iter().map(row))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::lab::Results;
 use super::{Figure, Published, Verdict};
-use crate::output;
+use crate::output::{Table, Width, table};
 use serde_json::json;
 use weir_sim::Outcome;
 
@@ -11,7 +11,7 @@ pub(super) trait Experiments: std::fmt::Debug {
     /// Each of them, for `--json`.
     fn json(&self) -> Vec<serde_json::Value>;
     /// All of them, for people.
-    fn table(&self) -> String;
+    fn table(&self, width: Width) -> String;
 }
 
 /// A reproduction that was run.
@@ -53,11 +53,12 @@ impl Report {
     }
 
     /// Two tables: the figures, and what the experiments came to.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let mut text = format!("{}: {}; seed {}\n\n", self.name, self.source, self.seed);
-        text += &output::table(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));
+        let figures = Table::new(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));
+        text += &figures.prose("RATIO").text(width);
         text += "\n";
-        text += &self.experiments.table();
+        text += &self.experiments.table(width);
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
         }
@@ -70,9 +71,9 @@ impl Experiments for Results {
         self.all().map(|(name, outcome)| json!({ "name": name, "outcome": outcome })).collect()
     }
 
-    fn table(&self) -> String {
+    fn table(&self, width: Width) -> String {
         let heading = ["EXPERIMENT", "WORK/S", "REQUESTS/S", "MB/S", "READS", "WRITES", "MOVED", "DEVICES"];
-        output::table(heading, self.all().map(experiment_row))
+        table(width, heading, self.all().map(experiment_row))
     }
 }
 

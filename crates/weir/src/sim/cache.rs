@@ -4,9 +4,10 @@ mod kept;
 
 use crate::args::CacheArgs;
 use crate::failure::Failure;
+use crate::output::{Spill, Table, Width};
 use crate::parallel::{self, Stop};
+use crate::progress;
 use crate::traces;
-use crate::{output, progress};
 use kept::{Kept, Key, sha256};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -246,18 +247,18 @@ impl CacheComparison {
     }
 
     /// A table for each trace, a row a cache.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let mode = match self.mode {
             WriteMode::Through => "written through".to_owned(),
             WriteMode::Around => "written around".to_owned(),
             WriteMode::Back { dirty } => format!("written back, at most {} dirty", percent(dirty)),
         };
         let tables = self.results.iter().filter(|of_trace| !of_trace.is_empty());
-        tables.map(|of_trace| table(of_trace, &mode)).collect::<Vec<_>>().join("\n")
+        tables.map(|of_trace| table(of_trace, &mode, width)).collect::<Vec<_>>().join("\n")
     }
 }
 
-fn table(of_trace: &[Played], mode: &str) -> String {
+fn table(of_trace: &[Played], mode: &str, width: Width) -> String {
     let first = &of_trace[0];
     let counts = first.figures.all.counts;
     let mut text = format!(
@@ -269,7 +270,7 @@ fn table(of_trace: &[Played], mode: &str) -> String {
         Bytes(first.block_bytes),
         Bytes(u64::from(first.blocks) * first.block_bytes),
     );
-    text += &output::table(
+    let table = Table::new(
         [
             "POLICY",
             "ADMISSION",
@@ -288,6 +289,21 @@ fn table(of_trace: &[Played], mode: &str) -> String {
         ],
         of_trace.iter().map(|played| row(&played.figures)),
     );
+    // Policies are compared down the columns, so that each keeps to one line.
+    let first_out = [
+        "REQUEST HITS",
+        "BYTE HITS",
+        "DISK READS",
+        "DISK WRITES",
+        "CLWA",
+        "MISSES",
+        "CACHE WRITES",
+        "BLOCKS",
+        "WRITE HITS",
+        "READ HITS",
+        "ADMISSION",
+    ];
+    text += &table.first_out(&first_out).spill(Spill::LeftOut).text(width);
     for note in &first.notes {
         text += &format!("\nnote: {note}\n");
     }

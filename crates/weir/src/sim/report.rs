@@ -1,6 +1,6 @@
 //! What experiments came to, for people and as JSON.
 
-use crate::output;
+use crate::output::{Width, table};
 use serde_json::json;
 use weir_model::{Bytes, Nanos};
 use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
@@ -38,7 +38,7 @@ impl Comparison {
     }
 
     /// Two tables: responses by policy, devices by policy.
-    pub fn human(&self) -> String {
+    pub fn human(&self, width: Width) -> String {
         let measured = self.outcomes.first().map_or_else(String::new, |outcome| outcome.measured.to_string());
         let mode = match &self.plan.mode {
             Mode::Open => "open loop".to_owned(),
@@ -47,7 +47,8 @@ impl Comparison {
             }
         };
         let mut text = format!("{}, {mode}, {measured} measured, seed {}\n\n", self.load, self.seed);
-        text += &output::table(
+        text += &table(
+            width,
             [
                 "POLICY",
                 "REQUESTS/S",
@@ -57,9 +58,9 @@ impl Comparison {
                 "P99",
                 "P99.9",
                 "READS",
-                "P99",
+                "READS P99",
                 "WRITES",
-                "P99",
+                "WRITES P99",
                 "MOVED",
             ],
             self.outcomes.iter().map(responses_row),
@@ -69,7 +70,8 @@ impl Comparison {
             .outcomes
             .iter()
             .flat_map(|outcome| outcome.devices.iter().map(|device| device_row(&outcome.policy, device)));
-        text += &output::table(
+        text += &table(
+            width,
             ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
             rows,
         );

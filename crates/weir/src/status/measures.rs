@@ -1,7 +1,7 @@
 //! What devices are measured to do, as part of the status.
 
 use super::DevicePart;
-use crate::output::table;
+use crate::output::{Width, table};
 use serde::{Deserialize, Serialize};
 use weir_engine::{CacheStatus, Load, MoverShare, MoverStatus, MovesStatus, ResponsesBySize};
 use weir_model::{BLOCK, Bytes, Nanos};
@@ -203,7 +203,7 @@ impl ResponsesPart {
 }
 
 /// The responses of all devices, for people; nothing if there are none.
-pub(super) fn responses_table(devices: &[DevicePart]) -> String {
+pub(super) fn responses_table(devices: &[DevicePart], width: Width) -> String {
     let rows = devices.iter().flat_map(|device| device.responses.iter().map(move |part| (device, part)));
     let mut rows = rows.peekable();
     if rows.peek().is_none() {
@@ -221,5 +221,8 @@ pub(super) fn responses_table(devices: &[DevicePart]) -> String {
             time(part.longest_ns),
         ]
     });
-    format!("\n{}", table(["DEVICE", "RESPONSES TO", "COUNT", "MEDIAN", "P99", "P99.9", "LONGEST"], cells))
+    format!(
+        "\n{}",
+        table(width, ["DEVICE", "RESPONSES TO", "COUNT", "MEDIAN", "P99", "P99.9", "LONGEST"], cells)
+    )
 }

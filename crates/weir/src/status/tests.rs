@@ -24,7 +24,7 @@ fn a_status_is_told_and_warned_about() {
     let pool = PoolPart { policy: "hystor".into(), judged, ..PoolPart::default() };
     let status = Status { pool, devices: vec![device], ..Status::default() };
     assert!(status.metrics().contains("weir_moves_stopped{pool=\"\"} 1"), "{}", status.metrics());
-    let text = status.human();
+    let text = status.human(Width::UNLIMITED);
     for part in [
         "slow",
         "100 in 10.0 us",

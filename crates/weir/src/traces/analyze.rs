@@ -5,6 +5,7 @@ mod tables;
 
 use crate::args::{AnalyzeArgs, AnalyzedArgs, Picture, TracePlotArgs};
 use crate::failure::Failure;
+use crate::output::Width;
 use crate::traces::open_span;
 use crate::{picture, progress};
 use serde_json::{Value, json};
@@ -77,10 +78,10 @@ fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
 }
 
 /// One page for the terminal.
-pub fn human(analyzed: &TraceAnalysis) -> String {
+pub fn human(analyzed: &TraceAnalysis, width: Width) -> String {
     let mut text = format!("{}\n", heading(analyzed));
     for part in tables::all(analyzed) {
-        text += &format!("\n{}\n{}", part.title, part.text());
+        text += &format!("\n{}\n{}", part.title, part.text(width));
     }
     for note in &analyzed.notes {
         text += &format!("\nnote: {note}\n");

@@ -4,7 +4,7 @@ use super::merged;
 use super::output::{Output, Written};
 use crate::args::GenerateArgs;
 use crate::failure::Failure;
-use crate::output::table;
+use crate::output::{Table, Width};
 use crate::{pool_file, progress};
 use serde::Serialize;
 use weir_model::{ErrorKind, ExtentSize, Nanos};
@@ -77,13 +77,17 @@ pub fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid, notes })
 }
 
+/// Help is not wider than this.
+const HELP_WIDTH: usize = 100;
+
 /// Whole loads with names, for the help.
 pub fn kinds() -> String {
     let rows = KINDS.iter().map(|kind| [kind.name.to_owned(), kind.about.to_owned()]);
+    let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
     let words = KINDS.iter().map(|kind| format!("\n{}:\n  {}\n", kind.name, kind.words));
     format!(
         "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"What would have been\"",
-        table(["NAME", "WHAT IT IS LIKE"], rows),
+        table.text(Width::of_stdout().at_most(HELP_WIDTH)),
         words.collect::<String>()
     )
 }

@@ -1,6 +1,6 @@
 //! An analysis as tables, the same on the terminal and on the page.
 
-use crate::output::table_of;
+use crate::output::{Table, Width};
 use weir_model::{BLOCK, Bytes, Nanos};
 use weir_sim::analysis::{Analysis, Arrivals, Counted, Curve, ReuseTimes, Spread, TraceAnalysis};
 
@@ -17,8 +17,8 @@ impl Part {
         Self { title, heading: heading.map(str::to_owned).into(), rows }
     }
 
-    pub(super) fn text(&self) -> String {
-        table_of(&self.heading, &self.rows)
+    pub(super) fn text(&self, width: Width) -> String {
+        Table::new(&self.heading, &self.rows).text(width)
     }
 }
 

@@ -1,0 +1,317 @@
+//! Tables that fit the terminal: no cell is ever broken inside a word or a number.
+
+use super::width::{Width, options};
+use comfy_table::{ContentArrangement, Table as Grid, presets};
+use std::collections::BTreeSet;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Sentences are not folded to less than this.
+const PROSE_LEAST: usize = 24;
+/// Names in the first column are not shortened to less than this.
+const NAME_LEAST: usize = 12;
+
+/// Where columns go that do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spill {
+    /// To lines below their row, each cell with its heading.
+    Below,
+    /// Nowhere: a line below the table names them.
+    LeftOut,
+    /// Nowhere, and nothing is said of it.
+    Dropped,
+}
+
+/// A table with a heading row. If it does not fit, in this order: sentences are folded, long names in the first column
+/// are shortened in their middle, and columns are taken out, the least important first, but never the first one.
+#[derive(Debug)]
+pub struct Table {
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// The column that holds sentences.
+    prose: Option<usize>,
+    /// Taken out before the others, in this order.
+    first_out: Vec<usize>,
+    spill: Spill,
+}
+
+/// What of a table is shown as columns, and how wide.
+struct Layout {
+    /// In their order.
+    columns: Vec<usize>,
+    /// The most columns of text a name in the first column takes.
+    name: usize,
+    /// The most that sentences take.
+    prose: usize,
+}
+
+impl Table {
+    /// A table whose rows have as many cells as its heading; of columns that do not fit, the rightmost is taken out first.
+    pub fn new(
+        heading: impl IntoIterator<Item = impl ToString>,
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = impl ToString>>,
+    ) -> Self {
+        let text = |cell: &dyn ToString| cell.to_string();
+        Self {
+            heading: heading.into_iter().map(|cell| text(&cell)).collect(),
+            rows: rows.into_iter().map(|row| row.into_iter().map(|cell| text(&cell)).collect()).collect(),
+            prose: None,
+            first_out: Vec::new(),
+            spill: Spill::Below,
+        }
+    }
+
+    /// With sentences, which may be folded at spaces, in the column of this heading.
+    #[must_use]
+    pub fn prose(self, heading: &str) -> Self {
+        Self { prose: self.position(heading), ..self }
+    }
+
+    /// With these columns taken out before all others, the first one first.
+    #[must_use]
+    pub fn first_out(self, headings: &[&str]) -> Self {
+        let first_out = headings.iter().filter_map(|heading| self.position(heading)).collect();
+        Self { first_out, ..self }
+    }
+
+    /// With columns that do not fit going there.
+    #[must_use]
+    pub fn spill(self, spill: Spill) -> Self {
+        Self { spill, ..self }
+    }
+
+    fn position(&self, heading: &str) -> Option<usize> {
+        let at = self.heading.iter().position(|known| known == heading);
+        debug_assert!(at.is_some(), "no column {heading:?} in {:?}", self.heading);
+        at
+    }
+
+    /// The table, in lines that fit.
+    pub fn text(&self, width: Width) -> String {
+        let layout = self.layout(width.get());
+        let mut grid = Grid::new();
+        grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        grid.set_header(layout.columns.iter().map(|column| &self.heading[*column]));
+        for row in &self.rows {
+            grid.add_row(layout.columns.iter().map(|column| self.cell(row, *column, &layout)));
+        }
+        for column in grid.column_iter_mut() {
+            column.set_padding((0, GAP as u16));
+        }
+        let mut lines = grid.lines().map(|line| line.trim_end().to_owned() + "\n");
+        let mut text = lines.next().unwrap_or_default();
+        for row in &self.rows {
+            text.extend(lines.by_ref().take(self.height(row, &layout)));
+            text += &self.below(row, &layout, width);
+        }
+        text + &width.fold(&self.footnote(&layout))
+    }
+
+    /// How much of the table is shown as columns.
+    fn layout(&self, width: usize) -> Layout {
+        let mut layout =
+            Layout { columns: (0..self.heading.len()).collect(), name: usize::MAX, prose: usize::MAX };
+        if self.fits(&mut layout, width) {
+            return layout;
+        }
+        if self.prose != Some(0) {
+            layout.name =
+                (width / 3).max(NAME_LEAST).max(self.heading.first().map_or(0, |first| first.width()));
+        }
+        while !self.fits(&mut layout, width) {
+            let shown = |column: &&usize| layout.columns.contains(column);
+            let rightmost = || layout.columns[1..].iter().rev();
+            let out = self.first_out.iter().find(shown);
+            let out = out.or_else(|| rightmost().find(|column| self.prose != Some(**column)));
+            let Some(out) = out.or_else(|| rightmost().next()).copied() else {
+                // A name alone may take the whole line.
+                (layout.name, layout.prose) = (width, width);
+                break;
+            };
+            layout.columns.retain(|column| *column != out);
+        }
+        layout
+    }
+
+    /// Whether the columns fit, sentences folded if need be.
+    fn fits(&self, layout: &mut Layout, width: usize) -> bool {
+        layout.prose = usize::MAX;
+        let gaps = GAP * (layout.columns.len().max(1) - 1);
+        let taken =
+            |layout: &Layout| layout.columns.iter().map(|column| self.width(*column, layout)).sum::<usize>();
+        let all = taken(layout) + gaps;
+        if all <= width {
+            return true;
+        }
+        let Some(prose) = self.prose.filter(|prose| layout.columns.contains(prose)) else { return false };
+        let left = (width + self.width(prose, layout)).saturating_sub(all);
+        layout.prose = left;
+        left >= PROSE_LEAST && taken(layout) + gaps <= width
+    }
+
+    /// What a column takes.
+    fn width(&self, column: usize, layout: &Layout) -> usize {
+        let cells = self.rows.iter().map(|row| self.cell(row, column, layout));
+        let widest = |cell: &str| cell.lines().map(str::width).max().unwrap_or(0);
+        cells.map(|cell| widest(&cell)).max().unwrap_or(0).max(self.heading[column].width())
+    }
+
+    /// A cell as it is shown, in lines.
+    fn cell(&self, row: &[String], column: usize, layout: &Layout) -> String {
+        let Some(text) = row.get(column) else { return String::new() };
+        if self.prose == Some(column) && layout.prose < usize::MAX {
+            return textwrap::fill(text, options(layout.prose));
+        }
+        if column == 0 { shortened(text, layout.name) } else { text.clone() }
+    }
+
+    /// The lines a row takes, but for those below it.
+    fn height(&self, row: &[String], layout: &Layout) -> usize {
+        layout
+            .columns
+            .iter()
+            .map(|column| self.cell(row, *column, layout).lines().count())
+            .fold(1, usize::max)
+    }
+
+    /// Lines with the cells of a row that are no columns.
+    fn below(&self, row: &[String], layout: &Layout, width: Width) -> String {
+        if self.spill != Spill::Below {
+            return String::new();
+        }
+        let hidden = (0..self.heading.len()).filter(|column| !layout.columns.contains(column));
+        let cell = |column: usize| {
+            let cell = row.get(column).filter(|cell| !cell.is_empty())?;
+            Some(format!("{} {cell}", self.heading[column]).trim_start().to_owned())
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for cell in hidden.filter_map(cell) {
+            if cell.contains('\n') {
+                lines.extend(cell.lines().map(|line| format!("  {line}")));
+                continue;
+            }
+            match lines.last_mut() {
+                Some(line) if line.width() + cell.width() < width.get().saturating_sub(2) => {
+                    *line += &format!("   {cell}");
+                }
+                _ => lines.push(format!("  {cell}")),
+            }
+        }
+        lines.iter().map(|line| width.fold(line)).collect()
+    }
+
+    /// What the table does not show.
+    fn footnote(&self, layout: &Layout) -> String {
+        if self.spill == Spill::Dropped {
+            return String::new();
+        }
+        let hidden = (0..self.heading.len()).filter(|column| !layout.columns.contains(column));
+        let hidden = hidden.filter(|_| self.spill == Spill::LeftOut);
+        let mut hidden: Vec<_> = hidden.map(|column| self.heading[column].as_str()).collect();
+        let names: BTreeSet<_> = self.rows.iter().filter_map(|row| row.first()).collect();
+        if names.iter().any(|name| name.width() > layout.name) {
+            hidden.push("whole names");
+        }
+        match hidden.is_empty() {
+            true => String::new(),
+            false => format!("(--wide also shows {})\n", hidden.join(", ")),
+        }
+    }
+}
+
+/// A name in at most so many columns of text: its beginning and its end.
+fn shortened(name: &str, most: usize) -> String {
+    if name.width() <= most {
+        return name.to_owned();
+    }
+    let part = |letters: &mut dyn Iterator<Item = char>, most: usize| {
+        let mut taken = 0;
+        let fits = |letter: &char| {
+            taken += letter.width().unwrap_or(0);
+            taken <= most
+        };
+        letters.take_while(fits).collect::<String>()
+    };
+    let end: String = part(&mut name.chars().rev(), (most - 1) / 2).chars().rev().collect();
+    format!("{}…{end}", part(&mut name.chars(), most - 1 - (most - 1) / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn devices() -> Table {
+        let heading = ["DEVICE", "CLASS", "USED", "OF", "READS", "NOTES"];
+        let row = ["fast", "ssd", "1.5 GiB", "100 GiB", "123456 in 80.0 us", "metadata, paced as nvm"];
+        Table::new(heading, [row])
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_below_its_row() {
+        let whole = "DEVICE  CLASS  USED     OF       READS              NOTES\n\
+                     fast    ssd    1.5 GiB  100 GiB  123456 in 80.0 us  metadata, paced as nvm\n";
+        assert_eq!(devices().text(Width::UNLIMITED), whole);
+        assert_eq!(devices().text(Width::columns(74)), whole);
+        assert_eq!(
+            devices().text(Width::columns(40)),
+            "DEVICE  CLASS  USED     OF\n\
+             fast    ssd    1.5 GiB  100 GiB\n  READS 123456 in 80.0 us\n  NOTES metadata, paced as nvm\n"
+        );
+        let first_out = devices().first_out(&["CLASS"]).text(Width::columns(70));
+        assert!(first_out.starts_with("DEVICE  USED     OF "), "{first_out}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_named() {
+        let text = devices().spill(Spill::LeftOut).text(Width::columns(48));
+        assert!(text.ends_with("(--wide also shows READS, NOTES)\n"), "{text}");
+    }
+
+    #[test]
+    fn sentences_are_folded_in_their_column() {
+        let table = Table::new(["NAME", "WHAT IT IS"], [["lru", "the block that was used longest ago goes"]]);
+        assert_eq!(
+            table.prose("WHAT IT IS").text(Width::columns(32)),
+            "NAME  WHAT IT IS\nlru   the block that was used\n      longest ago goes\n"
+        );
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_their_middle_and_that_is_said() {
+        let name = "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1";
+        let text = Table::new(["DEVICE", "USED", "OF"], [[name, "1 TiB", "2 TiB"]]).text(Width::columns(60));
+        assert!(text.contains("\nnvme-SAMSU…456-part1  1 TiB"), "{text}");
+        assert!(text.ends_with("(--wide also shows whole names)\n"), "{text}");
+        assert_eq!(shortened("磁盘磁盘磁盘", 7), "磁…盘");
+        assert_eq!(shortened("abcdefgh", 5), "ab…gh");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_long_and_no_word_is_broken(
+            cells in prop::collection::vec(prop::collection::vec("[a-z0-9磁]{0,9}( [a-z0-9]{1,6}){0,3}", 5), 1..6),
+            columns in 24usize..120,
+            is_left_out: bool,
+            has_prose: bool,
+        ) {
+            let mut table = Table::new(["ONE", "TWO", "THREE", "FOUR", "FIVE"], &cells);
+            if has_prose {
+                table = table.prose("FIVE");
+            }
+            table = table.spill(if is_left_out { Spill::LeftOut } else { Spill::Below });
+            let text = table.text(Width::columns(columns));
+            for line in text.lines() {
+                prop_assert!(line.width() <= columns.max(24), "{} columns: {:?}", line.width(), line);
+            }
+            let shown: BTreeSet<_> = text.split_whitespace().collect();
+            let whole = cells.iter().flat_map(|row| &row[1..]).flat_map(|cell| cell.split_whitespace());
+            if !is_left_out {
+                for word in whole {
+                    prop_assert!(shown.contains(word), "{word:?} is broken in\n{text}");
+                }
+            }
+        }
+    }
+}
