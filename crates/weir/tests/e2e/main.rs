@@ -15,6 +15,7 @@ mod full;
 mod harness;
 mod image;
 mod kill;
+mod libnbd;
 mod metadata;
 mod mirror;
 mod nbd;

@@ -1,6 +1,9 @@
 //! A small NBD client over a unix socket, so that tests know exactly what was acknowledged.
 //! Newstyle, fixed, simple replies; several requests may be in flight.
 
+mod replies;
+
+pub(crate) use replies::Replies;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -34,6 +37,10 @@ pub(crate) struct Client {
 impl Client {
     /// Connects and chooses an export.
     pub(crate) fn connect(socket: &Path, export: &str) -> io::Result<Self> {
+        Self::connect_with(socket, export, false)
+    }
+
+    fn connect_with(socket: &Path, export: &str, structured: bool) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let mut hello = [0; 18];
@@ -41,6 +48,11 @@ impl Client {
         assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
         // Fixed newstyle, no zeroes.
         stream.write_all(&3u32.to_be_bytes())?;
+        let mut client = Self { stream, size: 0, flags: 0, next_cookie: 1 };
+        if structured {
+            client.raw_bytes(b"IHAVEOPT\0\0\0\x08\0\0\0\0")?;
+            client.go_replies()?;
+        }
         let mut data = (export.len() as u32).to_be_bytes().to_vec();
         data.extend(export.as_bytes());
         data.extend([0, 0]);
@@ -48,8 +60,7 @@ impl Client {
         option.extend(7u32.to_be_bytes());
         option.extend((data.len() as u32).to_be_bytes());
         option.extend(data);
-        stream.write_all(&option)?;
-        let mut client = Self { stream, size: 0, flags: 0, next_cookie: 1 };
+        client.raw_bytes(&option)?;
         client.go_replies()?;
         Ok(client)
     }
@@ -73,6 +84,11 @@ impl Client {
                 _ => return Err(io::Error::other(format!("option refused with {kind:#x}"))),
             }
         }
+    }
+
+    /// The cookie of the next request.
+    pub(crate) fn next_cookie(&self) -> u64 {
+        self.next_cookie
     }
 
     /// Sends a request without waiting, and returns its cookie.
@@ -118,6 +134,11 @@ impl Client {
     /// The connection itself.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
+    }
+
+    /// Ends the connection, also for whoever receives.
+    pub(crate) fn shut_down(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
     /// How long a send may wait for the server to take it.

@@ -1,0 +1,116 @@
+//! What pool is served and killed: drawn, or fixed.
+
+use crate::harness::Pool;
+use std::fmt::Write as _;
+use weir_policy::placement;
+use weir_world::{Rng, Stop};
+
+/// The device that fails on demand.
+const FAILING: &str = "bad";
+
+/// A pool, and who uses it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    policy: &'static str,
+    devices: Vec<Device>,
+    /// Copies of each volume's blocks.
+    pub(super) copies: [u8; 2],
+    /// Connections to each volume.
+    pub(super) connections: u64,
+    /// What becomes of what was not flushed when the server is killed.
+    pub(super) how: Stop,
+    /// A device fails now and then.
+    pub(super) fails: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Device {
+    name: &'static str,
+    size: &'static str,
+    /// Further lines of the pool file.
+    options: String,
+}
+
+impl Plan {
+    /// Two devices that are alike.
+    pub(super) fn fixed(policy: &'static str, options: &str, how: Stop) -> Self {
+        let device = |name, size| Device { name, size, options: options.to_owned() };
+        let devices = vec![device("fast", "64MiB"), device("slow", "512MiB")];
+        Self { policy, devices, copies: [1, 1], connections: 2, how, fails: false }
+    }
+
+    /// Devices of different speed behind any policy, volumes of one copy or two. Where a device fails,
+    /// it is one without metadata, whose errors the engine may pass on.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let policy = pick(rng, placement::ALL).name;
+        let (fault, how) = *pick(
+            rng,
+            &[
+                ("", Stop::Kill),
+                ("forget-unflushed", Stop::PowerCut),
+                ("forget-some", Stop::PowerCut),
+                ("on-demand", Stop::Kill),
+            ],
+        );
+        let fails = fault == "on-demand";
+        let mirrored = fails || rng.chance(0.7);
+        let device = |rng: &mut Rng, name, size, paces: &[&str]| {
+            let mut options = String::new();
+            let mut line = |key: &str, value: &str| match value {
+                "" => {}
+                value => _ = writeln!(options, "{key} = \"{value}\""),
+            };
+            line("pace", pick::<&str>(rng, paces));
+            if !fails || name == FAILING {
+                line("fault", fault);
+            }
+            if name == FAILING {
+                line("deadline", "300ms");
+                options.push_str("metadata = false\n");
+            } else if mirrored && name != "third" {
+                options.push_str("metadata = true\n");
+            }
+            Device { name, size, options }
+        };
+        let mut devices = vec![
+            device(rng, "fast", "64MiB", &["", "nvm", "ssd-nvme"]),
+            device(rng, "slow", "512MiB", &["ssd-sata", "hdd-7200", "hdd-15k"]),
+        ];
+        if fails {
+            devices.push(device(rng, FAILING, "128MiB", &["", "ssd-sata"]));
+        } else if rng.chance(0.5) {
+            devices.push(device(rng, "third", "128MiB", &["", "ssd-sata", "hdd-7200"]));
+        }
+        // Two copies want a mirrored map.
+        let most = if mirrored { 2 } else { 1 };
+        let copies = [1 + rng.below(most) as u8, 1 + rng.below(most) as u8];
+        Self { policy, devices, copies, connections: 1 + rng.below(3), how, fails }
+    }
+
+    pub(super) fn pool_file(&self) -> String {
+        let mut text = format!("[pool]\nname = \"test\"\npolicy = \"{}\"\n", self.policy);
+        for Device { name, size, options } in &self.devices {
+            let _ = write!(
+                text,
+                "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{size}\"\n{options}\n"
+            );
+        }
+        text
+    }
+
+    /// The device begins to fail.
+    pub(super) fn fail(&self, pool: &Pool, rng: &mut Rng) {
+        let words = *pick(rng, &["reads", "writes", "flushes", "reads writes", "gone", "hang"]);
+        println!("{words} of {FAILING} fail");
+        std::fs::write(pool.path(&format!("{FAILING}.img.fault")), words).expect("the fault is asked for");
+    }
+
+    /// No device fails any more.
+    pub(super) fn mend(&self, pool: &Pool) {
+        let _ = std::fs::remove_file(pool.path(&format!("{FAILING}.img.fault")));
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.below(from.len() as u64) as usize]
+}
