@@ -177,7 +177,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
     let path = folder.path().join("socket");
     let mut arena = Arena::new(Bytes::mib(16)).expect("memory");
     let Ok(mut reactor) = Reactor::new(options, Devices::new(), &arena) else { return };
-    reactor.listen(&Listen::Unix { path: path.clone(), private: false }).expect("listening");
+    reactor.listen(&Listen::private(path.clone())).expect("listening");
     let client = std::thread::spawn(move || ask(&path, depth, block));
     let inward = arena.take(Bytes::kib(64)).expect("room");
     let blocks: Vec<Buffer> = (0..depth).map(|_| arena.take(block).expect("room")).collect();

@@ -25,6 +25,20 @@ pub enum DeviceError {
         /// The device.
         path: PathBuf,
     },
+    /// There is nothing at the path, and no file is made there: the folder is the kernel's.
+    #[error("device {} does not exist, and no file is made in {}, which describes this machine's devices and processes and is kept in memory; name a device that exists (lsblk and ls -l /dev/disk/by-id list them), or a file elsewhere", path.display(), folder.display())]
+    NoSuchDevice {
+        /// The device.
+        path: PathBuf,
+        /// The folder, symbolic links resolved.
+        folder: PathBuf,
+    },
+    /// A symbolic link to nothing.
+    #[error("device {} is a symbolic link to something that does not exist; correct the link, or remove it", path.display())]
+    DanglingLink {
+        /// The device.
+        path: PathBuf,
+    },
     /// The file system cannot hold what must always find room.
     #[error("device {}: its file system cannot set aside {len} for the pool's metadata: {source}; free some space there, or use another device", path.display())]
     Reserve {
@@ -81,20 +95,6 @@ pub enum DeviceError {
         /// The other name.
         second: PathBuf,
     },
-    /// The device holds something that is not weir's.
-    #[error("device {} holds {found}; using it would destroy that: wipe it (wipefs -a), or say --force", path.display())]
-    Foreign {
-        /// The device.
-        path: PathBuf,
-        /// What it holds, in words.
-        found: String,
-    },
-    /// The program that recognises foreign contents is not installed.
-    #[error("cannot tell whether device {} holds a file system, since blkid is not installed; install util-linux, or say --force", path.display())]
-    NoBlkid {
-        /// The device.
-        path: PathBuf,
-    },
     /// An operation on an open device failed.
     #[error("device {}: {what}: {source}", path.display())]
     Io {
@@ -116,6 +116,18 @@ pub enum DeviceError {
     NotASocket {
         /// The path.
         path: PathBuf,
+    },
+    /// A socket cannot be given to whom it is to belong.
+    #[error("cannot set {what} of the socket {}: {source}; {way_out}", path.display())]
+    SocketAccess {
+        /// The socket's path.
+        path: PathBuf,
+        /// What was to be set.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+        /// What to do.
+        way_out: &'static str,
     },
     /// Listening at a path failed.
     #[error("cannot listen at {}: {source}", path.display())]
@@ -156,19 +168,20 @@ impl DeviceError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Missing { .. }
+            | Self::NoSuchDevice { .. }
+            | Self::DanglingLink { .. }
             | Self::NotADevice { .. }
             | Self::SameDevice { .. }
             | Self::UnknownModel { .. } => ErrorKind::Usage,
             Self::SizeDiffers { .. }
             | Self::InUse { .. }
             | Self::Claimed { .. }
-            | Self::Foreign { .. }
-            | Self::NoBlkid { .. }
             | Self::SocketInUse { .. }
             | Self::NotASocket { .. } => ErrorKind::Refused,
             Self::Open { .. }
             | Self::Reserve { .. }
             | Self::Io { .. }
+            | Self::SocketAccess { .. }
             | Self::ListenUnix { .. }
             | Self::ListenTcp { .. }
             | Self::Ring { .. }

@@ -12,22 +12,28 @@
 //! also uses), `reactor` (system calls on that memory) and `mapped` (files that lie in memory).
 
 mod arena;
+mod contents;
 mod demand;
 mod error;
 mod file;
 mod forget;
+mod in_use;
+mod location;
 mod lock;
 mod mapped;
 mod open;
 pub mod pace;
-mod probe;
 pub mod reactor;
 mod store;
 
 pub use arena::Arena;
+pub use contents::Contents;
 pub use error::DeviceError;
 pub use forget::ForgetOptions;
-pub use open::{Device, DeviceOptions};
+pub use location::kernel_folder;
+pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
-pub use reactor::{ConnId, Event, Fill, Listen, ListenerId, Reactor, ReactorOptions, Ring, Waker};
+pub use reactor::{
+    ConnId, Event, Fill, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker,
+};
 pub use store::Devices;

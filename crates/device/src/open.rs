@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::file::{Facts, Identity};
 use crate::forget::{Forget, ForgetOptions};
 use crate::mapped::Mapped;
 use crate::pace::Pacer;
-use crate::{DeviceError, lock};
+use crate::{DeviceError, location, lock};
 
 /// How a device is to be opened. `Default` is what a server wants.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Create a file that does not exist, sparse, with this size; one that exists must have it.
+    /// Create a file that does not exist, sparse and for its owner only, with this size; one that exists must
+    /// have it.
     pub size: Option<Bytes>,
     /// How long to wait for another process to let go of the device.
     pub lock_wait: Duration,
@@ -55,6 +56,17 @@ impl Default for DeviceOptions {
     }
 }
 
+/// What opening a device made of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Nothing: it is as it was.
+    Nothing,
+    /// An empty file was given its size.
+    Size,
+    /// The file itself.
+    File,
+}
+
 /// An open device, locked against other processes as long as this value lives.
 pub struct Device {
     pub(crate) path: PathBuf,
@@ -67,6 +79,7 @@ pub struct Device {
     pub(crate) pacer: Option<Pacer>,
     /// The model it is paced by has a volatile write cache.
     models_cache: bool,
+    made: Made,
 }
 
 impl std::fmt::Debug for Device {
@@ -81,8 +94,8 @@ impl Device {
     /// Blocks up to `options.lock_wait` while another process holds it.
     ///
     /// # Errors
-    /// By what the caller must do: see [`DeviceError::kind`]. Nothing was changed, except that
-    /// a file may have been created.
+    /// By what the caller must do: see [`DeviceError::kind`]. Nothing was changed: a file that was created is
+    /// removed again.
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<Self, DeviceError> {
         let named = |source| DeviceError::Open { path: path.to_owned(), source };
         let found = match std::fs::metadata(path) {
@@ -94,14 +107,17 @@ impl Device {
             Some(found) => {
                 Facts::is_block(found).ok_or_else(|| DeviceError::NotADevice { path: path.to_owned() })?
             }
-            None if options.size.is_none() => return Err(DeviceError::Missing { path: path.to_owned() }),
             None => false,
+        };
+        let new_file = match found {
+            Some(_) => None,
+            None => Some(NewFile::create(path, options.size)?),
         };
         // The layer that forgets writes single sectors from unaligned memory.
         let wants_direct = options.direct && options.forget.is_none();
-        let (file, direct) = open_file(path, is_block, found.is_none(), wants_direct, options.lock_wait)?;
+        let (file, direct) = open_file(path, is_block, wants_direct, options.lock_wait)?;
         lock::exclusive(&file, path, options.lock_wait)?;
-        let size = settle_size(path, &file, is_block, options.size)?;
+        let (size, has_grown) = settle_size(path, &file, is_block, options.size)?;
         let mut facts = Facts::of(path, &file, size)?;
         facts.class = options.class.unwrap_or(facts.class);
         facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
@@ -114,7 +130,29 @@ impl Device {
         };
         let modelled = options.pace.as_deref().and_then(weir_timing::write_cache);
         let models_cache = modelled == Some(WriteCache::Volatile) && options.volatile_cache != Some(false);
-        Ok(Self { path: path.to_owned(), file, facts, direct, forget, demand, mapped, pacer, models_cache })
+        let made = match new_file {
+            Some(new_file) => new_file.keep(),
+            None if has_grown => Made::Size,
+            None => Made::Nothing,
+        };
+        let path = path.to_owned();
+        Ok(Self { path, file, facts, direct, forget, demand, mapped, pacer, models_cache, made })
+    }
+
+    /// What opening it made of its file.
+    pub fn made(&self) -> Made {
+        self.made
+    }
+
+    /// The file's permissions if users that are neither its owner nor of its group may read or write it;
+    /// `None` for block devices, whose permissions the system gives.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn open_to_others(&self) -> Result<Option<u32>, DeviceError> {
+        let found =
+            self.file.metadata().map_err(|source| self.error("asking for its permissions", source))?;
+        Ok((!self.facts.is_block && found.mode() & 0o006 != 0).then_some(found.mode() & 0o7777))
     }
 
     /// The name it was opened by.
@@ -212,20 +250,14 @@ fn pacer(path: &Path, name: &str, facts: &Facts, volatile: Option<bool>) -> Resu
 }
 
 /// Opens the file, around the page cache if wanted and possible; says whether it is.
-fn open_file(
-    path: &Path,
-    is_block: bool,
-    create: bool,
-    direct: bool,
-    wait: Duration,
-) -> Result<(File, bool), DeviceError> {
+fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Result<(File, bool), DeviceError> {
     let open = |direct: bool| {
         let mut flags = OFlags::CLOEXEC;
         flags.set(OFlags::DIRECT, direct);
         // On a block device without CREATE: refused while mounted or claimed by the system.
         flags.set(OFlags::EXCL, is_block);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).custom_flags(flags.bits() as i32);
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
         lock::retry(wait, || match options.open(path) {
             Err(e) if is_block && e.kind() == io::ErrorKind::ResourceBusy => None,
             other => Some(other),
@@ -253,13 +285,47 @@ fn claimed(path: &Path, waited: Duration) -> DeviceError {
     }
 }
 
-/// Gives a new file its size, and checks the size of an old one.
+/// A file that was just created; removed again unless it is kept.
+struct NewFile<'p>(Option<&'p Path>);
+
+impl<'p> NewFile<'p> {
+    /// Creates it, for its owner only, where a file makes sense and if it is to have a size.
+    fn create(path: &'p Path, size: Option<Bytes>) -> Result<Self, DeviceError> {
+        let named = |source| DeviceError::Open { path: path.to_owned(), source };
+        if path.is_symlink() {
+            return Err(DeviceError::DanglingLink { path: path.to_owned() });
+        }
+        if let Some(folder) = location::kernel_folder(path).map_err(named)? {
+            return Err(DeviceError::NoSuchDevice { path: path.to_owned(), folder });
+        }
+        if size.is_none() {
+            return Err(DeviceError::Missing { path: path.to_owned() });
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.map(|_| Self(Some(path))).map_err(named)
+    }
+
+    fn keep(mut self) -> Made {
+        self.0 = None;
+        Made::File
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Gives a new file its size, and checks the size of an old one. The size, and whether it was given.
 fn settle_size(
     path: &Path,
     file: &File,
     is_block: bool,
     declared: Option<Bytes>,
-) -> Result<Bytes, DeviceError> {
+) -> Result<(Bytes, bool), DeviceError> {
     let io = |what| move |source| DeviceError::Io { path: path.to_owned(), what, source };
     let actual = Bytes(if is_block {
         rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).map_err(|e| io("asking its size")(e.into()))?
@@ -269,11 +335,11 @@ fn settle_size(
     match declared {
         Some(size) if actual == Bytes(0) && !is_block => {
             file.set_len(size.0).map_err(io("setting its size"))?;
-            Ok(size)
+            Ok((size, true))
         }
         Some(size) if size != actual => {
             Err(DeviceError::SizeDiffers { path: path.to_owned(), declared: size, actual })
         }
-        _ => Ok(actual),
+        _ => Ok((actual, false)),
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{SIZE, folders, open, options};
-use weir_device::{Device, DeviceError, DeviceOptions, Devices};
+use weir_device::{Contents, Device, DeviceError, DeviceOptions, Devices, Made};
 use weir_model::{Bytes, DeviceClass, DeviceId, ErrorKind};
 
 fn refusal(path: &Path, options: &DeviceOptions) -> DeviceError {
@@ -103,23 +103,117 @@ fn two_names_for_one_device_are_refused() {
 }
 
 #[test]
-fn foreign_contents_are_refused() {
+fn a_new_file_is_for_its_owner_only_and_others_are_told_of() {
+    use std::os::unix::fs::PermissionsExt;
+    for folder in folders() {
+        let path = folder.path().join("new");
+        let device = open(&path);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!((device.made(), device.open_to_others().unwrap()), (Made::File, None));
+        drop(device);
+        for (mode, told) in [(0o660, None), (0o644, Some(0o644)), (0o602, Some(0o602))] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open(&path).open_to_others().unwrap(), told, "{mode:o}");
+        }
+        assert_eq!(open(&path).made(), Made::Nothing);
+    }
+}
+
+#[test]
+fn no_file_is_made_among_the_kernels() {
+    let name = format!("weir-test-{}", std::process::id());
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev", folder.path().join("link")).unwrap();
+    let through_link = folder.path().join("link").join(&name);
+    let through_parent = folder.path().join("link/disk/../").join(&name);
+    let below = |folder: &str| Path::new(folder).join(&name);
+    for path in [below("/dev"), below("/proc"), below("/sys"), below("/dev/shm/.."), through_link.clone()] {
+        let error = refusal(&path, &options());
+        // The folder may be missing on the way: then nothing is made either.
+        assert!(matches!(error, DeviceError::NoSuchDevice { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(!error.to_string().contains("size"), "{error}");
+        let without_size = refusal(&path, &DeviceOptions { size: None, ..options() });
+        assert!(!without_size.to_string().contains("size"), "no file makes sense there: {without_size}");
+        assert!(!path.exists(), "{} was made", path.display());
+    }
+    assert!(Device::open(&through_parent, &options()).is_err());
+    assert!(!below("/dev").exists());
+    let link = folder.path().join("dangling");
+    std::os::unix::fs::symlink(below("/dev"), &link).unwrap();
+    assert!(matches!(refusal(&link, &options()), DeviceError::DanglingLink { .. }));
+    assert!(!below("/dev").exists());
+}
+
+#[test]
+fn a_file_is_removed_again_when_opening_it_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paced");
+    let unknown = DeviceOptions { pace: Some("drum".into()), ..options() };
+    refusal(&path, &unknown);
+    assert!(!path.exists());
+    let too_large = DeviceOptions { size: Some(Bytes(1 << 63)), ..options() };
+    refusal(&path, &too_large);
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(open(&path).made(), Made::Size);
+}
+
+#[test]
+fn contents_are_told_by_name() {
     for folder in folders() {
         let path = folder.path().join("foreign");
         let device = open(&path);
-        match device.refuse_foreign() {
-            Err(e @ DeviceError::NoBlkid { .. }) => return println!("skipped: {e}"),
-            other => other.expect("a blank file is nobody's"),
-        }
+        assert_eq!(device.contents().unwrap(), None, "a hole is blank");
         drop(device);
         let made = Command::new("mkfs.ext4").args(["-q", "-L", "photos"]).arg(&path).output();
-        if !made.as_ref().is_ok_and(|m| m.status.success()) {
-            return println!("skipped: mkfs.ext4 is not to be had here ({made:?})");
+        if !made.as_ref().is_ok_and(|made| made.status.success()) {
+            // Without e2fsprogs: its magic number, and something beside it.
+            use std::os::unix::fs::FileExt;
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.write_all_at(b"\x53\xef", 0x438).unwrap();
         }
-        let error = open(&path).refuse_foreign().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused);
-        assert!(error.to_string().contains("ext4 (photos)"), "{error}");
+        let held = open(&path).contents().unwrap().expect("it holds something").to_string();
+        assert!(
+            held.contains("ext4") && held.ends_with("file system labelled \"photos\"") || made.is_err(),
+            "{held}"
+        );
+        assert_eq!(open(&path).known_contents().unwrap().map(|held| held.to_string()), Some(held));
+        std::fs::write(&path, vec![0; SIZE.0 as usize]).unwrap();
+        assert_eq!(open(&path).contents().unwrap(), None, "zeros are blank");
+        std::fs::write(&path, vec![9; SIZE.0 as usize]).unwrap();
+        assert_eq!(open(&path).contents().unwrap(), Some(Contents::Data { at: 0 }));
+        assert_eq!(open(&path).known_contents().unwrap(), None);
     }
+}
+
+#[test]
+fn who_else_uses_a_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("used");
+    let device = open(&path);
+    assert_eq!(device.other_user(), None);
+    match Loop::over(&path) {
+        Ok(disk) => {
+            let user = device.other_user();
+            assert_eq!(user, Some(format!("in use by {}", disk.0)));
+        }
+        Err(error) => println!("left out: no loop device is to be had here: {error}"),
+    }
+    let script = "import fcntl,sys\nf=open(sys.argv[1],'r+b')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('locked',flush=True)\nsys.stdin.read()";
+    let child = Command::new("python3")
+        .args(["-c", script])
+        .arg(&path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else { return println!("left out: python3 is not to be had here") };
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+    let user = device.other_user();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(user, Some(format!("in use by process {}, which has locked it", child.id())));
+    assert_eq!(device.other_user(), None);
 }
 
 /// A file as a block device, as long as it lives.
@@ -157,7 +251,7 @@ fn a_block_device_is_used_exclusively() {
     let path = Path::new(&disk.0);
     let device = open(path);
     assert!(device.is_block() && device.size() == SIZE && device.sector() == Bytes(512));
-    device.refuse_foreign().unwrap();
+    assert_eq!(device.contents().unwrap(), None, "a new disk of zeros is blank");
     assert!(matches!(refusal(path, &options()), DeviceError::InUse { .. }));
     let mut rig = common::Rig::new(weir_device::Ring::Auto, Some(device));
     rig.write(weir_model::DeviceOffset(512), &[5; 1024], true).unwrap();
@@ -173,6 +267,7 @@ fn a_block_device_is_used_exclusively() {
     let claim = claim.unwrap();
     assert!(matches!(refusal(path, &options()), DeviceError::Claimed { .. }));
     drop(claim);
+    assert_eq!(open(path).contents().unwrap(), Some(Contents::Data { at: 512 }));
     let other = DeviceOptions { size: Some(Bytes::mib(32)), ..options() };
     assert!(matches!(refusal(path, &other), DeviceError::SizeDiffers { .. }));
 }

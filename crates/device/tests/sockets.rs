@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Rig, rings};
-use weir_device::{ConnId, DeviceError, Event, Fill, Listen, ReactorOptions, Ring};
+use weir_device::{ConnId, DeviceError, Event, Fill, Listen, ReactorOptions, Ring, SocketAccess};
 use weir_model::{Bytes, Memory, Nanos};
 
 trait Stream: Read + Write + Send {}
@@ -20,7 +20,7 @@ impl<T: Read + Write + Send> Stream for T {}
 type Client = Box<dyn Stream>;
 
 fn unix(path: PathBuf) -> Listen {
-    Listen::Unix { path, private: false }
+    Listen::private(path)
 }
 
 fn local() -> Listen {
@@ -248,8 +248,7 @@ fn a_living_server_is_respected_and_a_dead_ones_socket_replaced() {
     assert!(matches!(error, DeviceError::SocketInUse { .. }), "{error}");
     drop(living);
     assert!(path.exists(), "the socket file stays behind");
-    let private = Listen::Unix { path: path.clone(), private: true };
-    rig.reactor.listen(&private).unwrap();
+    rig.reactor.listen(&unix(path.clone())).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     UnixStream::connect(&path).unwrap();
     rig.reactor.stop_listening();
@@ -261,6 +260,41 @@ fn a_living_server_is_respected_and_a_dead_ones_socket_replaced() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = rig.reactor.listen(&Listen::Tcp(taken.local_addr().unwrap())).unwrap_err();
     assert!(matches!(error, DeviceError::ListenTcp { .. }), "{error}");
+}
+
+#[test]
+fn who_may_connect_to_a_socket_is_set_whatever_the_umask_is() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(Ring::Auto, None);
+    let own = std::fs::metadata(folder.path()).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    for (number, mode) in [0o600, 0o660, 0o666, 0o200].into_iter().enumerate() {
+        let path = folder.path().join(format!("{number}.sock"));
+        let (owner, group) = if is_root { (Some(12_345), Some(23_456)) } else { (None, Some(own.gid())) };
+        let access = SocketAccess { mode, owner, group };
+        rig.reactor.listen(&Listen::Unix { path: path.clone(), access }).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(found.mode() & 0o7777, mode);
+        assert_eq!((found.uid(), found.gid()), (owner.unwrap_or(own.uid()), group.unwrap_or(own.gid())));
+        UnixStream::connect(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_socket_that_cannot_be_given_away_does_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("given.sock");
+    let mut rig = Rig::new(Ring::Auto, None);
+    // An id that nobody may take.
+    let access =
+        SocketAccess { group: Some(u32::MAX - 1), owner: Some(u32::MAX - 1), ..SocketAccess::default() };
+    if rustix::process::geteuid().is_root() {
+        return println!("left out: root may give a socket to anybody");
+    }
+    let error = rig.reactor.listen(&Listen::Unix { path: path.clone(), access }).unwrap_err();
+    assert!(matches!(error, DeviceError::SocketAccess { .. }), "{error}");
+    assert!(!path.exists());
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reactor = Reactor::new(&options, devices, &arena)?;
     let describe = Box::new(|_: &Identity, _: &Reactor| serde_json::Value::Null);
     let mut server = Server::new(reactor, arena, Identity::new(size), &limits, describe);
-    server.listen(&Listen::Unix { path, private: false })?;
+    server.listen(&Listen::private(path))?;
     println!("{:?}", server.run());
     Ok(())
 }

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reactor = Reactor::new(&options, Devices::default(), &arena)?;
     let describe = Box::new(|_: &Ram, _: &Reactor| serde_json::Value::Null);
     let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(size)), &limits, describe);
-    server.listen(&Listen::Unix { path, private: false })?;
+    server.listen(&Listen::private(path))?;
     let end = server.run();
     println!("{end:?}");
     Ok(())

@@ -141,7 +141,7 @@ impl<V: Volumes> Server<V> {
     /// # Errors
     /// Those of [`Reactor::listen`].
     pub fn listen_for_control(&mut self, path: &Path) -> Result<(), DeviceError> {
-        let at = Listen::Unix { path: path.to_owned(), private: true };
+        let at = Listen::private(path.to_owned());
         self.control = Some(self.outside.reactor.listen(&at)?);
         Ok(())
     }

@@ -9,6 +9,7 @@ pub use report::Advice;
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
+use crate::files::{self, Kind};
 use crate::parallel::{self, Stop};
 use crate::{picture, progress, traces};
 use list::{List, PRICE_MAX, PRICE_MIN};
@@ -31,6 +32,7 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut written = args.write_pool.iter().chain(&args.plot);
     written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
     args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
+    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
     let list = list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
     // How long it is after the last request to the next is told by the gaps before: of each half, if there are two.
@@ -98,6 +100,7 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
 
 /// What is there is not written over unasked.
 fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
+    files::refuse_kernel_folder(path)?;
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(Failure::refused(
             format!("{} is no ordinary file", path.display()),

@@ -1,6 +1,7 @@
 //! The command line: every command and option, with its help.
 
 mod advise;
+mod endpoint;
 mod trace;
 
 use crate::output::Width;
@@ -15,6 +16,7 @@ use weir_sim::cache::{self, AdmissionPolicy, BlockSize, EvictionPolicy};
 use weir_trace::Format;
 
 pub use advise::AdviseArgs;
+pub use endpoint::{Endpoint, UnixSocket};
 pub use trace::{
     AnalyzeArgs, AnalyzedArgs, ConvertArgs, GenerateArgs, Part, Picture, RecordArgs, SpanArgs, TraceCommand,
     TracePlotArgs,
@@ -317,9 +319,10 @@ pub struct ServeArgs {
     /// For a pool that is not all there.
     #[command(flatten)]
     pub accept: Accept,
-    /// Where to serve NBD: unix:PATH or HOST:PORT; may be repeated
-    /// [default: unix:POOL.sock beside the pool file]
-    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint)]
+    /// Address to serve NBD at: unix:PATH or HOST:PORT; may be repeated. Only this user may connect to a unix
+    /// socket unless its mode, group or owner is set: unix:PATH,mode=0660,group=libvirt,owner=NAME. TCP has no
+    /// authentication [default: unix:NAME.sock beside the pool file NAME.toml]
+    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint::parse)]
     pub nbd: Vec<Endpoint>,
 }
 
@@ -332,52 +335,6 @@ pub struct DemoArgs {
     /// Where to put the demo's files [default: a memory-backed folder with room]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-}
-
-/// An address NBD is served on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A TCP address, `HOST:PORT`.
-    Tcp(String),
-}
-
-impl Endpoint {
-    /// The export's NBD URI, as clients take it.
-    pub fn uri(&self, export: &str) -> String {
-        match self {
-            Self::Unix(path) => format!("nbd+unix:///{export}?socket={}", path.display()),
-            Self::Tcp(address) => format!("nbd://{address}/{export}"),
-        }
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => f.write_str(address),
-        }
-    }
-}
-
-fn endpoint(text: &str) -> Result<Endpoint, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        // sockaddr_un holds 108 bytes with the closing zero.
-        return match path.len() {
-            0 => Err("a path must follow unix:".into()),
-            1..=107 => Ok(Endpoint::Unix(path.into())),
-            _ => Err("a unix socket's path has at most 107 bytes; use a shorter or a relative one".into()),
-        };
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(Endpoint::Tcp(text.into()))
-        }
-        _ => Err("write unix:PATH or HOST:PORT, such as unix:/run/weir.sock, 127.0.0.1:10809 or [::1]:10809"
-            .into()),
-    }
 }
 
 fn depth(text: &str) -> Result<usize, String> {
@@ -442,15 +399,6 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn endpoints_are_unix_paths_or_host_and_port() {
-        assert_eq!(endpoint("unix:a.sock"), Ok(Endpoint::Unix("a.sock".into())));
-        assert_eq!(endpoint("[::1]:10809"), Ok(Endpoint::Tcp("[::1]:10809".into())));
-        for bad in ["", "unix:", "localhost", ":1", "localhost:x", "localhost:70000"] {
-            assert!(endpoint(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

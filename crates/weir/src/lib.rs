@@ -8,6 +8,7 @@ pub mod args;
 pub mod demo;
 pub mod explain;
 pub mod failure;
+pub mod files;
 pub mod output;
 pub mod parallel;
 pub mod picture;

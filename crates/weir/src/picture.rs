@@ -1,6 +1,7 @@
 //! Pictures of experiments, written to a file: as PNG if its name ends so, else as SVG.
 
 use crate::failure::Failure;
+use crate::files::{self, Kind};
 use std::path::Path;
 use weir_model::ErrorKind;
 use weir_sim::plot::{Compared, Frontier, TracePicture};
@@ -46,5 +47,5 @@ fn save(
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
     let picture = if is_png { png() } else { svg().map(String::into_bytes) };
     let picture = picture.map_err(|error| Failure::told(ErrorKind::Environment, &error.to_string()))?;
-    std::fs::write(path, picture).map_err(|error| Failure::os("write", path, &error))
+    files::replace(path, Kind::Picture, &picture)
 }

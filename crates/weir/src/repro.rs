@@ -17,6 +17,7 @@ pub use report::Report;
 
 use crate::args::ReproArgs;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{Table, Width};
 use crate::picture;
 use hec::Caches;
@@ -161,6 +162,7 @@ pub fn list(width: Width) -> String {
 /// # Errors
 /// If there is none, a file cannot be read, or an experiment is not possible.
 pub fn run(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
+    args.plot.iter().try_for_each(|path| files::may_replace(path, files::Kind::Picture))?;
     let known = ALL.iter().find(|one| one.name == name);
     let reproduction = known.ok_or_else(|| {
         Failure::usage(

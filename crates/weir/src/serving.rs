@@ -1,8 +1,8 @@
 //! `weir serve`: opens the pool, listens, and serves until told to stop.
 
-use crate::args::{Endpoint, ServeArgs};
+use crate::args::{Endpoint, ServeArgs, UnixSocket};
 use crate::failure::Failure;
-use crate::pool::devices::{Described, Opened};
+use crate::pool::devices::{Described, Opened, warn_of_readers};
 use crate::pool::opening::Opening;
 use crate::pool::{self, CONTROL, give_policies, policy, settings};
 use crate::progress;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions};
+use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
 use weir_engine::{Engine, PoolStatus};
 use weir_serve::{Describe, End, Limits, Server};
 
@@ -36,13 +36,15 @@ pub struct Ready {
 pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
     let described = Described::read(pool_file)?;
     let endpoints = match args.nbd.as_slice() {
-        [] => vec![Endpoint::Unix(described.beside("sock"))],
+        [] => vec![Endpoint::Unix(UnixSocket::private(described.beside("sock")))],
         given => given.to_vec(),
     };
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
+    places.iter().for_each(warn_of_strangers);
 
     let Opened { mut devices, superblocks, options: accepted } =
         pool::open_to_serve(&described, &args.accept)?;
+    warn_of_readers(&described, &devices)?;
     let (opened, opening) = progress::during("opening the pool", || {
         Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
     });
@@ -105,8 +107,40 @@ fn describe(described: Described, opening: Opening) -> Describe<Engine> {
 
 fn listen_at(endpoint: &Endpoint) -> Result<Listen, Failure> {
     match endpoint {
-        Endpoint::Unix(path) => Ok(Listen::Unix { path: path.clone(), private: false }),
+        Endpoint::Unix(socket) => Ok(Listen::Unix { path: socket.path.clone(), access: access(socket)? }),
         Endpoint::Tcp(text) => Ok(Listen::Tcp(resolve(text)?)),
+    }
+}
+
+/// Who may connect to a socket, with names of users and groups looked up.
+fn access(socket: &UnixSocket) -> Result<SocketAccess, Failure> {
+    let look_up = |name: &Option<String>, kind: &str, known: fn(&str) -> Option<u32>| match name {
+        None => Ok(None),
+        Some(name) => match known(name).or_else(|| name.parse().ok()) {
+            Some(id) => Ok(Some(id)),
+            None => Err(Failure::usage(
+                format!("unix:{}: there is no {kind} {name:?} on this machine", socket.path.display()),
+                format!(
+                    "name one that getent {} lists, or its number",
+                    if kind == "group" { kind } else { "passwd" }
+                ),
+            )),
+        },
+    };
+    let owner = look_up(&socket.owner, "user", |name| Some(uzers::get_user_by_name(name)?.uid()))?;
+    let group = look_up(&socket.group, "group", |name| Some(uzers::get_group_by_name(name)?.gid()))?;
+    Ok(SocketAccess { mode: socket.mode, owner, group })
+}
+
+/// Says in the log that whoever reaches an address can use it: NBD over TCP asks nobody who they are.
+fn warn_of_strangers(place: &Listen) {
+    if let Listen::Tcp(address) = place
+        && !address.ip().to_canonical().is_loopback()
+    {
+        tracing::warn!(
+            "whoever reaches {address} can read and write all volumes: NBD over TCP has no authentication; \
+             serve at 127.0.0.1 or a unix socket, or let a firewall decide who reaches it"
+        );
     }
 }
 

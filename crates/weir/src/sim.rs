@@ -8,6 +8,7 @@ pub use report::Comparison;
 
 use crate::args::PlaceArgs;
 use crate::failure::Failure;
+use crate::files::{self, Kind};
 use crate::pool::devices::Described;
 use crate::{picture, pool_file, progress, traces};
 use std::path::Path;
@@ -51,6 +52,7 @@ pub fn scale(text: &str) -> Result<Scale, String> {
 /// # Errors
 /// If the load, the pool or the plan makes no sense.
 pub fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
+    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
     let described = Described::read(pool)?;
     let spec = pool_spec(&described, args)?;
     let mut policies = args.policy.clone();

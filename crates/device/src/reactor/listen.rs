@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use crate::DeviceError;
@@ -25,11 +25,36 @@ pub enum Listen {
     Unix {
         /// Its path. Replaced if its server is dead, removed when listening ends.
         path: PathBuf,
-        /// Only this user may connect (mode 0600).
-        private: bool,
+        /// Who may connect.
+        access: SocketAccess,
     },
     /// A TCP address; port 0 takes any free one.
     Tcp(SocketAddr),
+}
+
+impl Listen {
+    /// A unix socket to which only the server's user may connect.
+    pub fn private(path: PathBuf) -> Self {
+        Self::Unix { path, access: SocketAccess::default() }
+    }
+}
+
+/// Who may connect to a unix socket: those who may write to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// The file's permissions, whatever the umask is.
+    pub mode: u32,
+    /// The file's owner, if it is not the server's user.
+    pub owner: Option<u32>,
+    /// The file's group, if it is not the server's.
+    pub group: Option<u32>,
+}
+
+impl Default for SocketAccess {
+    /// Only the server's user.
+    fn default() -> Self {
+        Self { mode: 0o600, owner: None, group: None }
+    }
 }
 
 /// A listening socket.
@@ -44,11 +69,15 @@ pub(super) struct Listener {
 impl Listener {
     pub(super) fn bind(at: &Listen) -> Result<Self, DeviceError> {
         match at {
-            Listen::Unix { path, private } => {
+            Listen::Unix { path, access } => {
                 clear_the_way(path)?;
-                let socket = bind_unix(path, *private)
-                    .map_err(|source| DeviceError::ListenUnix { path: path.clone(), source })?;
-                Ok(Self { socket, path: Some(path.clone()), address: None })
+                let failed = |source| DeviceError::ListenUnix { path: path.clone(), source };
+                let socket = bind_unix(path).map_err(failed)?;
+                // From here on the socket's file is removed again, whatever fails.
+                let listener = Self { socket, path: Some(path.clone()), address: None };
+                set_access(path, *access)?;
+                rustix::net::listen(&listener.socket, BACKLOG).map_err(|error| failed(error.into()))?;
+                Ok(listener)
             }
             Listen::Tcp(address) => {
                 let failed = |source| DeviceError::ListenTcp { address: *address, source };
@@ -104,15 +133,43 @@ fn clear_the_way(path: &Path) -> Result<(), DeviceError> {
     }
 }
 
-fn bind_unix(path: &Path, private: bool) -> io::Result<OwnedFd> {
-    if !private {
-        return Ok(UnixListener::bind(path)?.into());
-    }
+/// A socket with its file, which nobody can connect to: it does not listen yet.
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Before binding, so that there is no moment at which others could connect.
+    // The file gets the socket's mode, less the umask's.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
+}
+
+/// Gives the socket's file to whom it is to belong. The file itself is changed, not what may have taken its
+/// place in a folder where others write.
+fn set_access(path: &Path, access: SocketAccess) -> Result<(), DeviceError> {
+    let failed = |what: String, way_out| {
+        let path = path.to_owned();
+        move |source: rustix::io::Errno| DeviceError::SocketAccess {
+            path,
+            what,
+            source: source.into(),
+            way_out,
+        }
+    };
+    let way_out = "check that its folder is written to by nobody else";
+    let file =
+        rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(failed("access".to_owned(), way_out))?;
+    if access.owner.is_some() || access.group.is_some() {
+        let name = |what: &str, id: Option<u32>| id.map(|id| format!("{what} {id}"));
+        let what: Vec<_> =
+            [name("owner", access.owner), name("group", access.group)].into_iter().flatten().collect();
+        let way_out = "run the server as root, or name a group that its user is a member of";
+        let (owner, group) = (access.owner.map(Uid::from_raw), access.group.map(Gid::from_raw));
+        rustix::fs::chownat(&file, "", owner, group, AtFlags::EMPTY_PATH)
+            .map_err(failed(what.join(" and "), way_out))?;
+    }
+    // A file that is open by its path only is changed by that name of it.
+    let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::chmodat(CWD, by_descriptor, Mode::from_raw_mode(access.mode), AtFlags::empty())
+        .map_err(failed(format!("mode {:04o}", access.mode), way_out))
 }

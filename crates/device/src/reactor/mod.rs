@@ -27,7 +27,7 @@ use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
 use signal::Signals;
 pub use signal::Waker;
-pub use socket::{ConnId, Fill, Listen, ListenerId};
+pub use socket::{ConnId, Fill, Listen, ListenerId, SocketAccess};
 use socket::{Sockets, Way};
 
 /// Turns of a backend that may be skipped while there is other work, before what was started

@@ -12,7 +12,7 @@ use super::transfer::{Progress, Transfer};
 use crate::DeviceError;
 use crate::arena::{Lent, Region};
 
-pub use super::listen::Listen;
+pub use super::listen::{Listen, SocketAccess};
 
 /// A connection of this reactor. Never used for another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

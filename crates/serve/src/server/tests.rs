@@ -31,7 +31,7 @@ impl Running {
             let reactor = Reactor::new(&options, Devices::default(), &arena).unwrap();
             let describe = Box::new(|ram: &Ram, _: &Reactor| ram.contents().len().into());
             let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(16)), &limits, describe);
-            server.listen(&Listen::Unix { path: path.join("nbd"), private: false }).unwrap();
+            server.listen(&Listen::private(path.join("nbd"))).unwrap();
             server.listen_for_control(&path.join("control")).unwrap();
             tell.send(server.stopper()).unwrap();
             server.run()
@@ -287,7 +287,7 @@ fn once_clients_are_cut_off_nothing_is_due() {
     let describe = Box::new(|_: &Ram, _: &Reactor| serde_json::Value::Null);
     let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(1)), &limits, describe);
     let path = folder.path().join("nbd");
-    server.listen(&Listen::Unix { path: path.clone(), private: false }).unwrap();
+    server.listen(&Listen::private(path.clone())).unwrap();
     let _client = UnixStream::connect(path).unwrap();
     let mut events = Vec::new();
     while server.clients.is_empty() {

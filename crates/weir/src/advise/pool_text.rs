@@ -12,7 +12,8 @@ impl Advice {
         let mut text = format!(
             "# {} for {} {}, as advised for {}.\n\
              # Put in where each device is (ls -l /dev/disk/by-id), then: weir pool create\n\
-             # To try it before it is bought, take the # from the lines with size and pace: weir sim place TRACE\n\n\
+             # To try it before it is bought: take the # from the lines with size and pace, run weir sim place TRACE,\n\
+             # and put the # back: with a size, weir pool create wants a disk of exactly that many bytes.\n\n\
              [pool]\nname = \"advised\"\npolicy = \"{}\"\n",
             set.name(&self.list.offers),
             self.rows[self.pick].forecast.judged.price,

@@ -75,8 +75,7 @@ pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
         refuse_served(described)?;
         let (devices, _) = described.open_present(DeviceSet::default(), PAUSE)?;
         let is_any = devices.iter().next().is_some();
-        // Opening all says which one is missing, and what to do.
-        if is_any { Ok(devices) } else { described.open_devices(PAUSE, false) }
+        if is_any { Ok(devices) } else { Err(described.none_exists()) }
     })
 }
 

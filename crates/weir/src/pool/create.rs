@@ -1,26 +1,28 @@
 //! `weir pool create`: devices become a pool.
 
-use super::devices::{Described, new_id, refuse_occupied};
+use super::devices::{Described, new_id, refuse_occupied, warn_of_readers};
 use super::metadata;
 use crate::failure::Failure;
+use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
-use weir_device::Devices;
+use weir_device::{Device, Devices, Made};
 use weir_map::{NewDevice, NewPool, Superblock};
 use weir_model::{Bytes, DeviceOffset};
 
-/// Makes the pool the file describes. Everything on its devices is lost; with `force`, also what
-/// weir recognises.
+/// Makes the pool the file describes, of blank devices; with `force`, of any, and everything on them is lost.
+///
+/// All devices are looked at before one is written to.
 ///
 /// # Errors
-/// If a device cannot be used, or holds something and `force` is not given. Then nothing was
-/// changed.
+/// If a device cannot be used, or is not blank and `force` is not given: then nothing was changed, and files that
+/// were created are removed again. If a device fails while it is written to.
 pub(super) fn create(described: &Described, force: bool) -> Result<(), Failure> {
-    let made = MadeFiles::watch(described);
-    let mut devices = described.open_devices(Duration::ZERO, true)?;
+    let mut made = MadeFiles::default();
+    let mut devices = described.open_to_create(|device| made.note(device))?;
     if !force {
         refuse_occupied(described, &mut devices)?;
     }
+    warn_of_readers(described, &devices)?;
     let new = new_pool(described, &mut devices)?;
     reserve(described, &new, &devices)?;
     weir_map::create(&mut devices, &new).map_err(|error| described.explain(error))?;
@@ -62,14 +64,13 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
     })
 }
 
-/// Files that opening the devices made: removed again unless the pool comes to be.
-#[derive(Debug)]
-struct MadeFiles(Vec<PathBuf>);
+/// What opening the devices made of their files: undone unless the pool comes to be.
+#[derive(Debug, Default)]
+struct MadeFiles(Vec<(PathBuf, Made)>);
 
 impl MadeFiles {
-    fn watch(described: &Described) -> Self {
-        let paths = described.file.devices.iter().map(|device| described.device_path(device));
-        Self(paths.filter(|path| !path.exists()).collect())
+    fn note(&mut self, device: &Device) {
+        self.0.push((device.path().to_owned(), device.made()));
     }
 
     fn keep(mut self) {
@@ -79,8 +80,13 @@ impl MadeFiles {
 
 impl Drop for MadeFiles {
     fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path);
+        for (path, made) in &self.0 {
+            // Nothing more can be done about a file that cannot be undone; the command has failed anyway.
+            let _ = match made {
+                Made::Nothing => Ok(()),
+                Made::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
+                Made::File => std::fs::remove_file(path),
+            };
         }
     }
 }

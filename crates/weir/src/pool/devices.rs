@@ -62,18 +62,26 @@ impl Described {
         self.path.with_extension(extension)
     }
 
-    /// Opens and locks all devices, waiting up to `wait` for each. Files that do not exist are
-    /// created if `create`, else refused.
+    /// Opens and locks all devices for a new pool; files that do not exist are created. Calls `opened` with each
+    /// device as soon as it is open.
     ///
     /// # Errors
-    /// If one cannot be opened, is held by another process, or is named twice.
-    pub fn open_devices(&self, wait: Duration, create: bool) -> Result<Devices, Failure> {
+    /// If one cannot be opened, is used by anybody else, or is named twice.
+    pub fn open_to_create(&self, mut opened: impl FnMut(&Device)) -> Result<Devices, Failure> {
         self.refuse_two_names()?;
         let mut devices = Devices::new();
-        for (entry, id) in self.file.devices.iter().zip(0u8..) {
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
             let path = self.device_path(entry);
-            let device = open(entry, &path, wait, create)?;
-            devices.insert(DeviceId(id), device)?;
+            let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
+            devices.open(id, &path, &options).map_err(|error| not_usable(entry, error))?;
+            let Some(device) = devices.get(id) else { continue };
+            opened(device);
+            if let Some(user) = device.other_user() {
+                return Err(Failure::refused(
+                    format!("device {:?}: {} is {user}", entry.name, path.display()),
+                    "choose another device, or have its user let go of it first",
+                ));
+            }
         }
         Ok(devices)
     }
@@ -120,8 +128,8 @@ impl Described {
             self.check_number(entry, id, &superblock)?;
             superblocks.push(superblock);
         }
-        if let (true, Some(device)) = (superblocks.is_empty(), absent.iter().next()) {
-            return Err(does_not_exist(self.named(device)));
+        if superblocks.is_empty() && absent.iter().next().is_some() {
+            return Err(self.none_exists());
         }
         let options = OpenOptions { accept_rollback: accept.accept_rollback, without };
         Ok(Opened { devices, superblocks, options })
@@ -140,10 +148,15 @@ impl Described {
             if without.contains(id) || !path.exists() {
                 absent.insert(id);
             } else {
-                devices.insert(id, open(entry, &path, wait, false)?)?;
+                devices.insert(id, open(entry, &path, wait)?)?;
             }
         }
         Ok((devices, absent))
+    }
+
+    /// That no device exists, not even the first.
+    pub(super) fn none_exists(&self) -> Failure {
+        does_not_exist(self.named(DeviceId(0)))
     }
 
     /// The devices of these names.
@@ -310,12 +323,16 @@ fn does_not_exist(device: impl std::fmt::Display) -> Failure {
     )
 }
 
-fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Result<Device, Failure> {
-    if !create && !path.exists() {
+fn open(entry: &DeviceEntry, path: &Path, wait: Duration) -> Result<Device, Failure> {
+    if !path.exists() {
         return Err(does_not_exist(format_args!("{} ({})", entry.name, path.display())));
     }
-    let options = DeviceOptions {
-        size: if create { entry.size } else { None },
+    Ok(Device::open(path, &options(entry, wait))?)
+}
+
+/// How a device is opened that exists.
+fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
+    DeviceOptions {
         lock_wait: wait,
         // What a fault layer holds back is as volatile as a cache.
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
@@ -324,8 +341,20 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration, create: bool) -> Resul
         forget: forget(entry.fault),
         fails_on_demand: entry.fault == Some(Fault::OnDemand),
         ..DeviceOptions::default()
-    };
-    Ok(Device::open(path, &options)?)
+    }
+}
+
+/// An error of opening a device for a new pool, with the device's name.
+fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
+    let is_nowhere = matches!(error, DeviceError::NoSuchDevice { .. } | DeviceError::Missing { .. });
+    let failure = Failure::from(error);
+    match is_nowhere {
+        true => Failure {
+            message: failure.message.replacen("device ", &format!("device {:?}: ", entry.name), 1),
+            ..failure
+        },
+        false => failure,
+    }
 }
 
 /// The layer that forgets, if the device is to have it.
@@ -346,30 +375,61 @@ fn class_of(pace: &str) -> Option<DeviceClass> {
         .find(|class| family == Some(class.name()))
 }
 
-/// Refuses devices that hold anything: a file system, a partition table, another pool.
+/// Refuses devices that are not blank, saying of each what it holds.
 ///
 /// # Errors
-/// The first that does.
+/// If there are any, or one cannot be read. No device was changed.
 pub fn refuse_occupied(described: &Described, devices: &mut Devices) -> Result<(), Failure> {
-    let sizes: Vec<Bytes> = devices.iter().map(|(_, device)| device.size()).collect();
-    for ((entry, size), id) in described.file.devices.iter().zip(sizes).zip(0u8..) {
-        let id = DeviceId(id);
-        let holder = match read_superblock(devices, id, size) {
-            Ok(None) => None,
-            Ok(Some(found)) => Some(format!("belongs to pool {} ({})", found.pool_name, found.pool)),
-            Err(MapError::Damaged { .. }) => Some("carries the damaged superblock of a pool".into()),
-            Err(MapError::Unknown { .. }) => Some("belongs to a pool of a newer weir".into()),
-            Err(error) => return Err(described.explain(error)),
-        };
-        if let Some(holder) = holder {
+    let mut occupied = Vec::new();
+    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+        if let Some(holds) = contents(described, devices, id)? {
             let path = described.device_path(entry);
-            return Err(Failure::refused(
-                format!("device {} ({}) {holder}", entry.name, path.display()),
-                "if all that is on it may be lost: weir pool create --force",
-            ));
+            occupied.push(format!("device {:?}: {} holds {holds}", entry.name, path.display()));
         }
-        if let Some(device) = devices.get(id) {
-            device.refuse_foreign()?;
+    }
+    match occupied.len() {
+        0 => Ok(()),
+        1 => {
+            Err(Failure::refused(occupied.concat(), "choose another device, or pass --force to overwrite it"))
+        }
+        _ => Err(Failure::refused(
+            occupied.join("\n"),
+            "choose other devices, or pass --force to overwrite all of them",
+        )),
+    }
+}
+
+/// What a device holds, completing "the device holds ..."; `None` if it is blank.
+fn contents(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<Option<String>, Failure> {
+    let Some(size) = devices.get(id).map(Device::size) else { return Ok(None) };
+    match read_superblock(devices, id, size) {
+        Ok(None) => {}
+        Ok(Some(found)) => {
+            return Ok(Some(format!(
+                "device {:?} of pool {} ({})",
+                found.device_name, found.pool_name, found.pool
+            )));
+        }
+        Err(MapError::Damaged { .. }) => return Ok(Some("the damaged superblock of a weir pool".into())),
+        Err(MapError::Unknown { .. }) => return Ok(Some("a weir pool of a newer version".into())),
+        Err(error) => return Err(described.explain(error)),
+    }
+    let Some(device) = devices.get(id) else { return Ok(None) };
+    Ok(device.contents()?.map(|contents| contents.to_string()))
+}
+
+/// Says in the log which device files other users of the machine may read or write: all volumes' data is there.
+///
+/// # Errors
+/// If the system does not say.
+pub fn warn_of_readers(described: &Described, devices: &Devices) -> Result<(), Failure> {
+    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+        let Some(device) = devices.get(id) else { continue };
+        if let Some(mode) = device.open_to_others()? {
+            let (name, path) = (&entry.name, device.path().display());
+            tracing::warn!(
+                "device {name:?}: every user may read or write {path} (mode {mode:04o}); chmod 600 {path}"
+            );
         }
     }
     Ok(())

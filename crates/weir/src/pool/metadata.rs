@@ -74,7 +74,6 @@ mod tests {
     use crate::failure::Failure;
     use crate::pool::devices::Described;
     use crate::pool_file::parse;
-    use std::time::Duration;
     use weir_model::ErrorKind;
 
     /// Chooses among three devices that differ by these lines of the pool file.
@@ -88,7 +87,7 @@ mod tests {
         }
         let file = parse(&text).expect("a good pool file");
         let described = Described { file, path: folder.path().join("pool.toml") };
-        let mut devices = described.open_devices(Duration::ZERO, true).expect("three devices");
+        let mut devices = described.open_to_create(|_| ()).expect("three devices");
         let chosen = super::choose(&described.file, &mut devices)?;
         Ok(chosen.into_iter().map(|id| id.0).collect())
     }

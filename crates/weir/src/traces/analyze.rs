@@ -5,6 +5,7 @@ mod tables;
 
 use crate::args::{AnalyzeArgs, AnalyzedArgs, Picture, TracePlotArgs};
 use crate::failure::Failure;
+use crate::files::{self, Kind};
 use crate::output::Width;
 use crate::traces::open_span;
 use crate::{picture, progress};
@@ -20,10 +21,11 @@ use weir_sim::cache::EvictionPolicy;
 /// If the trace cannot be used, or the page not be written.
 pub fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
     args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
+    args.html.iter().try_for_each(|path| files::may_replace(path, Kind::Page))?;
     let analyzed = read(&args.of, true)?;
     if let Some(path) = &args.html {
         let page = page::html(&analyzed)?;
-        std::fs::write(path, page).map_err(|error| Failure::os("write", path, &error))?;
+        files::replace(path, Kind::Page, page.as_bytes())?;
     }
     Ok(analyzed)
 }
@@ -34,6 +36,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
 /// If the trace cannot be used, or the picture not be written.
 pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     not_the_trace(&args.of.trace, &args.out)?;
+    files::may_replace(&args.out, Kind::Picture)?;
     let analyzed = read(&args.of, args.what == Picture::Mrc)?;
     let (drawn, what) = match args.what {
         Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),

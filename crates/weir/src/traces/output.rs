@@ -2,6 +2,7 @@
 
 use super::{OWN, STANDARD};
 use crate::failure::Failure;
+use crate::files;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -49,6 +50,7 @@ impl Output {
             }
             _ => {}
         }
+        files::refuse_kernel_folder(path)?;
         // A name that nothing else has: what is there is never written to.
         let mut part = OsString::from(path);
         part.push(format!(".{}.part", std::process::id()));

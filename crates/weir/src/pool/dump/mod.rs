@@ -8,11 +8,13 @@ pub use restore::restore;
 use super::check;
 use super::devices::Described;
 use crate::failure::Failure;
+use crate::files;
 use crate::progress;
 use file::{PAYLOAD_MAX, Position, Saved, Writer};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use weir_device::Devices;
 use weir_map::check::Report;
@@ -78,6 +80,7 @@ fn position(report: &Report) -> Position {
 /// If the file exists or cannot be written, or the devices cannot be had.
 pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     let described = Described::read(pool_file)?;
+    files::refuse_kernel_folder(to)?;
     let mut devices = check::open(&described)?;
     let report = check::report(&described, &mut devices, "checking the pool");
     let Some(first) = report.superblocks.iter().flatten().next() else {
@@ -89,13 +92,16 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     };
     let sizes = check::sizes(&described, &devices).into_iter().map(Option::unwrap_or_default).collect();
     let saved = Saved { pool: first.pool, position: position(&report), sizes };
-    let file = File::options().write(true).create_new(true).open(to).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::refused(
-            format!("{} exists", to.display()),
-            "name a file that does not; dumps are never overwritten",
-        ),
-        _ => Failure::os("write", to, &error),
-    })?;
+    let file =
+        File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => Failure::refused(
+                    format!("{} exists", to.display()),
+                    "name a file that does not; dumps are never overwritten",
+                ),
+                _ => Failure::os("write", to, &error),
+            }
+        })?;
     let regions = report.superblocks.iter().flatten().flat_map(regions);
     let written = progress::during("saving the metadata", || {
         save(&mut devices, &saved, regions, BufWriter::new(file)).and_then(|(pages, file)| {

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use weir_device::Devices;
+use weir_map::check::Report;
 use weir_map::superblock::{JOURNAL_AT, ROOT_AT, Reading};
 use weir_map::{PAGE, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
@@ -34,6 +35,7 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     let mut devices = check::open(&described)?;
     let report = check::report(&described, &mut devices, "checking the pool");
     fits(&described, &dump, &devices, from)?;
+    refuse_foreign(&described, &devices, &report)?;
     let other = report.superblocks.iter().flatten().find(|sb| sb.pool != dump.saved.pool);
     if let Some(other) = other {
         return Err(Failure::refused(
@@ -138,6 +140,25 @@ fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) 
         ),
         "name the pool's devices in the order in which it was created",
     ))
+}
+
+/// Refuses devices that hold a known format and no superblock of a pool: a path that leads to the wrong device.
+fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> Result<(), Failure> {
+    for (id, device) in devices.iter() {
+        if report.superblocks.get(id.index()).is_some_and(Option::is_some) {
+            continue;
+        }
+        if let Some(holds) = device.known_contents()? {
+            let (name, path) = (&described.file.devices[id.index()].name, device.path().display());
+            return Err(Failure::refused(
+                format!("device {name:?}: {path} holds {holds}, and no part of a pool"),
+                format!(
+                    "correct its path in the pool file; if that is on the pool's device by mistake: wipefs -a {path}"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What is written when: roots and superblocks come last.

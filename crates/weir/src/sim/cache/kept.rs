@@ -63,6 +63,7 @@ impl Kept {
     /// If it cannot be had, another process has it, or there is something else in it.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let os = |what, error: std::io::Error| Failure::os(what, path, &error);
+        crate::files::refuse_kernel_folder(path)?;
         // A pipe or a device has no end to go on from, or none at all.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(Failure::refused(

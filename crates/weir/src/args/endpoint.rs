@@ -1,0 +1,151 @@
+//! Addresses that NBD is served at: `unix:PATH` with who may connect, or `HOST:PORT`.
+
+use std::path::PathBuf;
+
+/// An address NBD is served at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A unix socket.
+    Unix(UnixSocket),
+    /// A TCP address, `HOST:PORT`.
+    Tcp(String),
+}
+
+/// A unix socket, and who may connect to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// Its path.
+    pub path: PathBuf,
+    /// The permissions of its file.
+    pub mode: u32,
+    /// The user whom its file belongs to, by name or number, if that is not the server's user.
+    pub owner: Option<String>,
+    /// The group of its file, by name or number, if that is not the server's.
+    pub group: Option<String>,
+}
+
+impl UnixSocket {
+    /// A socket to which only the server's user may connect.
+    pub fn private(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), mode: 0o600, owner: None, group: None }
+    }
+}
+
+impl Endpoint {
+    /// The export's NBD URI, as clients take it.
+    pub fn uri(&self, export: &str) -> String {
+        match self {
+            Self::Unix(socket) => format!("nbd+unix:///{export}?socket={}", socket.path.display()),
+            Self::Tcp(address) => format!("nbd://{address}/{export}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(socket) => write!(f, "unix:{}", socket.path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+/// Reads `unix:PATH[,mode=MODE][,owner=USER][,group=GROUP]` or `HOST:PORT`.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
+pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
+    if let Some(rest) = text.strip_prefix("unix:") {
+        return unix(rest).map(Endpoint::Unix);
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(Endpoint::Tcp(text.into()))
+        }
+        _ => Err("write unix:PATH or HOST:PORT, such as unix:/run/weir.sock, 127.0.0.1:10809 or [::1]:10809"
+            .into()),
+    }
+}
+
+fn unix(text: &str) -> Result<UnixSocket, String> {
+    let mut parts = text.split(',');
+    let path = parts.next().unwrap_or_default();
+    // sockaddr_un holds 108 bytes with the closing zero.
+    match path.len() {
+        0 => return Err("a path must follow unix:".into()),
+        1..=107 => {}
+        _ => return Err("a unix socket's path has at most 107 bytes; use a shorter or a relative one".into()),
+    }
+    let mut socket = UnixSocket::private(path);
+    let mut seen = Vec::new();
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if seen.contains(&key) {
+            return Err(format!("{key} is given twice"));
+        }
+        seen.push(key);
+        match key {
+            "mode" => socket.mode = mode(value)?,
+            "owner" => socket.owner = Some(named("owner", value)?),
+            "group" => socket.group = Some(named("group", value)?),
+            _ => {
+                return Err(format!(
+                    "{part:?} is no option of a unix socket; after a comma write mode=0660, group=NAME or \
+                     owner=NAME (a path with a comma cannot be named)"
+                ));
+            }
+        }
+    }
+    Ok(socket)
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(|| format!("mode is {text:?}; write it in octal, from 0000 to 0777, such as 0660"))
+}
+
+fn named(key: &str, text: &str) -> Result<String, String> {
+    match text {
+        "" => Err(format!("{key} is empty; write {key}=NAME")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_unix_paths_or_host_and_port() {
+        assert_eq!(parse("unix:a.sock"), Ok(Endpoint::Unix(UnixSocket::private("a.sock"))));
+        assert_eq!(parse("[::1]:10809"), Ok(Endpoint::Tcp("[::1]:10809".into())));
+        for bad in ["", "unix:", "localhost", ":1", "localhost:x", "localhost:70000"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_says_who_may_connect() {
+        let shared = UnixSocket {
+            mode: 0o660,
+            owner: Some("root".into()),
+            group: Some("libvirt".into()),
+            ..UnixSocket::private("/run/a.sock")
+        };
+        assert_eq!(parse("unix:/run/a.sock,mode=0660,group=libvirt,owner=root"), Ok(Endpoint::Unix(shared)));
+        let refused = |text: &str, says: &str| {
+            let said = parse(&format!("unix:a{text}")).expect_err(text);
+            assert!(said.contains(says), "{text}: {said}");
+        };
+        refused(",mode=", "mode is \"\"");
+        refused(",mode=rw", "mode is \"rw\"");
+        refused(",mode=0888", "octal");
+        refused(",mode=1777", "from 0000 to 0777");
+        refused(",mode=+660", "octal");
+        refused(",mode=0600,mode=0660", "mode is given twice");
+        refused(",group=", "group is empty");
+        refused(",user=me", "\"user=me\" is no option");
+        refused(",b.sock", "a path with a comma");
+    }
+}

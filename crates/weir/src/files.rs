@@ -1,0 +1,120 @@
+//! Files that commands write for their user: what is there is not lost unasked.
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+/// What a file holds that a command makes anew each time, so that one may take the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A picture: SVG or PNG.
+    Picture,
+    /// A page of HTML.
+    Page,
+}
+
+/// Refuses to make a file in a folder that the kernel keeps for itself, such as `/dev`.
+///
+/// # Errors
+/// If the file does not exist and would be there.
+pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
+    let folder = weir_device::kernel_folder(path).map_err(|error| Failure::os("write", path, &error))?;
+    match folder {
+        Some(folder) if !path.exists() => Err(Failure::usage(
+            format!("{} does not exist, and no file is made in {}", path.display(), folder.display()),
+            "what is there describes this machine and is kept in memory; name a file elsewhere",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to replace a file that holds anything but what is written: another file of this kind, or nothing.
+///
+/// # Errors
+/// If it does, or is a block device or a folder; if it cannot be read.
+pub fn may_replace(path: &Path, kind: Kind) -> Result<(), Failure> {
+    refuse_kernel_folder(path)?;
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::os("write", path, &error)),
+    };
+    // A terminal, a pipe, /dev/null: nothing is lost.
+    if found.is_char_device() || found.is_fifo() {
+        return Ok(());
+    }
+    if !found.is_file() {
+        let message = format!("{} is no ordinary file", path.display());
+        return Err(Failure::refused(message, "name another file to write"));
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(1 << 10).read_to_end(&mut start));
+    read.map_err(|error| Failure::os("read", path, &error))?;
+    if start.is_empty() || kind.is_held_by(&start) {
+        return Ok(());
+    }
+    let what = if kind == Kind::Picture { "picture" } else { "page of HTML" };
+    Err(Failure::refused(
+        format!("{} exists and is no {what}", path.display()),
+        "name another file, or remove this one",
+    ))
+}
+
+/// Writes a file of this kind, in the place of another one if there is one.
+///
+/// # Errors
+/// As [`may_replace`], or if it cannot be written.
+pub fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
+    may_replace(path, kind)?;
+    std::fs::write(path, bytes).map_err(|error| Failure::os("write", path, &error))
+}
+
+impl Kind {
+    /// Whether a file that starts so is of this kind.
+    fn is_held_by(self, start: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(start).to_ascii_lowercase();
+        let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+        match self {
+            Self::Picture => {
+                start.starts_with(b"\x89PNG")
+                    || text.starts_with("<svg")
+                    || (text.starts_with("<?xml") || text.starts_with("<!--")) && text.contains("<svg")
+            }
+            Self::Page => text.starts_with("<!doctype html") || text.starts_with("<html"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::ErrorKind;
+
+    #[test]
+    fn only_what_can_be_made_again_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let written = |before: &[u8], kind| {
+            std::fs::write(&path, before).expect("written");
+            let result = replace(&path, kind, b"new");
+            assert_eq!(std::fs::read(&path).expect("read") == b"new", result.is_ok(), "all or nothing");
+            result.map_err(|failure| failure.kind)
+        };
+        let pictures: [&[u8]; 4] = [b"", b"\x89PNG\r\n", b"<svg width=", b"<?xml version=\"1.0\"?>\n<svg"];
+        assert!(pictures.into_iter().all(|picture| written(picture, Kind::Picture).is_ok()));
+        assert!(written(b"<!DOCTYPE html>", Kind::Page).is_ok());
+        let others: [&[u8]; 4] = [b"[pool]", b"<?xml?><plist>", b"<!doctype html>", &[0; 4096]];
+        for other in others {
+            assert_eq!(written(other, Kind::Picture), Err(ErrorKind::Refused));
+        }
+        assert_eq!(written(b"<svg", Kind::Page), Err(ErrorKind::Refused));
+        assert_eq!(may_replace(folder.path(), Kind::Page).map_err(|it| it.kind), Err(ErrorKind::Refused));
+        assert!(may_replace(Path::new("/dev/null"), Kind::Page).is_ok());
+        assert_eq!(
+            may_replace(Path::new("/dev/no"), Kind::Page).map_err(|it| it.kind),
+            Err(ErrorKind::Usage)
+        );
+    }
+}
