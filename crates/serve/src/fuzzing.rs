@@ -5,15 +5,18 @@ use crate::ram::Ram;
 use crate::volumes::Volumes;
 use weir_model::{Bytes, HeapMemory, Memory, Nanos};
 
-/// As [`client`], past the handshake, which is long to guess: the bytes are requests.
+/// As [`client`], past the handshake, which is long to guess: the bytes are requests, of a client with
+/// structured replies and of one without.
 ///
 /// # Panics
 /// As [`client`].
 pub fn transmission(bytes: &[u8]) {
     const STRUCTURED: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0";
+    const SIMPLE: &[u8] = b"\0\0\0\x03";
     const CONTEXT: &[u8] = b"IHAVEOPT\0\0\0\x0a\0\0\0\x1e\0\0\0\x03ram\0\0\0\x01\0\0\0\x0fbase:allocation";
     const START: &[u8] = b"IHAVEOPT\0\0\0\x01\0\0\0\x03ram";
     client(&[STRUCTURED, CONTEXT, START, bytes].concat());
+    client(&[SIMPLE, START, bytes].concat());
 }
 
 /// Feeds `bytes` to a connection as a client would, in portions and with replies in an order
