@@ -9,7 +9,7 @@
 //!   timing).
 //!
 //! All `unsafe` code of the block path is in this crate: in `arena` (slices of memory the kernel
-//! also uses), `reactor` (system calls on that memory) and `mapped` (files that lie in memory).
+//! also uses), `reactor` (system calls on that memory), `mapped` (files that lie in memory) and `tail` (a file's last page).
 
 mod arena;
 mod contents;
@@ -25,6 +25,7 @@ mod open;
 pub mod pace;
 pub mod reactor;
 mod store;
+mod tail;
 
 pub use arena::Arena;
 pub use contents::Contents;

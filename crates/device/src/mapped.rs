@@ -25,7 +25,7 @@ use weir_model::{BLOCK, Bytes, DeviceOffset, IoError};
 
 use crate::store::os;
 
-mod bus;
+pub(crate) mod bus;
 
 /// The mapping, and which of its blocks have memory behind them.
 #[derive(Debug)]

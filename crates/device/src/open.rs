@@ -15,6 +15,7 @@ use crate::file::{Facts, Identity};
 use crate::forget::{Forget, ForgetOptions};
 use crate::mapped::Mapped;
 use crate::pace::Pacer;
+use crate::tail::Tail;
 use crate::{DeviceError, location, lock};
 
 /// How a device is to be opened. `Default` is what a server wants.
@@ -76,6 +77,7 @@ pub struct Device {
     pub(crate) forget: Option<Forget>,
     pub(crate) demand: Option<Demand>,
     pub(crate) mapped: Option<Mapped>,
+    pub(crate) tail: Option<Tail>,
     pub(crate) pacer: Option<Pacer>,
     /// The model it is paced by has a volatile write cache.
     models_cache: bool,
@@ -121,9 +123,19 @@ impl Device {
         let mut facts = Facts::of(path, &file, size)?;
         facts.class = options.class.unwrap_or(facts.class);
         facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
+        if wants_direct && !direct && !facts.memory_backed {
+            tracing::warn!(
+                device = %path.display(),
+                "its file system refuses O_DIRECT: data goes through the page cache, and a write that the system cannot \
+                 carry out is reported by the next flush only"
+            );
+        }
         let forget = options.forget.as_ref().map(|forget| Forget::new(path, forget));
         let demand = options.fails_on_demand.then(|| Demand::new(path));
         let mapped = if facts.memory_backed && forget.is_none() { map(path, &file, &facts) } else { None };
+        let has_tail = !facts.is_block && mapped.is_none() && forget.is_none();
+        // Without, its last page is read like any other.
+        let tail = if has_tail { Tail::new(&file, facts.size).ok() } else { None };
         let pacer = match &options.pace {
             Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
             None => None,
@@ -136,7 +148,7 @@ impl Device {
             None => Made::Nothing,
         };
         let path = path.to_owned();
-        Ok(Self { path, file, facts, direct, forget, demand, mapped, pacer, models_cache, made })
+        Ok(Self { path, file, facts, direct, forget, demand, mapped, tail, pacer, models_cache, made })
     }
 
     /// What opening it made of its file.
@@ -218,6 +230,29 @@ impl Device {
         self.facts.is_block
     }
 
+    /// Whether transfers go around the page cache. If not, a write is durable only after a flush, and the system tells
+    /// of one that it could not carry out with the next flush alone.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether transfers go through the page cache because the file system refuses O_DIRECT, and what is there may
+    /// never reach a device: not so of a file that lies in memory.
+    pub fn is_refused_direct(&self) -> bool {
+        !self.direct && self.forget.is_none() && !self.facts.memory_backed
+    }
+
+    /// How long the device is now: other than [`Self::size`] if it was truncated or enlarged since it was opened.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn size_now(&self) -> io::Result<Bytes> {
+        if self.facts.is_block {
+            return Ok(Bytes(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?));
+        }
+        Ok(Bytes(self.file.metadata()?.len()))
+    }
+
     /// What tells two names for one device.
     pub(crate) fn identity(&self) -> Identity {
         self.facts.identity
@@ -267,9 +302,7 @@ fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Resul
     };
     if direct {
         match open(true) {
-            Err(DeviceError::Open { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                tracing::info!(device = %path.display(), "O_DIRECT is refused here: going through the page cache");
-            }
+            Err(DeviceError::Open { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {}
             other => return Ok((other?, true)),
         }
     }

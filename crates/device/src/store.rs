@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::MmapMut;
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Store};
+use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, IoError, IoKind, Store};
 
 use crate::demand::Strike;
 use crate::file::Identity;
+use crate::tail::has_size;
 use crate::{Device, DeviceError, DeviceOptions};
 
 /// Bytes moved at a time where memory must be aligned for the device.
@@ -158,6 +159,21 @@ impl Device {
         at.0.checked_add(len.0).is_some_and(|end| end <= self.facts.size.0)
     }
 
+    /// Reads the last page, if that is what is asked for and it can be had without asking the device: whatever it is
+    /// slowed down by, or made to fail by for tests, does not count.
+    pub(crate) fn read_tail(&self, at: DeviceOffset, bytes: &mut [u8]) -> Option<Result<(), IoError>> {
+        let is_tail = bytes.len() as u64 == BLOCK && at.0 + BLOCK == self.facts.size.0;
+        match (&self.tail, &self.mapped) {
+            _ if !is_tail => None,
+            (Some(tail), _) => tail.read(&self.file, self.facts.size, bytes),
+            (None, Some(mapped)) => {
+                let has_size = has_size(&self.file, self.facts.size);
+                Some(has_size.and_then(|()| mapped.read(&self.file, at, bytes)))
+            }
+            (None, None) => None,
+        }
+    }
+
     pub(crate) fn read_now(&self, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         if !self.holds(at, Bytes(bytes.len() as u64)) {
             return Err(IoError::Short);
@@ -196,7 +212,11 @@ impl Device {
     }
 
     fn sync(&self) -> Result<(), IoError> {
-        if self.flush_is_free() { Ok(()) } else { self.file.sync_data().map_err(os) }
+        if self.flush_is_free() {
+            return Ok(());
+        }
+        // Not `File::sync_data`, which tries again when it is interrupted: an error is reported once.
+        rustix::fs::fdatasync(&self.file).map_err(|error| os(error.into()))
     }
 
     /// Whether completed writes are as durable as they will ever be. For a file they are not even

@@ -37,13 +37,13 @@ struct Before {
 
 /// Guards a mapping as long as it lives.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     slot: usize,
 }
 
 impl Guard {
     /// Guards `len` bytes from `start`, a mapping's.
-    pub(super) fn over(start: usize, len: usize) -> io::Result<Self> {
+    pub(crate) fn over(start: usize, len: usize) -> io::Result<Self> {
         if BEFORE.get_or_init(install).is_none() {
             return Err(io::Error::other("no handler for SIGBUS can be had"));
         }
@@ -59,7 +59,7 @@ impl Guard {
 
     /// Whether a page was found missing.
     #[inline]
-    pub(super) fn has_tripped(&self) -> bool {
+    pub(crate) fn has_tripped(&self) -> bool {
         // The handler ran on the thread that asks: a compiler's ordering is enough.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         SLOTS[self.slot].tripped.load(Ordering::Relaxed)

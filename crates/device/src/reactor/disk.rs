@@ -55,6 +55,21 @@ impl Disks {
         Some(self.devices.get(id)?.file.as_raw_fd())
     }
 
+    /// Reads a device's last page, if that is what is asked for and it is in memory.
+    pub(super) fn read_tail(&mut self, io: &Io, region: &Region) -> Option<Result<(), IoError>> {
+        let device = self.devices.get(io.device)?;
+        if io.kind != IoKind::Read || io.at.0 + io.len().0 != device.size().0 {
+            return None;
+        }
+        // SAFETY: the engine gave the buffer away until the command ends, which it does here.
+        device.read_tail(io.at, unsafe { region.lent_slice(io.buffer) })
+    }
+
+    /// The open device.
+    pub(super) fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.get(id)
+    }
+
     /// Checks a command, and carries it out if that is cheaper than asking the ring.
     pub(super) fn begin(&mut self, io: &Io, region: &Region) -> Begun {
         let Some(device) = self.devices.get_mut(io.device) else { return Begun::Done(Err(IoError::Lost)) };
@@ -177,10 +192,16 @@ impl FileOp {
         self.at + u64::from(self.moved)
     }
 
+    /// Whether it is to say that something is durable: a failure, whatever its number, may be the only word of an earlier
+    /// write that was lost.
+    fn promises(&self) -> bool {
+        matches!(self.action, Action::Sync | Action::Write { durable: true })
+    }
+
     /// Takes note of what the kernel answered: bytes moved, or a negated error number.
     pub(super) fn step(&mut self, answer: i32) -> Step {
         match answer {
-            e if e == -libc::EAGAIN || e == -libc::EINTR => Step::Again,
+            e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => Step::Again,
             e if e == -libc::ENODEV || e == -libc::ENXIO => Step::Over(Err(IoError::Lost)),
             e if e < 0 => Step::Over(Err(IoError::Os(-e))),
             _ if self.action == Action::Sync => Step::Over(Ok(())),
@@ -190,5 +211,38 @@ impl FileOp {
                 if self.moved < self.buffer.len { Step::Again } else { Step::Over(Ok(())) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::IoId;
+
+    fn after(action: Action, answer: i32) -> Option<Result<(), IoError>> {
+        let buffer = Buffer { at: 0, len: 4096 };
+        let mut op = FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0 };
+        match op.step(answer) {
+            Step::Again => None,
+            Step::Over(result) => Some(result),
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_durable_is_never_tried_again() {
+        for error in [libc::EINTR, libc::EAGAIN] {
+            let failed = Some(Err(IoError::Os(error)));
+            assert_eq!(after(Action::Sync, -error), failed);
+            assert_eq!(after(Action::Write { durable: true }, -error), failed);
+            assert_eq!(after(Action::Write { durable: false }, -error), None);
+            assert_eq!(after(Action::Read, -error), None);
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_ends_early_is_short() {
+        assert_eq!(after(Action::Read, 0), Some(Err(IoError::Short)));
+        assert_eq!(after(Action::Write { durable: false }, 0), Some(Err(IoError::Short)));
+        assert_eq!(after(Action::Sync, 0), Some(Ok(())));
     }
 }

@@ -185,6 +185,9 @@ impl Reactor {
     /// cost. A command outside its device ends with [`IoError::Short`], one that is not a whole
     /// number of the device's sectors with `EINVAL`.
     pub fn start(&mut self, io: Io) {
+        if let Some(result) = self.disks.read_tail(&io, &self.region) {
+            return self.ready.push(Event::Io(IoDone { id: io.id, result }));
+        }
         self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
         match self.disks.begin(&io, &self.region) {
             Begun::Never => {}
@@ -194,6 +197,11 @@ impl Reactor {
                 self.ready.extend(ended.map(Event::Io));
             }
         }
+    }
+
+    /// The open device with this id.
+    pub fn device(&self, id: DeviceId) -> Option<&crate::Device> {
+        self.disks.device(id)
     }
 
     /// How well a paced device kept to its model so far; `None` if it is not paced.

@@ -1,0 +1,105 @@
+//! The last page of a file, which holds its second superblock, kept mapped.
+//!
+//! Whether a file still is what its superblock says is asked before every FLUSH is answered. To read the page as any
+//! other would cost a disk's arm, or 80 us of an SSD; the file's size and a page that is in memory anyway cost half a
+//! microsecond. A truncation takes the page out of the mapping, so that the next look finds the file as it is then:
+//! short, or grown again and zeros there.
+
+use std::fs::File;
+use std::io;
+
+use memmap2::{MmapOptions, MmapRaw};
+use weir_model::{BLOCK, Bytes, IoError};
+
+use crate::mapped::bus;
+use crate::store::os;
+
+/// The mapping of a file's last page.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    // Before the mapping, so that it is dropped first.
+    guard: bus::Guard,
+    map: MmapRaw,
+}
+
+impl Tail {
+    /// Maps the last page of a file of `size` bytes, a whole number of pages, and keeps it in memory as far as the
+    /// system allows that.
+    pub(crate) fn new(file: &File, size: Bytes) -> io::Result<Self> {
+        let at = size.0.checked_sub(BLOCK).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let map = MmapOptions::new().offset(at).len(BLOCK as usize).map_raw_read_only(file)?;
+        let guard = bus::Guard::over(map.as_mut_ptr() as usize, BLOCK as usize)?;
+        // Else it is read anew, now and then, when memory is short: seldom, and right as well.
+        let _may_be_refused = map.lock();
+        Ok(Self { guard, map })
+    }
+
+    /// Reads the page, as long as `bytes`; `None` if that takes a read of the file.
+    pub(crate) fn read(&self, file: &File, size: Bytes, bytes: &mut [u8]) -> Option<Result<(), IoError>> {
+        if let Err(error) = has_size(file, size) {
+            return Some(Err(error));
+        }
+        assert_eq!(bytes.len(), self.map.len(), "a page is read");
+        // SAFETY: the mapping is as long as `bytes`, which are not part of it; the guard makes up for a page that the
+        // file no longer has.
+        unsafe { std::ptr::copy_nonoverlapping(self.map.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+        // A page that was missing, or that the device could not read, never comes back into the mapping.
+        (!self.guard.has_tripped()).then_some(Ok(()))
+    }
+}
+
+/// Whether the file is as long as it should be, at least.
+pub(crate) fn has_size(file: &File, size: Bytes) -> Result<(), IoError> {
+    let found = file.metadata().map_err(os)?.len();
+    if found < size.0 { Err(IoError::Short) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    const SIZE: Bytes = Bytes(16 * BLOCK);
+
+    /// A file with its last page full of ones, and that page mapped.
+    fn file() -> (File, Tail) {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(SIZE.0).expect("its size");
+        file.write_all_at(&[1; BLOCK as usize], SIZE.0 - BLOCK).expect("its last page");
+        let tail = Tail::new(&file, SIZE).expect("a mapping");
+        (file, tail)
+    }
+
+    fn read(file: &File, tail: &Tail) -> Option<Result<Vec<u8>, IoError>> {
+        let mut page = vec![9; BLOCK as usize];
+        let result = tail.read(file, SIZE, &mut page)?;
+        Some(result.map(|()| page))
+    }
+
+    #[test]
+    fn it_is_read_as_it_is_now() {
+        let (file, tail) = file();
+        assert_eq!(read(&file, &tail), Some(Ok(vec![1; BLOCK as usize])));
+        file.write_all_at(&[2; BLOCK as usize], SIZE.0 - BLOCK).expect("a write");
+        assert_eq!(read(&file, &tail), Some(Ok(vec![2; BLOCK as usize])));
+    }
+
+    #[test]
+    fn a_truncated_file_is_short_and_one_that_has_grown_again_has_zeros() {
+        for cut in [0, BLOCK, SIZE.0 - BLOCK, SIZE.0 - 1] {
+            let (file, tail) = file();
+            file.set_len(cut).expect("it is cut");
+            assert_eq!(read(&file, &tail), Some(Err(IoError::Short)), "cut to {cut}");
+            file.set_len(SIZE.0).expect("it grows");
+            let kept = (cut + BLOCK).saturating_sub(SIZE.0) as usize;
+            let expected = [vec![1; kept], vec![0; BLOCK as usize - kept]].concat();
+            assert_eq!(read(&file, &tail), Some(Ok(expected)), "cut to {cut}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_page_has_none() {
+        let file = tempfile::tempfile().expect("a file");
+        assert!(Tail::new(&file, Bytes(0)).is_err());
+    }
+}
