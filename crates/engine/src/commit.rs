@@ -19,6 +19,7 @@ use crate::active::{ActiveId, AdminId};
 use crate::members::Part;
 use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
+use crate::verify::Round;
 use weir_map::{Epoch, Sabotage};
 use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Nanos, RequestError, VolumeId};
 
@@ -97,6 +98,8 @@ pub(crate) struct Commits {
     beside: Vec<DeviceId>,
     rules: FlushRules,
     frame: Vec<u8>,
+    /// The checks of devices those who wait for this one wait for.
+    verified: Round,
     /// Extents of which a device was found, since this commit began, to miss what had been written.
     cleared: Vec<(ExtentKey, DeviceId)>,
     pub(crate) metadata_failed: bool,
@@ -220,6 +223,10 @@ impl Engine {
             .filter(|(_, device)| device.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
+        if self.commits.now.iter().any(|waiting| matches!(waiting.who, Waiter::Request(_))) {
+            // Beside the flushes: whoever waits was submitted before.
+            self.commits.verified = self.verify_devices();
+        }
         let hurried = self.is_hurried(&self.commits.now);
         let (later, now): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
@@ -389,7 +396,10 @@ impl Engine {
             Waiter::Request(id) => {
                 let active = &mut self.active[id.0];
                 active.error = active.error.or(error);
-                self.reply(id);
+                match active.error {
+                    Some(_) => self.reply(id),
+                    None => self.acknowledge(id, self.commits.verified),
+                }
             }
             Waiter::Admin(step) => self.admin_step_ended(step, error),
         }

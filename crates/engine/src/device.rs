@@ -24,6 +24,24 @@ pub struct DeviceSettings {
     /// A command not answered within this time has the device given up. More than the slowest answer
     /// of a device in good order, retries in the operating system included.
     pub deadline: Nanos,
+    /// How a durable write is carried out.
+    pub durable_writes: DurableWrites,
+    /// How old the last check that the device still is what its superblock says may be when a FLUSH or a durable
+    /// change is acknowledged; `None`: it is never checked, as a device that holds no superblock. See
+    /// [`crate::verify`].
+    pub verified_within: Option<Nanos>,
+}
+
+/// How a device makes a single write durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DurableWrites {
+    /// By one command ([`IoKind::Write`] with `fua`). Whatever error it answers, a lack of space included, may be
+    /// about an earlier write that was lost.
+    #[default]
+    OneCommand,
+    /// By a plain write and, once that has ended well, a flush: of a file. A lack of space that the write reports is
+    /// about that write alone; one that the flush reports is a lost write.
+    WriteThenFlush,
 }
 
 impl DeviceSettings {
@@ -33,7 +51,13 @@ impl DeviceSettings {
 
 impl Default for DeviceSettings {
     fn default() -> Self {
-        Self { volatile_cache: true, sector: 512, deadline: Self::DEADLINE }
+        Self {
+            volatile_cache: true,
+            sector: 512,
+            deadline: Self::DEADLINE,
+            durable_writes: DurableWrites::OneCommand,
+            verified_within: None,
+        }
     }
 }
 

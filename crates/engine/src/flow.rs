@@ -1,7 +1,7 @@
 //! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
 
 use crate::pacing::{Ended, Whose};
-use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Work};
+use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step, Work};
 use crate::retry::{EIO, is_full};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
@@ -74,17 +74,25 @@ impl Engine {
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
         let at = id.0 as usize;
+        if result.is_ok() && self.was_written(at) {
+            return;
+        }
         let flight = &self.flights[at];
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
             self.devices[of].end_promise(promise);
         }
-        if result.is_ok() && !is_abandoned {
+        // The system may have had the page in memory: that says nothing of the device.
+        let is_measured = !matches!(flight.purpose, Purpose::Verify);
+        if result.is_ok() && !is_abandoned && is_measured {
             let piece = flight.purpose.piece();
             self.measure_flight(at, whose, kind, piece);
         }
         let flight = self.flights.remove(at);
+        if result.is_ok() && !is_abandoned && !is_measured {
+            self.end_at_device(&flight, whose);
+        }
         if is_abandoned {
             self.end_at_device(&flight, whose);
             self.abandoned_ended(id, memory);
@@ -99,12 +107,27 @@ impl Engine {
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
-            } else if matches!(kind, IoKind::Flush) {
+            } else if matches!(flight.command(), IoKind::Flush) {
                 self.devices[of].hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
         }
+    }
+
+    /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is not what
+    /// has ended, or comes to nothing.
+    fn was_written(&mut self, at: usize) -> bool {
+        let flight = &self.flights[at];
+        if flight.step != Step::Writing
+            || matches!(flight.purpose, Purpose::Abandoned)
+            || self.is_spoilt(flight)
+        {
+            return false;
+        }
+        let flight = Flight { step: Step::Flushing, ..self.flights.remove(at) };
+        self.send(flight);
+        true
     }
 
     /// A device command has failed: tries it again, or ends it, with what follows for the device.
@@ -115,10 +138,12 @@ impl Engine {
         if let Purpose::Write(id) = flight.purpose {
             self.note_unfinished(id, flight.device);
         }
-        if error == IoError::Lost {
-            self.lose(flight.device, LostWhy::Gone, memory);
+        match error {
+            IoError::Lost => self.lose(flight.device, LostWhy::Gone, memory),
+            IoError::Short => self.lose(flight.device, LostWhy::CutShort, memory),
+            IoError::Os(_) => {}
         }
-        if flight.promises() && !is_full(flight.kind, error) {
+        if flight.fails_promise() && !is_full(flight.command(), error) {
             self.flush_failed(flight.device, error);
         }
         self.end_flight(&flight, Err(error), memory);
@@ -161,6 +186,7 @@ impl Engine {
             Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(number) => self.probe_ended(number, flight, result),
             Purpose::CurveProbe => self.curve_probe_ended(),
+            Purpose::Verify => self.verified(flight.device, result, memory),
             Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
             Purpose::Frame => self.frame_ended(flight.device, result),
             Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {

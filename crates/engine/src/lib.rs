@@ -20,7 +20,8 @@
 //! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
 //! gets it back ([`resync`]). What a policy buffers in slots may be on two devices, too ([`twice`]). When there is no
 //! space left copies give way to new data ([`reclaim`]). What fails is tried again ([`retry`]), put in doubt
-//! ([`doubt`]) or given up ([`lost`], [`watch`]); what was read from a device given up is read elsewhere ([`again`]).
+//! ([`doubt`]) or given up ([`lost`], [`watch`]), as is a device
+//! that was truncated ([`verify`]); what was read from a device given up is read elsewhere ([`again`]).
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
@@ -73,6 +74,7 @@ mod status;
 mod through;
 mod twice;
 mod unreachable;
+mod verify;
 mod walk;
 mod watch;
 mod write;
@@ -82,7 +84,7 @@ pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use cache::CacheStatus;
 pub use commit::FlushRules;
-pub use device::{DeviceSettings, ErrorCounts};
+pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use explain::{ExplainError, Explained, ExplainedPlace};
 pub use harm::MovesStatus;
 pub use lost::{DeviceEvent, LostWhy};
@@ -99,12 +101,12 @@ use crate::active::{Active, ActiveId};
 use crate::commit::Commits;
 use crate::device::Device;
 use crate::lock::Locks;
-use crate::piece::{Flight, Piece, PieceId};
+use crate::piece::{Flight, Piece, PieceId, Step};
 use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoId, Memory, Nanos, Reply, Request};
+use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Nanos, Reply, Request};
 use weir_policy::Random;
 use weir_policy::harm::Moves;
 use weir_policy::placement::Placement;
@@ -113,7 +115,7 @@ use weir_policy::placement::Placement;
 const REQUESTS_MAX: usize = 8192;
 
 /// The buffer memory an engine sets aside when it starts.
-pub const RESERVED_MEMORY: Bytes = Bytes::mib(2);
+pub const RESERVED_MEMORY: Bytes = Bytes::mib(3);
 
 /// The engine of one pool. See the crate's documentation.
 #[derive(Debug)]
@@ -135,6 +137,7 @@ pub struct Engine {
     locks: Locks,
     scratch: Scratch,
     commits: Commits,
+    verification: verify::Verification,
     members: members::Members,
     mirror: mirror::Mirror,
     intents: intents::Intents,
@@ -216,6 +219,10 @@ impl Engine {
         let have = memory.free();
         let scratch = Scratch::take(map.members().len(), memory)
             .ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
+        let Some(verification) = verify::Verification::take(devices, memory) else {
+            scratch.give(memory);
+            return Err(StartError::Memory { have, least: RESERVED_MEMORY });
+        };
         let mut engine = Self {
             devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
             members: members::Members::new(map.members(), &scratch),
@@ -234,6 +241,7 @@ impl Engine {
             locks: Locks::default(),
             scratch,
             commits: Commits::default(),
+            verification,
             mirror: mirror::Mirror::default(),
             intents: intents::Intents::default(),
             reclaim: reclaim::Reclaim::default(),
@@ -263,6 +271,7 @@ impl Engine {
         engine.space = space::SpaceState::new(now, used);
         for device in engine.map.absent().iter() {
             engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
+            engine.verification.lost(device, LostWhy::Absent);
         }
         engine.set_moves(now, Moves::default());
         engine.start_probes();
@@ -301,6 +310,7 @@ impl Engine {
         self.drive_resync();
         self.drive_reclaim();
         self.drive_mover();
+        self.drive_verification();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
         self.run_ready(memory);
@@ -338,6 +348,7 @@ impl Engine {
             self.reclaim_due(),
             self.inference.due(),
             self.unreachable.due(),
+            self.verification.due(),
             self.again.due(),
             self.mover_due(),
         ]);
@@ -374,6 +385,7 @@ impl Engine {
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
+        self.verification.give(memory);
         self.cache.give(memory);
         self.scratch.give(memory);
     }
@@ -394,14 +406,22 @@ impl Engine {
         self.advice.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
             flight.promise = Some(device.begin_promise());
+            if flight.kind == (IoKind::Write { fua: true })
+                && device.settings.durable_writes == DurableWrites::WriteThenFlush
+            {
+                flight.step = Step::Writing;
+            }
         }
+        flight.started = self.now;
         self.send(flight);
     }
 
     #[inline]
-    fn send(&mut self, mut flight: Flight) {
-        flight.started = self.now;
-        let Flight { device, kind, at, buffer, .. } = flight;
+    fn send(&mut self, flight: Flight) {
+        let Flight { device, at, buffer, .. } = flight;
+        let kind = flight.command();
+        let (at, buffer) =
+            if kind == IoKind::Flush { (DeviceOffset(0), Buffer::EMPTY) } else { (at, buffer) };
         let id = IoId(self.flights.insert(flight) as u64);
         self.ios.push_back(Io { id, device, kind, at, buffer });
     }

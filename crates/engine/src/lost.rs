@@ -30,6 +30,18 @@ pub enum LostWhy {
     Gone,
     /// It was not there when the pool was opened.
     Absent,
+    /// It has become shorter than its superblock says: a file that was truncated.
+    CutShort,
+    /// Its last page no longer holds its superblock: a file that was truncated and has grown again, or something else
+    /// wrote there.
+    Replaced,
+}
+
+impl LostWhy {
+    /// Whether data that was durable is gone with it, or may be.
+    pub const fn is_damage(self) -> bool {
+        matches!(self, Self::CutShort | Self::Replaced)
+    }
 }
 
 impl fmt::Display for LostWhy {
@@ -38,6 +50,10 @@ impl fmt::Display for LostWhy {
             Self::Hung => "it did not answer in time",
             Self::Gone => "it is gone",
             Self::Absent => "it was not there when the pool was opened",
+            Self::CutShort => "it has become shorter than its superblock says",
+            Self::Replaced => {
+                "the superblock in its last page is gone: it was truncated and has grown again, or something else wrote to it"
+            }
         })
     }
 }
@@ -171,6 +187,7 @@ impl Engine {
             return;
         }
         self.devices[device.index()].state = State::Lost { why, since: self.now };
+        self.verification.lost(device, why);
         self.advice.device_changed();
         self.notices.push(Notice::Lost { device, why });
         self.doubt(device);

@@ -217,6 +217,8 @@ pub(crate) enum Purpose {
     Probe(u32),
     /// Adds to the curve of a device that nothing else adds to.
     CurveProbe,
+    /// Verifies that the device still is what its superblock says ([`crate::verify`]).
+    Verify,
     /// Makes an epoch's data durable.
     DataFlush(Epoch),
     /// A journal frame.
@@ -281,6 +283,19 @@ pub(crate) struct Flight {
     pub(crate) promise: Option<u64>,
     /// How often it has been tried, this time included.
     pub(crate) attempt: u8,
+    /// Of a durable write that takes two commands: which of them the device has.
+    pub(crate) step: Step,
+}
+
+/// How far a device command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is one command.
+    Whole,
+    /// A durable write: the bytes are being written.
+    Writing,
+    /// … they are, and are being made durable.
+    Flushing,
 }
 
 /// A device command to be started.
@@ -308,6 +323,7 @@ impl NewIo {
             depth: 0,
             promise: None,
             attempt: 1,
+            step: Step::Whole,
         }
     }
 
@@ -332,17 +348,33 @@ impl Flight {
         before.and(self.device)
     }
 
+    /// What the device has of it.
+    #[inline]
+    pub(crate) const fn command(&self) -> IoKind {
+        match self.step {
+            Step::Whole => self.kind,
+            Step::Writing => IoKind::Write { fua: false },
+            Step::Flushing => IoKind::Flush,
+        }
+    }
+
     /// Whether it is to say that something is durable.
     #[inline]
     pub(crate) const fn promises(&self) -> bool {
         matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
+    /// Whether its failure says that something is not: the first step of a durable write says nothing of others.
+    pub(crate) const fn fails_promise(&self) -> bool {
+        self.promises() && !matches!(self.step, Step::Writing)
+    }
+
     /// What a client is told.
     pub(crate) fn error(&self, error: IoError) -> RequestError {
-        if crate::retry::is_full(self.kind, error) {
+        let kind = self.command();
+        if crate::retry::is_full(kind, error) {
             return RequestError::NoSpace;
         }
-        RequestError::Io { device: self.device, kind: self.kind, at: self.at, len: self.len(), error }
+        RequestError::Io { device: self.device, kind, at: self.at, len: self.len(), error }
     }
 }

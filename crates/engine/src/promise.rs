@@ -6,6 +6,7 @@
 //! ended too. If one of them fails, so has the flush.
 
 use crate::Engine;
+use crate::piece::Purpose;
 use weir_model::{DeviceId, Memory};
 
 impl Engine {
@@ -18,7 +19,12 @@ impl Engine {
 
     /// A flush or durable write of the device failed: the flushes that wait have failed with it.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        for flush in self.devices[device.index()].take_held() {
+        let held: Vec<_> = self.devices[device.index()].take_held().collect();
+        for flush in held {
+            if let Purpose::Write(piece) = flush.purpose {
+                // A durable write, of which the flush is the second step.
+                self.note_unfinished(piece, device);
+            }
             self.abandoned.refuse(flush);
         }
     }

@@ -21,13 +21,14 @@ impl Engine {
             self.replies.push_back(reply);
             return;
         }
+        self.verification.note_use();
         let id = self.activate(request, false);
         match request.op {
             Op::Read | Op::Write => self.cut(id, request, memory),
             Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
             Op::Flush => {
                 self.active[id.0].commit = true;
-                self.active[id.0].error = self.owed(request.volume);
+                self.active[id.0].error = self.owed(request.volume).or_else(|| self.damage(request.volume));
                 self.request_ended(id);
             }
         }
@@ -231,8 +232,11 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.active[id.0];
-        if active.commit && active.error.is_none() {
+        if active.error.is_none() && active.commit {
             self.wait_for_commit(crate::commit::Waiter::Request(id));
+        } else if active.error.is_none() && active.request.fua {
+            let round = self.verify_devices();
+            self.acknowledge(id, round);
         } else {
             self.reply(id);
         }

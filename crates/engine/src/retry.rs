@@ -3,12 +3,18 @@
 //! A read can be repeated at will. A write can be repeated in place: its blocks are taken, so nothing
 //! else was submitted there, and it covers whatever the failed attempt left; unless a flush of the
 //! device failed meanwhile, after which where it was to go may be given up. A flush is never
-//! repeated, nor a durable write: the operating system tells of a lost write once, and the repetition
-//! would succeed and mean nothing.
+//! repeated, nor a durable write, whatever the error: the operating system tells of a lost write once, and the
+//! repetition would succeed and mean nothing. A durable write that takes two commands
+//! ([`crate::DurableWrites::WriteThenFlush`]) is a plain write first, and then a flush.
+//!
+//! A plain write for which there is no space has done nothing, and nothing else is to be learnt from that. A lack of
+//! space that a flush or a durable write reports may be an earlier write's, which the system could not carry out:
+//! it counts like any other error.
 
 use crate::Engine;
 use crate::notice::Notice;
 use crate::piece::{Flight, Purpose};
+use weir_map::Sabotage;
 use weir_model::{IoError, IoKind};
 
 /// How often a command is tried in all.
@@ -20,9 +26,14 @@ pub(crate) const EIO: i32 = 5;
 /// The operating system's numbers for a full file system and for a user's full quota.
 const FULL: [IoError; 2] = [IoError::Os(28), IoError::Os(122)];
 
-/// Whether the error is a lack of space below: a sparse file on a file system that is full.
-pub(crate) fn is_full(kind: IoKind, error: IoError) -> bool {
-    matches!(kind, IoKind::Write { .. }) && FULL.contains(&error)
+/// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file system
+/// that is full, or to a thin device. A durable write may have met an earlier one's error.
+pub(crate) fn is_full(command: IoKind, error: IoError) -> bool {
+    let did_nothing = match command {
+        IoKind::Write { fua } => !fua || Sabotage::FullDurableWriteIgnored.is_on(),
+        IoKind::Read | IoKind::Flush => false,
+    };
+    did_nothing && FULL.contains(&error)
 }
 
 impl Engine {
@@ -36,7 +47,7 @@ impl Engine {
 
     /// Starts the command again if that is sound and may help; otherwise gives it back.
     pub(crate) fn retried(&mut self, mut flight: Flight, error: IoError) -> Option<Flight> {
-        let kind = flight.kind;
+        let kind = flight.command();
         let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false });
         // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
         let worthwhile = !matches!(flight.purpose, Purpose::ReadThrough(_));
@@ -49,6 +60,11 @@ impl Engine {
             return Some(flight);
         }
         flight.attempt += 1;
+        flight.started = self.now;
+        if flight.promise.is_some() {
+            // The first step of a durable write: the one that was begun has ended.
+            flight.promise = Some(self.devices[flight.device.index()].begin_promise());
+        }
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
         self.send(flight);
         None
@@ -56,15 +72,17 @@ impl Engine {
 
     /// Starts a part of a joined command again, alone: what the whole failed with may be about another part.
     pub(crate) fn send_alone(&mut self, mut flight: Flight, error: IoError) {
-        if !is_full(flight.kind, error) {
+        if !is_full(flight.command(), error) {
             self.note_failure(&flight, error, true);
         }
         flight.attempt += 1;
+        flight.started = self.now;
         self.send(flight);
     }
 
     fn note_failure(&mut self, flight: &Flight, error: IoError, again: bool) {
-        let Flight { device, kind, at, .. } = *flight;
+        let Flight { device, at, .. } = *flight;
+        let kind = flight.command();
         self.devices[device.index()].errors.count(kind);
         self.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
     }

@@ -6,6 +6,7 @@ mod advice;
 mod again;
 mod cache;
 mod doubt_model;
+mod durable_writes;
 mod explain;
 mod failing;
 mod feed;
@@ -26,6 +27,7 @@ mod space;
 mod through;
 mod twice;
 mod unreachable;
+mod verify;
 
 use super::*;
 use harness::{Harness, VOLUME_SIZE};

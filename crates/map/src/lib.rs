@@ -61,7 +61,7 @@ pub use overlay::{Epoch, Needs};
 pub use places::{Copied, WHOLE_MAX};
 pub use sabotage::Sabotage;
 pub use space::Space;
-pub use superblock::{PoolId, Superblock};
+pub use superblock::{PoolId, Reading, Superblock};
 pub use value::{Chunk, Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word};
 
 /// Bytes of a metadata page.

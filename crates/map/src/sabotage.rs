@@ -51,11 +51,15 @@ pub enum Sabotage {
     StaleMirrorOpened,
     /// A write to slots of two devices is acknowledged when the first one has it.
     SecondCopyNotAwaited,
+    /// Devices are not verified: one that was truncated while it was used is not noticed.
+    TruncationNotChecked,
+    /// A durable write that reports a lack of space is taken to have done nothing, and to say nothing of others.
+    FullDurableWriteIgnored,
 }
 
 impl Sabotage {
     /// All there are, by name.
-    pub const ALL: [(&str, Self); 22] = [
+    pub const ALL: [(&str, Self); 24] = [
         ("flush-skipped", Self::FlushSkipped),
         ("other-devices-not-flushed", Self::OtherDevicesNotFlushed),
         ("flush-beside-not-awaited", Self::FlushBesideNotAwaited),
@@ -78,6 +82,8 @@ impl Sabotage {
         ("intent-skipped", Self::IntentSkipped),
         ("stale-mirror-opened", Self::StaleMirrorOpened),
         ("second-copy-not-awaited", Self::SecondCopyNotAwaited),
+        ("truncation-not-checked", Self::TruncationNotChecked),
+        ("full-durable-write-ignored", Self::FullDurableWriteIgnored),
     ];
 
     /// The one of that name.

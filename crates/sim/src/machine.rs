@@ -68,6 +68,8 @@ impl Machine {
             .map(|i| DeviceSettings {
                 volatile_cache: layout.is_volatile(DeviceId(i)),
                 deadline: DEADLINE,
+                // They hold no data, nor superblocks.
+                verified_within: None,
                 ..DeviceSettings::default()
             })
             .collect();

@@ -9,8 +9,9 @@ mod shrink;
 pub use shrink::{Shrunk, shrink};
 
 use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step, VolumeSpec};
+use crate::fault::{EDQUOT, EIO, ENOSPC};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
-use weir_engine::{FlushRules, Percent, WhenFull};
+use weir_engine::{DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::{Moves, Rules};
@@ -240,6 +241,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     // Drawn apart, too.
     let moves = moves(&mut Rng::new(Seed(seed.0.rotate_left(32))));
     let flushes = flushes(&mut Rng::new(Seed(seed.0.rotate_left(16))));
+    let mut files = Rng::new(Seed(seed.0.rotate_left(48)));
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
@@ -260,6 +262,9 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         // For all that devices that hang may keep of it, and all that may be asked for besides.
         memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
+        durable_writes: pick(&mut files, &[DurableWrites::OneCommand, DurableWrites::WriteThenFlush]),
+        // Superblocks that rot or go astray are no reason to give a device up.
+        verified: files.chance(0.5) && !kind.rot,
     }
 }
 
@@ -463,6 +468,7 @@ fn unreadable(rng: &mut Rng) -> Fault {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
         chance: 1.0,
         times: between(rng, 1, 3),
+        error: EIO,
     }
 }
 
@@ -474,6 +480,10 @@ fn fault(rng: &mut Rng) -> Fault {
         0 => Fault::Slow { factor: 100, during: soon..until },
         1 => Fault::Hang { during: soon..until },
         2 => Fault::Hang { during: soon..Nanos::MAX },
+        // Decided by what was drawn for other faults, so that seeds from before these remain what they were.
+        3 if (soon.0 / 1000).is_multiple_of(2) => {
+            Fault::Truncate { keep: (soon.0 / 4000 % 1000) as u16, regrow: (soon.0 / 1000).is_multiple_of(4) }
+        }
         3 => Fault::Vanish { at: soon },
         4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
         _ => {
@@ -495,6 +505,7 @@ fn fault(rng: &mut Rng) -> Fault {
                 range: DeviceOffset(0)..DeviceOffset(u64::MAX),
                 chance: pick(rng, &[0.1, 1.0]),
                 times: pick(rng, times),
+                error: [EIO, EIO, ENOSPC, EDQUOT][(soon.0 / 1000 % 4) as usize],
             }
         }
     }

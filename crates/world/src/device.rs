@@ -141,7 +141,10 @@ impl Disk {
 
 impl Device for Disk {
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory) {
-        let result = self.storage.check(io.at, io.len());
+        let result = match io.kind {
+            IoKind::Read => self.storage.check_read(io.at, io.len()),
+            IoKind::Write { .. } | IoKind::Flush => self.storage.check(io.at, io.len()),
+        };
         let (late, late_spoilt) = (Box::default(), Spoilt::default());
         let mut command = UnderWay { io, early: 0, late, late_spoilt, mark: self.storage.mark(), result };
         if result.is_ok() {

@@ -9,7 +9,7 @@ use crate::{
     World,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, Engine, FlushRules, Percent, WhenFull};
+use weir_engine::{Activity, DeviceState, DurableWrites, Engine, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
@@ -67,6 +67,10 @@ pub struct Setup {
     pub memory: Bytes,
     /// Most requests under way at once.
     pub depth: usize,
+    /// How devices carry out durable writes.
+    pub durable_writes: DurableWrites,
+    /// Whether devices are verified before FLUSH is answered: only then may one be truncated.
+    pub verified: bool,
 }
 
 /// A volume to be.
@@ -101,6 +105,10 @@ pub struct Driver {
     health: Health,
     /// Devices that failed something since they were last mended.
     failing: DeviceSet,
+    /// Devices that were truncated, and when.
+    truncated: Vec<(DeviceId, Ticket)>,
+    /// Devices on which reads failed since they were last mended.
+    unreadable: DeviceSet,
     under_way: FxHashMap<RequestId, UnderWay>,
     requests: u64,
     admins: u64,
@@ -177,6 +185,8 @@ impl Driver {
             layout,
             health: Health::Whole,
             failing: DeviceSet::default(),
+            truncated: Vec::new(),
+            unreadable: DeviceSet::default(),
             under_way: FxHashMap::default(),
             requests: 0,
             admins: 0,
@@ -277,6 +287,9 @@ impl Driver {
     }
 
     fn break_device(&mut self, device: DeviceId, fault: Fault) {
+        if let Fault::Truncate { .. } = fault {
+            return self.truncate(device, fault);
+        }
         let Fault::Astray { further, chance, times, .. } = fault else {
             self.world.break_device(device, fault);
             self.health = Health::Broken;
@@ -291,6 +304,40 @@ impl Driver {
             self.world.break_device(device, Fault::Astray { range, further, chance, times });
             self.astray = true;
         }
+    }
+
+    /// A device is truncated. Where that would not be noticed it is gone instead.
+    fn truncate(&mut self, device: DeviceId, fault: Fault) {
+        self.health = Health::Broken;
+        if !self.setup.verified {
+            return self.world.break_device(device, Fault::Vanish { at: Nanos(0) });
+        }
+        self.world.break_device(device, fault);
+        self.struck(Strike::Truncated);
+        self.failing.insert(device);
+        self.truncated.push((device, self.oracle.latest()));
+    }
+
+    /// Nothing of a volume with one copy is acknowledged as durable that was asked for after a device was truncated:
+    /// of what was durable before, some is gone.
+    fn check_truncated(&self, request: &UnderWay) -> Result<(), Failure> {
+        let UnderWay { ask, ticket, .. } = request;
+        let claims = ask.op == Op::Flush || (ask.fua && ask.op.changes());
+        let single = self.volumes[ask.volume].spec.copies < 2;
+        let mut truncated = self.truncated.iter().filter(|(_, at)| claims && single && at < ticket);
+        match truncated.find(|(device, _)| self.is_noticeable(*device)) {
+            Some((device, _)) => Err(Failure::Truncated { ask: *ask, device: *device }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it could be noticed that a device was truncated: its last page can be read, and it is not lost for another
+    /// reason.
+    fn is_noticeable(&self, device: DeviceId) -> bool {
+        let status = self.engine.status();
+        let state = status.devices.get(device.index()).map(|device| device.state);
+        let is_lost = matches!(state, Some(DeviceState::Lost { why, .. }) if !why.is_damage());
+        !is_lost && !self.unreadable.contains(device)
     }
 
     fn jump(&mut self, time: Nanos) {
@@ -318,6 +365,9 @@ impl Driver {
                 self.struck(strike);
                 if !strike.is_silent() {
                     self.failing.insert(device);
+                }
+                if matches!(strike, Strike::ReadError | Strike::ReadErrors) {
+                    self.unreadable.insert(device);
                 }
             }
         }
@@ -527,6 +577,7 @@ impl Driver {
         buffer: Option<Buffer>,
     ) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
+        self.check_truncated(request)?;
         match (ask.op, buffer) {
             (Op::Read, Some(buffer)) => {
                 let payload = buffer.part(within(&ask).start as u32, ask.len.0 as u32);

@@ -14,6 +14,8 @@ use weir_model::{BLOCK, Bytes, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, 
 pub const EIO: i32 = 5;
 /// The operating system's number for a full device.
 pub const ENOSPC: i32 = 28;
+/// The operating system's number for a full quota.
+pub const EDQUOT: i32 = 122;
 
 /// How long a command takes that a fault answers by itself.
 const PROMPT: Nanos = Nanos::micros(100);
@@ -21,9 +23,9 @@ const PROMPT: Nanos = Nanos::micros(100);
 /// One thing that is wrong with a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Commands of some kinds to a range fail with [`EIO`]. A flush touches every range. A failed
-    /// flush gives up the writes it should have made durable, and so does a failed durable write: to many
-    /// devices that is a write and a flush.
+    /// Commands of some kinds to a range fail. A flush touches every range. A failed flush gives up the writes it should
+    /// have made durable, whatever its error says, and so does a failed durable write: to many devices that is a write
+    /// and a flush.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,
@@ -33,6 +35,16 @@ pub enum Fault {
         chance: f64,
         /// How many commands fail before the fault is over; `u64::MAX` for good.
         times: u64,
+        /// The operating system's number of the error: [`EIO`], or [`ENOSPC`] and [`EDQUOT`] where what lies below has
+        /// no space for what it took.
+        error: i32,
+    },
+    /// The file is truncated, at once and once: see [`Storage::truncate`].
+    Truncate {
+        /// How much of it is kept, in thousandths.
+        keep: u16,
+        /// It grows to its size again at once. Else the next write behind its end makes it grow.
+        regrow: bool,
     },
     /// The device can take so many bytes that were never written before, then it answers
     /// [`ENOSPC`] to such writes: a sparse file on a file system that fills up.
@@ -149,6 +161,7 @@ impl<D: Device + 'static> Faulty<D> {
             (Fault::Slow { .. }, _) => Strike::Slow,
             (Fault::Hang { .. }, _) => Strike::Hang,
             (Fault::Vanish { .. }, _) => Strike::Vanish,
+            (Fault::Truncate { .. }, _) => Strike::Truncated,
             (Fault::Astray { further: None, .. }, _) => Strike::LostWrite,
             (Fault::Astray { .. }, _) => Strike::MisdirectedWrite,
         }
@@ -157,7 +170,7 @@ impl<D: Device + 'static> Faulty<D> {
     /// The error with which the fault answers a command instead of the device.
     fn refuse(&mut self, now: Nanos, io: &Io) -> Option<IoError> {
         match &mut self.fault {
-            Fault::Errors { kinds, range, chance, times } => {
+            Fault::Errors { kinds, range, chance, times, error } => {
                 let everywhere = io.kind == IoKind::Flush;
                 let touched = io.at < range.end && range.start < io.at + io.len();
                 let strikes = *times > 0
@@ -167,7 +180,7 @@ impl<D: Device + 'static> Faulty<D> {
                 if strikes {
                     *times = if *times == u64::MAX { u64::MAX } else { *times - 1 };
                 }
-                strikes.then_some(IoError::Os(EIO))
+                strikes.then_some(IoError::Os(*error))
             }
             Fault::Full { room } if matches!(io.kind, IoKind::Write { .. }) => {
                 let touched = io.at.0 / BLOCK..(io.at.0 + io.len().0).div_ceil(BLOCK);
@@ -179,7 +192,11 @@ impl<D: Device + 'static> Faulty<D> {
                 None
             }
             Fault::Vanish { at } => (now >= *at).then_some(IoError::Lost),
-            Fault::Full { .. } | Fault::Slow { .. } | Fault::Hang { .. } | Fault::Astray { .. } => None,
+            Fault::Full { .. }
+            | Fault::Slow { .. }
+            | Fault::Hang { .. }
+            | Fault::Astray { .. }
+            | Fault::Truncate { .. } => None,
         }
     }
 
@@ -234,7 +251,7 @@ impl<D: Device + 'static> Device for Faulty<D> {
         };
         self.struck.push(strike);
         let promised = matches!(io.kind, IoKind::Flush | IoKind::Write { fua: true });
-        if promised && error == IoError::Os(EIO) {
+        if promised && matches!(self.fault, Fault::Errors { .. }) {
             self.device.storage().forsake();
         }
         self.held.insert((now + PROMPT, io.id), Err(error));

@@ -34,6 +34,8 @@ pub enum Strike {
     Hang,
     /// A command to a device that was gone.
     Vanish,
+    /// A device was truncated.
+    Truncated,
     /// A write to a full device.
     Full,
     /// A write answered as done and never carried out.
@@ -176,6 +178,7 @@ impl Strike {
         Self::Slow,
         Self::Hang,
         Self::Vanish,
+        Self::Truncated,
         Self::Full,
         Self::LostWrite,
         Self::MisdirectedWrite,
@@ -186,12 +189,20 @@ impl Strike {
     /// Why this cannot happen at that moment, if it cannot.
     #[must_use]
     pub const fn never_at(self, moment: Moment) -> Option<&'static str> {
-        let of_a_command =
-            !matches!(self, Self::PowerCut | Self::Kill | Self::TimeJump | Self::MetadataRot | Self::DataRot);
+        let of_a_command = !matches!(
+            self,
+            Self::PowerCut
+                | Self::Kill
+                | Self::TimeJump
+                | Self::Truncated
+                | Self::MetadataRot
+                | Self::DataRot
+        );
         match (self, moment) {
             (_, Moment::Idle) if of_a_command => {
                 Some("it strikes a command, which is under way then; probes and superblocks count as idle")
             }
+            (Self::Truncated, Moment::Recovery) => Some("it is drawn for pools that are served"),
             (Self::TimeJump, Moment::Recovery) => Some("who opens a pool asks no clock"),
             (Self::MetadataRot | Self::DataRot, Moment::Recovery) => {
                 Some("bits change while the power is off, before the pool is opened")
@@ -233,6 +244,7 @@ impl fmt::Display for Strike {
             Self::Slow => "slow",
             Self::Hang => "hangs",
             Self::Vanish => "gone",
+            Self::Truncated => "truncated",
             Self::Full => "full",
             Self::LostWrite => "lost write",
             Self::MisdirectedWrite => "misdirected",

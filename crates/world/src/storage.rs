@@ -23,6 +23,8 @@ const PAGE: usize = BLOCK as usize;
 #[derive(Debug)]
 pub struct Storage {
     size: Bytes,
+    /// How much of it there is: less once it was truncated.
+    len: u64,
     sector: Bytes,
     write_cache: bool,
     pages: FxHashMap<u64, Box<Page>>,
@@ -96,6 +98,7 @@ impl Storage {
     pub fn new(size: Bytes, write_cache: bool) -> Self {
         Self {
             size,
+            len: size.0,
             sector: Bytes(SECTOR),
             write_cache,
             pages: FxHashMap::default(),
@@ -132,6 +135,35 @@ impl Storage {
             Some(end) if end <= self.size.0 => Ok(()),
             _ => Err(IoError::Short),
         }
+    }
+
+    /// Whether a range can be read: [`IoError::Short`] if past the end of what was truncated, too.
+    pub fn check_read(&self, at: DeviceOffset, len: Bytes) -> Result<(), IoError> {
+        self.check(at, len)?;
+        if at.0 + len.0 <= self.len { Ok(()) } else { Err(IoError::Short) }
+    }
+
+    /// Cuts off what lies behind this length, a multiple of 512, as the truncation of a file does: it can no longer be
+    /// read, until a write behind the end makes the device grow again; what it does not cover is zeros then. What was
+    /// there is spoilt.
+    pub fn truncate(&mut self, len: Bytes) {
+        if len.0 >= self.len {
+            return;
+        }
+        let gone = len.0..self.len;
+        self.forget_older(gone.clone());
+        for page in self.written_pages(DeviceOffset(gone.start / BLOCK * BLOCK)..DeviceOffset(gone.end)) {
+            let (start, end) = (page.0.max(gone.start), (page.0 + BLOCK).min(gone.end));
+            let (zeros, all) = (vec![0; (end - start) as usize], Spoilt::first((end - start) / SECTOR));
+            self.put(start, &zeros, &all, Side::Live);
+            self.put(start, &zeros, &all, Side::Durable);
+        }
+        self.len = len.0;
+    }
+
+    /// It has its size again, with zeros where it was cut off.
+    pub fn regrow(&mut self) {
+        self.len = self.size.0;
     }
 
     /// Reads live bytes. The range must have passed [`Self::check`].
@@ -176,6 +208,7 @@ impl Storage {
     /// Changes the live bytes; whether the cache is to keep them.
     fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) -> bool {
         self.writes += 1;
+        self.len = self.len.max(at.0 + bytes.len() as u64);
         self.put(at.0, bytes, spoilt, Side::Live);
         let volatile = self.write_cache && !fua;
         if !volatile {

@@ -5,7 +5,7 @@ use crate::{
     Device, Disk, Fault, Faulty, Pace, Rng, Seed, Spoilt, Stop, Storage, Strike, UnknownModel, WorldMemory,
 };
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
 
 /// The longest piece the blocking access moves at once.
@@ -132,6 +132,15 @@ impl World {
     /// Something goes wrong with a device from now on, besides what is wrong already.
     /// Does nothing if there is no such device.
     pub fn break_device(&mut self, device: DeviceId, fault: Fault) {
+        if let (Fault::Truncate { keep, regrow }, Some(storage)) = (&fault, self.storage(device)) {
+            // Whole pages: the end of the last one is zeros anyway.
+            let kept = storage.size().0 * u64::from(*keep) / 1000 / BLOCK * BLOCK;
+            storage.truncate(Bytes(kept));
+            if *regrow {
+                storage.regrow();
+            }
+            return;
+        }
         let (rng, now) = (self.rng.fork(), self.device_time());
         if device.index() < self.devices.len() {
             let whole = self.devices.remove(device.index());

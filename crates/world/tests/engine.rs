@@ -3,7 +3,7 @@
 
 mod common;
 
-use weir_engine::{FlushRules, MOVER_SHARE, WhenFull};
+use weir_engine::{DurableWrites, FlushRules, MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::Moves;
@@ -99,6 +99,8 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 1,
+        durable_writes: DurableWrites::OneCommand,
+        verified: false,
     }
 }
 
@@ -171,6 +173,8 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 8,
+        durable_writes: DurableWrites::OneCommand,
+        verified: false,
     };
     let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
     let steps = [

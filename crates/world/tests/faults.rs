@@ -35,7 +35,7 @@ fn finish(world: &mut World) -> Vec<IoDone> {
 fn errors_strike_their_kinds_and_range_so_often() {
     let kinds = Kinds { writes: true, ..NONE };
     let range = DeviceOffset(8192)..DeviceOffset(16384);
-    let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2 }]);
+    let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2, error: EIO }]);
     let page = [7; 4096];
     assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Ok(()));
     assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Err(IoError::Os(EIO)));
@@ -49,7 +49,7 @@ fn a_later_flush_does_not_mend_a_failed_one() {
     let kinds = Kinds { flushes: true, ..NONE };
     let mut lost = false;
     for _ in 0..20 {
-        let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 1 };
+        let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 1, error: EIO };
         let mut world = world(vec![fault]);
         let mut page = [7; 4096];
         world.write(DISK, DeviceOffset(0), &page).unwrap();

@@ -41,11 +41,15 @@ struct Disks(Vec<Vec<u8>>);
 
 impl Store for Disks {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-        bytes.copy_from_slice(&self.0[device.index()][at.0 as usize..][..bytes.len()]);
+        let disk = &self.0[device.index()];
+        bytes.copy_from_slice(disk.get(at.0 as usize..at.0 as usize + bytes.len()).ok_or(IoError::Short)?);
         Ok(())
     }
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
-        self.0[device.index()][at.0 as usize..][..bytes.len()].copy_from_slice(bytes);
+        let (disk, end) = (&mut self.0[device.index()], at.0 as usize + bytes.len());
+        // A file that was truncated grows again.
+        disk.resize(disk.len().max(end), 0);
+        disk[at.0 as usize..end].copy_from_slice(bytes);
         Ok(())
     }
     fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
@@ -201,6 +205,15 @@ impl Harness {
     /// What a device was told to write is not there: what was there before is.
     pub(super) fn lose_write(&mut self, io: Io, before: &[u8]) {
         self.disks.write(io.device, io.at, before).expect("memory");
+    }
+
+    /// A device is truncated, and grows again to its size if told so.
+    pub(super) fn truncate(&mut self, device: DeviceId, len: Bytes, regrow: bool) {
+        let disk = &mut self.disks.0[device.index()];
+        disk.truncate(len.0 as usize);
+        if regrow {
+            disk.resize(DEVICE_SIZE as usize, 0);
+        }
     }
 
     /// A device that hung answers what it still owed.

@@ -10,7 +10,7 @@ use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, DeviceSettings, Engine, ExplainError, StartError,
+    AdminError, AdminId, AdminReply, Command, DeviceSettings, DurableWrites, Engine, ExplainError, StartError,
 };
 use weir_model::{
     Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
@@ -63,6 +63,11 @@ impl Idle {
         let name =
             |id: DeviceId| devices.get(id.index()).map(|sb| sb.device_name.clone()).unwrap_or_default();
         Ok(Explanation::new(volume, self.engine.explain(volume, at)?, name))
+    }
+
+    /// The open device with this id.
+    pub(super) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
+        self.devices.get(id)
     }
 
     /// How long opening it took.
@@ -139,6 +144,10 @@ pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
     }
 }
 
+/// How old the check of a block device may be when a FLUSH is answered: to look at it takes a read. A file can be
+/// truncated by anybody, and is looked at before every answer, which costs next to nothing.
+const BLOCK_DEVICE_VERIFIED: Nanos = Nanos::secs(10);
+
 /// What the engine has to know of a pool's devices, by id; of those that are absent, nothing.
 pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings> {
     let settings = |(entry, id): (&DeviceEntry, DeviceId)| match devices.get(id) {
@@ -146,6 +155,12 @@ pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings>
             volatile_cache: device.needs_flush(),
             sector: device.sector().get() as u16,
             deadline: entry.deadline.unwrap_or(DeviceSettings::DEADLINE),
+            // Of a lack of space, the system tells writes to a file apart from what a sync finds.
+            durable_writes: match device.is_block() {
+                true => DurableWrites::OneCommand,
+                false => DurableWrites::WriteThenFlush,
+            },
+            verified_within: Some(if device.is_block() { BLOCK_DEVICE_VERIFIED } else { Nanos(0) }),
         },
         None => DeviceSettings::default(),
     };

@@ -87,7 +87,8 @@ impl Driver {
             RequestError::NoSpace => changes,
             RequestError::ReadOnly => ask.op != Op::Read && self.all_members_fail(),
             RequestError::FlushFailed(device) => {
-                self.failing.contains(device) && (changes || self.oracle.may_owe(ask.volume))
+                let is_damaged = self.truncated.iter().any(|(truncated, _)| *truncated == device);
+                self.failing.contains(device) && (changes || is_damaged || self.oracle.may_owe(ask.volume))
             }
             RequestError::InDoubt { device } => {
                 self.failing.contains(device) && self.oracle.may_be_in_doubt(request.place(), request.ticket)

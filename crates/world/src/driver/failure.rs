@@ -5,7 +5,7 @@ use crate::{Difference, UnknownModel};
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
-use weir_model::{Bytes, Nanos, RequestError, RequestId, VolumeOffset};
+use weir_model::{Bytes, DeviceId, Nanos, RequestError, RequestId, VolumeOffset};
 
 /// The engine (or the set-up of a test) did what it must not.
 #[derive(Debug, Error)]
@@ -31,6 +31,14 @@ pub enum Failure {
         ask: Ask,
         /// What it was told.
         error: RequestError,
+    },
+    /// A request was acknowledged as durable after a device had lost what was.
+    #[error("{ask:?} was acknowledged though device {device} had been truncated before it was asked for")]
+    Truncated {
+        /// The request.
+        ask: Ask,
+        /// The device.
+        device: DeviceId,
     },
     /// There was room for the write.
     #[error("{ask:?} was told there is no space: at most {needed} of {room} extents can be in use")]

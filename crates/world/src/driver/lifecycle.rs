@@ -92,7 +92,7 @@ impl Driver {
         }
         self.world.stop(Stop::PowerCut);
         self.oracle.crash(Stop::PowerCut);
-        if self.tail_is_spoilt() {
+        if self.tail_is_spoilt() || !self.truncated.is_empty() {
             return self.except();
         }
         self.open()
@@ -106,6 +106,9 @@ impl Driver {
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
         self.stop(crash.how);
+        if !self.truncated.is_empty() {
+            return self.except();
+        }
         let mut damaged = !self.spoilt_metadata().is_empty();
         self.check_metadata(damaged)?;
         if self.tail_is_spoilt() {
@@ -177,6 +180,7 @@ impl Driver {
             // Whoever comes to see why it is dark replaces cables, too.
             self.world.mend_devices();
             (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
+            self.unreadable = DeviceSet::default();
         }
         self.oracle.crash(how);
         self.under_way.clear();
@@ -511,6 +515,8 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Resu
         volatile_cache: spec.write_cache,
         sector: spec.sector,
         deadline: setup.deadline,
+        durable_writes: setup.durable_writes,
+        verified_within: setup.verified.then_some(Nanos(0)),
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;

@@ -1,0 +1,158 @@
+//! Devices that are truncated while they are used.
+
+use super::harness::{Harness, Shape};
+use crate::{DeviceSettings, DeviceState, LostWhy};
+use weir_map::Superblock;
+use weir_model::{Bytes, DeviceId, IoKind, Nanos, Op, RequestError};
+
+const DATA: DeviceId = DeviceId(0);
+const EXTENT: u64 = 128 << 10;
+
+fn shape(within: Nanos) -> Shape {
+    let settings = DeviceSettings { verified_within: Some(within), ..DeviceSettings::default() };
+    Shape { devices: 2, settings, ..Shape::default() }
+}
+
+/// A pool of a device for data and one for the metadata, with four extents that are durable.
+fn pool() -> Harness {
+    let mut h = Harness::of(shape(Nanos(0)), "sequential");
+    h.write(0, &[1; 4 * EXTENT as usize]);
+    h.flush().expect("a flush");
+    h
+}
+
+fn lost(h: &Harness, device: DeviceId) -> Option<LostWhy> {
+    match h.engine.status().devices[device.index()].state {
+        DeviceState::InUse => None,
+        DeviceState::Lost { why, .. } => Some(why),
+    }
+}
+
+/// Checks of devices that were begun.
+fn checks(h: &Harness) -> usize {
+    let at = |device: DeviceId| Superblock::second_at(h.engine.map().devices()[device.index()].size);
+    h.log.iter().filter(|io| io.kind == IoKind::Read && io.at == at(io.device)).count()
+}
+
+#[test]
+fn no_flush_succeeds_once_a_device_was_truncated() {
+    for regrow in [false, true] {
+        let mut h = pool();
+        h.truncate(DATA, Bytes::mib(2), regrow);
+        for _ in 0..3 {
+            assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)), "grown again: {regrow}");
+        }
+        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert!(h.try_read(0, 4096).is_err(), "neither zeros nor what may be left");
+        h.stop();
+    }
+}
+
+#[test]
+fn a_write_that_makes_the_device_grow_again_hides_nothing() {
+    let mut h = pool();
+    h.truncate(DATA, Bytes::mib(1), false);
+    h.write(8 * EXTENT, &[2; EXTENT as usize]);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    assert!(lost(&h, DATA).is_some_and(LostWhy::is_damage));
+}
+
+#[test]
+fn no_flush_succeeds_once_the_metadata_was_truncated() {
+    for regrow in [false, true] {
+        let mut h = pool();
+        h.truncate(DeviceId(1), Bytes::mib(1), regrow);
+        h.write(0, &[2; 4096]);
+        for _ in 0..2 {
+            assert!(h.flush().is_err());
+        }
+        assert!(h.engine.status().read_only);
+        assert_eq!(h.read(0, 4096).1, [2; 4096], "the data is there");
+    }
+}
+
+#[test]
+fn no_durable_write_is_acknowledged_once_a_device_was_truncated() {
+    let mut h = pool();
+    h.request(Op::Write, 0, &[2; 4096], true).expect("a durable write");
+    h.truncate(DATA, Bytes::mib(2), true);
+    assert_eq!(h.request(Op::Write, 0, &[3; 4096], true), Err(RequestError::FlushFailed(DATA)));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+}
+
+#[test]
+fn a_read_that_ends_early_has_the_device_given_up() {
+    let mut h = pool();
+    h.truncate(DATA, Bytes(4096), false);
+    assert!(h.try_read(0, 4096).is_err());
+    assert_eq!(lost(&h, DATA), Some(LostWhy::CutShort));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+}
+
+#[test]
+fn what_only_reads_finds_a_truncation_out_at_intervals() {
+    let mut h = pool();
+    h.wait(Nanos::secs(2));
+    h.truncate(DATA, Bytes::mib(2), true);
+    h.wait(Nanos::secs(60));
+    assert_eq!(lost(&h, DATA), None, "nobody uses it");
+    h.begin(Op::Read, 0, 4096);
+    h.wait(Nanos::millis(1));
+    assert_eq!(lost(&h, DATA), Some(LostWhy::Replaced));
+}
+
+#[test]
+fn volumes_with_two_copies_go_on() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    // One that is given up has the superblocks of the others written anew: that is no reason to give these up.
+    h.truncate(DeviceId(1), Bytes::mib(1), true);
+    h.flush().expect("the other copy, and the other metadata, are there");
+    assert_eq!((lost(&h, DeviceId(1)), lost(&h, DeviceId(2))), (Some(LostWhy::Replaced), None));
+    h.write(0, &[2; EXTENT as usize]);
+    h.flush().expect("a flush");
+    assert_eq!(h.read(0, EXTENT as usize).1, [2; EXTENT as usize]);
+    assert_eq!(lost(&h, DeviceId(0)), None);
+}
+
+#[test]
+fn a_flush_waits_for_a_check_that_began_after_it() {
+    let mut h = pool();
+    h.holding = Some(IoKind::Read);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!((h.held.len(), h.answer()), (1, None));
+    // Asked for while a check is in flight: the device may have been truncated since that began.
+    let before = checks(&h);
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.answer(), None);
+    h.release(None);
+    let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
+    answers.sort_by_key(|(id, _)| *id);
+    assert!(answers.iter().all(|(_, result)| result.is_ok()), "{answers:?}");
+    assert!(checks(&h) > before, "one more for the second");
+}
+
+#[test]
+fn a_check_counts_as_long_as_it_may() {
+    let mut h = Harness::of(shape(Nanos::secs(10)), "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    let before = checks(&h);
+    h.write(4096, &[1; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(checks(&h), before);
+    h.wait(Nanos::secs(11));
+    h.flush().expect("a flush");
+    assert!(checks(&h) > before);
+}
+
+#[test]
+fn a_last_page_that_cannot_be_read_says_nothing() {
+    let mut h = pool();
+    h.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(5)));
+    h.flush().expect("it is there");
+    assert_eq!(lost(&h, DATA), None);
+}

@@ -1,0 +1,252 @@
+//! Verification: whether devices still are what their superblocks say.
+//!
+//! A file can be truncated while it is served, and the next write behind its end makes it grow again: what was in it
+//! reads as zeros then, without an error. So the engine reads the last page of a device, which holds its second
+//! superblock, and compares pool, device number and size. The page is missing from a file that was truncated, and is
+//! zeros in one that has grown again. Such a device is lost ([`crate::LostWhy::CutShort`],
+//! [`crate::LostWhy::Replaced`]).
+//!
+//! - No FLUSH, and no durable change, is acknowledged before every device was verified: by a check that began after the
+//!   FLUSH was submitted, or is not older than [`crate::DeviceSettings::verified_within`]. Checks run beside the flushes
+//!   of a commit. That is enough: a truncation after the check began could as well have come after the acknowledgement.
+//! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]).
+//! - Once a device was found to be damaged in this way, FLUSH and durable changes fail for every volume with a single
+//!   copy, since data that was durable is gone; volumes with two copies go on with the other one.
+//!
+//! A check whose read fails with another error says nothing: the page is there, or the device is about to be given up
+//! for other reasons.
+
+use crate::Engine;
+use crate::active::ActiveId;
+use crate::device::DeviceSettings;
+use crate::lost::LostWhy;
+use crate::piece::{NewIo, Purpose};
+use weir_map::{Reading, Sabotage, Superblock};
+use weir_model::{BLOCK, Buffer, Bytes, DeviceId, IoError, IoKind, Memory, Nanos, RequestError, VolumeId};
+
+/// How often devices are verified while clients use the pool.
+const INTERVAL: Nanos = Nanos::secs(1);
+
+/// The time between checks of a device whose checks count for so long: the next one is there before a FLUSH needs it.
+fn interval(within: Nanos) -> Nanos {
+    INTERVAL.max(Nanos(within.0 / 2))
+}
+
+/// Names a moment among the checks: whoever waits for it waits for checks that began later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Round(u64);
+
+/// The checks of one device.
+#[derive(Debug)]
+struct Checks {
+    /// What its last page is read to.
+    buffer: Buffer,
+    /// The age at which a check no longer counts.
+    within: Nanos,
+    /// When the last check that found it whole began.
+    whole_at: Option<Nanos>,
+    /// When the last check began.
+    began: Nanos,
+    /// The last round it is to be checked for, the one the check in flight is for, and the last one it was checked for.
+    asked: Round,
+    in_flight: Option<Round>,
+    done: Round,
+    is_lost: bool,
+}
+
+/// The checks of all devices, and who waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct Verification {
+    /// By device; `None` if it is not verified.
+    devices: Vec<Option<Checks>>,
+    round: Round,
+    waiting: Vec<(Round, ActiveId)>,
+    /// A device that lost data which was durable.
+    damaged: Option<DeviceId>,
+    /// A client has used the pool since the last checks at intervals began.
+    used: bool,
+}
+
+impl Verification {
+    /// For devices with these settings, by id. `None`, taking nothing, if there is too little memory.
+    pub(crate) fn take<'a, M: Memory>(
+        devices: impl IntoIterator<Item = &'a DeviceSettings>,
+        memory: &mut M,
+    ) -> Option<Self> {
+        let mut new = Self::default();
+        for settings in devices {
+            let Some(within) = settings.verified_within else {
+                new.devices.push(None);
+                continue;
+            };
+            let Some(buffer) = memory.take(Bytes(BLOCK)) else {
+                new.give(memory);
+                return None;
+            };
+            let (never, none) = (None, Round(0));
+            let began = Nanos(0);
+            let (asked, done, in_flight, is_lost) = (none, none, None, false);
+            let checks = Checks { buffer, within, whole_at: never, began, asked, in_flight, done, is_lost };
+            new.devices.push(Some(checks));
+        }
+        Some(new)
+    }
+
+    /// Gives its buffers back.
+    pub(crate) fn give<M: Memory>(self, memory: &mut M) {
+        self.devices.into_iter().flatten().for_each(|checks| memory.give(checks.buffer));
+    }
+
+    /// The device is lost: nothing is to be learnt of it any more.
+    pub(crate) fn lost(&mut self, device: DeviceId, why: LostWhy) {
+        if why.is_damage() {
+            self.damaged.get_or_insert(device);
+        }
+        if let Some(checks) = self.devices.get_mut(device.index()).and_then(Option::as_mut) {
+            (checks.done, checks.is_lost) = (checks.asked, true);
+        }
+    }
+
+    /// A client uses the pool.
+    #[inline]
+    pub(crate) fn note_use(&mut self) {
+        self.used = true;
+    }
+
+    /// When devices are to be verified next because clients use the pool.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        if !self.used {
+            return None;
+        }
+        let checked = self.devices.iter().flatten().filter(|checks| !checks.is_lost);
+        checked.map(|checks| checks.began + interval(checks.within)).min()
+    }
+
+    /// Whether every device has been verified as of a round.
+    fn is_over(&self, round: Round) -> bool {
+        self.devices.iter().flatten().all(|checks| checks.done >= round || checks.done >= checks.asked)
+    }
+
+    /// Who waits for nothing any more.
+    fn take_over(&mut self) -> Vec<ActiveId> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let over: Vec<_> =
+            waiting.extract_if(.., |(round, _)| self.is_over(*round)).map(|(_, id)| id).collect();
+        self.waiting = waiting;
+        over
+    }
+}
+
+impl Engine {
+    /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
+    pub(crate) fn verify_devices(&mut self) -> Round {
+        if Sabotage::TruncationNotChecked.is_on() {
+            return self.verification.round;
+        }
+        self.verification.round.0 += 1;
+        let round = self.verification.round;
+        for i in 0..self.verification.devices.len() {
+            let Some(checks) = &mut self.verification.devices[i] else { continue };
+            let is_fresh = checks.within > Nanos(0)
+                && checks.whole_at.is_some_and(|at| self.now.since(at) <= checks.within);
+            if !is_fresh && !checks.is_lost {
+                checks.asked = round;
+                self.verify_device(DeviceId(i as u8));
+            }
+        }
+        round
+    }
+
+    /// Has the devices verified whose turn it is because clients use the pool.
+    pub(crate) fn drive_verification(&mut self) {
+        if self.verification.due().is_none_or(|due| due > self.now) {
+            return;
+        }
+        self.verification.used = false;
+        if Sabotage::TruncationNotChecked.is_on() {
+            return;
+        }
+        self.verification.round.0 += 1;
+        let round = self.verification.round;
+        for i in 0..self.verification.devices.len() {
+            let Some(checks) = &mut self.verification.devices[i] else { continue };
+            if !checks.is_lost && checks.began + interval(checks.within) <= self.now {
+                checks.asked = round;
+                self.verify_device(DeviceId(i as u8));
+            }
+        }
+    }
+
+    /// Begins a check of the device, unless one is in flight: then another follows.
+    fn verify_device(&mut self, device: DeviceId) {
+        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+        if checks.in_flight.is_some() {
+            return;
+        }
+        checks.in_flight = Some(checks.asked);
+        checks.began = self.now;
+        let at = Superblock::second_at(self.map.devices()[device.index()].size);
+        let io = NewIo { device, kind: IoKind::Read, at, buffer: checks.buffer };
+        self.launch(io, Purpose::Verify);
+    }
+
+    /// A check has ended.
+    pub(crate) fn verified<M: Memory>(
+        &mut self,
+        device: DeviceId,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+        checks.done = checks.in_flight.take().unwrap_or_default().max(checks.done);
+        if result.is_ok() {
+            let expected = &self.map.devices()[device.index()];
+            if is_of(expected, memory.bytes(checks.buffer)) {
+                checks.whole_at = Some(checks.began);
+            } else {
+                self.lose(device, LostWhy::Replaced, memory);
+            }
+        }
+        let asked_again = |checks: &Checks| !checks.is_lost && checks.asked > checks.done;
+        if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
+            self.verify_device(device);
+        }
+        for id in self.verification.take_over() {
+            self.answer_if_whole(id);
+        }
+    }
+
+    /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device has been
+    /// verified as of `round`; with an error if durable data was found to be gone.
+    pub(crate) fn acknowledge(&mut self, id: ActiveId, round: Round) {
+        if self.verification.is_over(round) {
+            self.answer_if_whole(id);
+        } else {
+            self.verification.waiting.push((round, id));
+        }
+    }
+
+    fn answer_if_whole(&mut self, id: ActiveId) {
+        let active = &self.active[id.0];
+        let error = if active.internal { None } else { self.damage(active.request.volume) };
+        let active = &mut self.active[id.0];
+        active.error = active.error.or(error);
+        self.reply(id);
+    }
+
+    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with a device, and there
+    /// is no second copy.
+    pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
+        let device = self.verification.damaged?;
+        let has_copy = self.map.volume(volume).is_some_and(|volume| volume.copies > 1);
+        (!has_copy).then_some(RequestError::FlushFailed(device))
+    }
+}
+
+/// Whether a page is the superblock of this device. Its generation may be an older one: where a record of a member left
+/// behind is being written, the second copy comes last.
+fn is_of(expected: &Superblock, page: &[u8]) -> bool {
+    let Reading::Good(found) = Superblock::decode(page) else { return false };
+    (found.pool, found.device, found.size) == (expected.pool, expected.device, expected.size)
+        && found.generation <= expected.generation
+}
