@@ -295,6 +295,7 @@ fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<S
     let result = request.command().map(|command| idle.admin(command).result);
     let engine = idle.engine();
     let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
+    let status = status.with_devices(|id| idle.device(id));
     idle.close();
     result.transpose()?;
     Ok(status)

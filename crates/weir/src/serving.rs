@@ -101,7 +101,8 @@ fn describe(described: Described, opening: Opening) -> Describe<Engine> {
     Box::new(move |engine, reactor| {
         let status: PoolStatus = engine.status();
         let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
-        json!(Status::new(SERVED, &described, engine.map(), status, &paces, &opening))
+        let status = Status::new(SERVED, &described, engine.map(), status, &paces, &opening);
+        json!(status.with_devices(|id| reactor.device(id)))
     })
 }
 

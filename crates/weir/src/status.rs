@@ -12,10 +12,10 @@ use crate::output::{Table, Width, table};
 use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
 use serde::{Deserialize, Serialize};
-use weir_device::PaceStats;
+use weir_device::{Device, PaceStats};
 use weir_engine::{DeviceState, PoolStatus, Remark, Room};
 use weir_map::Map;
-use weir_model::{Bytes, Nanos};
+use weir_model::{Bytes, DeviceId, Nanos};
 use weir_serve::control::Hardening;
 
 /// The state of a pool that no server holds.
@@ -117,8 +117,17 @@ pub struct DevicePart {
     pub absent: bool,
     /// The modelled drive it is paced to.
     pub pace: Option<String>,
-    /// Its size.
+    /// Its size when it joined the pool.
     pub size_bytes: u64,
+    /// How long it is now: other than `size_bytes` if it was truncated or enlarged since; `null` if it is not open.
+    #[serde(default)]
+    pub size_now_bytes: Option<u64>,
+    /// It goes through the page cache, since its file system refuses O_DIRECT.
+    #[serde(default)]
+    pub page_cache: bool,
+    /// It is lost because it was truncated or overwritten while it was served: data that was durable is gone with it.
+    #[serde(default)]
+    pub damaged: bool,
     /// Room for data on it.
     pub data_bytes: u64,
     /// How much of it is taken.
@@ -291,6 +300,7 @@ impl Status {
                 DeviceState::InUse => None,
                 DeviceState::Lost { why, for_ } => Some((why.to_string(), for_.get())),
             };
+            let damaged = matches!(device.state, DeviceState::Lost { why, .. } if why.is_damage());
             let device_state = match lost {
                 Some(_) => "lost",
                 None if device.doubtful > 0 => "doubtful",
@@ -304,6 +314,9 @@ impl Status {
                 absent: map.absent().contains(device.id),
                 pace: entry.pace.map(str::to_owned),
                 size_bytes: superblock.size.get(),
+                size_now_bytes: None,
+                page_cache: false,
+                damaged,
                 data_bytes: device.total.get(),
                 used_bytes: used(&device),
                 state: device_state.to_owned(),
@@ -344,6 +357,16 @@ impl Status {
         let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
         status.volumes.sort_by(|a, b| a.name.cmp(&b.name));
         status
+    }
+
+    /// Adds what only the open devices know.
+    pub fn with_devices<'a>(mut self, device: impl Fn(DeviceId) -> Option<&'a Device>) -> Self {
+        for (part, id) in self.devices.iter_mut().zip((0u8..).map(DeviceId)) {
+            let Some(device) = device(id) else { continue };
+            part.size_now_bytes = device.size_now().ok().map(Bytes::get);
+            part.page_cache = device.is_refused_direct();
+        }
+        self
     }
 
     /// For people.
@@ -388,6 +411,15 @@ impl Status {
     /// What must be said: space running out, devices whose figures are not to be trusted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
+        warnings.extend(self.devices.iter().filter_map(DevicePart::damage));
+        warnings.extend(self.devices.iter().filter(|device| device.page_cache).map(|device| {
+            format!(
+                "device {} ({}): its file system refuses O_DIRECT, so its data goes through the page cache; a write \
+                 that the system cannot carry out is reported by the next flush only; put it on a file system that \
+                 has O_DIRECT (ext4, xfs, btrfs), or use a block device",
+                device.name, device.path
+            )
+        }));
         warnings.extend(self.devices.iter().filter(|device| device.left_behind).map(|device| {
             format!(
                 "the pool's metadata has one copy only: device {} was left behind; once it works, restarting \
@@ -507,7 +539,23 @@ fn about(time: Nanos) -> String {
 }
 
 impl DevicePart {
+    /// What happened to data on it that was durable, and the way out; `None` if nothing did.
+    fn damage(&self) -> Option<String> {
+        let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
+        let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
+        Some(format!(
+            "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is gone, so \
+             every FLUSH of a volume with one copy fails, and what clients have read since may be zeros. Stop the \
+             server; then restore {path} from a backup, or serve without it (weir serve --without {name}: what it alone \
+             held gives I/O errors); if it held the only metadata: weir pool restore",
+            name = self.name,
+            path = self.path,
+            size = Bytes(self.size_bytes),
+        ))
+    }
+
     fn notes(&self) -> String {
+        let page_cache = self.page_cache.then(|| "no O_DIRECT".to_owned());
         let lost = self.lost_why.as_ref().map(|why| {
             let time = Nanos(self.lost_ns.unwrap_or_default());
             format!("LOST for {time}: {why}")
@@ -523,7 +571,11 @@ impl DevicePart {
         };
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
-        [lost, doubtful, metadata, pace, invalid].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        [lost, doubtful, metadata, pace, page_cache, invalid]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 

@@ -12,6 +12,8 @@ const TOGETHER: &str =
     "bring all devices of the pool, in the pool file's order; docs/guide.md says how to go on without one";
 const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
+const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
+                          (weir serve --without NAME: what it alone held gives I/O errors)";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
 /// The devices' superblocks, and who carries the metadata.
@@ -127,6 +129,8 @@ fn together(
 /// A copy as it was read.
 struct Copy {
     second: bool,
+    /// The page is zeros.
+    blank: bool,
     at: DeviceOffset,
     reading: Result<Reading, String>,
 }
@@ -152,7 +156,8 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
         report.checked.superblocks += 1;
         report.checked.read += Bytes(PAGE as u64);
         let reading = store.read(id, at, &mut page).map(|()| Superblock::decode(&page));
-        Copy { second, at, reading: reading.map_err(|error| format!("it cannot be read: {error}")) }
+        let blank = page.iter().all(|byte| *byte == 0);
+        Copy { second, at, blank, reading: reading.map_err(|error| format!("it cannot be read: {error}")) }
     };
     let copies = [read(false, DeviceOffset(0)), read(true, Superblock::second_at(size))];
 
@@ -168,6 +173,11 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
                 return None;
             }
             Ok(Reading::Damaged) => bad.push((copy, "its checksum or layout is wrong".into())),
+            Ok(Reading::Absent) if copy.blank => {
+                let why =
+                    "there is none, the page is zeros, as in a file that was truncated and has grown again";
+                bad.push((copy, why.into()));
+            }
             Ok(Reading::Absent) => bad.push((copy, "there is none".into())),
             Err(why) => bad.push((copy, why.clone())),
         }
@@ -210,8 +220,8 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
     }
     if chosen.size != size {
         let why = format!("the device has {size}, but had {} when it joined the pool", chosen.size);
-        let matters = "the device shrank, grew or is another; the pool does not open";
-        report.add(finding(Severity::Damage, DeviceOffset(0), why, matters, Remedy::ByHand(OTHER_DEVICE)));
+        let matters = "the device shrank, grew or is another; the pool does not open with it";
+        report.add(finding(Severity::Damage, DeviceOffset(0), why, matters, Remedy::ByHand(OTHER_SIZE)));
         return None;
     }
     Some(chosen.clone())

@@ -78,7 +78,8 @@ pub enum Fault {
 impl Fault {
     /// The number by which the protocol names it. `kind` is the type of the request that failed:
     /// past the end means ENOSPC to a writer, EINVAL to others; a device without room (a sparse
-    /// file on a full file system) means ENOSPC to a writer, EIO to others.
+    /// file on a full file system) means ENOSPC to a writer, EIO to others. Of a durable write it may mean an earlier
+    /// write that was lost: EIO.
     pub const fn number(&self, kind: u16) -> u32 {
         const EIO: u32 = 5;
         const EINVAL: u32 = 22;
@@ -89,7 +90,7 @@ impl Fault {
         let writes = matches!(kind, command::WRITE | command::WRITE_ZEROES);
         match self {
             Self::Request(RequestError::Io {
-                kind: IoKind::Write { .. },
+                kind: IoKind::Write { fua: false },
                 error: IoError::Os(LINUX_ENOSPC),
                 ..
             }) if writes => ENOSPC,

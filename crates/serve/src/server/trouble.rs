@@ -39,6 +39,11 @@ impl Trouble {
                 named(room)
             ),
             Notice::RoomAgain => tracing::info!("the pool has space again"),
+            Notice::Lost { device, why } if why.is_damage() => tracing::error!(
+                device = name(device),
+                "the device is given up: {why}; data that was durable is gone with it, so every FLUSH of a volume with one \
+                 copy fails from now on; weir pool status says what to do"
+            ),
             Notice::Lost { device, why } => tracing::error!(
                 device = name(device),
                 "the device is given up: {why}; what needs it fails until the pool is opened again"

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
 use weir_map::create::read_superblock;
 use weir_map::{MapError, OpenOptions, PoolId, Recovery, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Store as _};
 
 /// A pool file that was read and checked, and where it is.
 #[derive(Clone, Debug)]
@@ -125,6 +125,7 @@ impl Described {
                 )
             })?;
             self.check(entry, &path, size, &superblock, superblocks.first())?;
+            self.refuse_regrown(entry, &path, &mut devices, id, size)?;
             self.check_number(entry, id, &superblock)?;
             superblocks.push(superblock);
         }
@@ -223,6 +224,37 @@ impl Described {
         )
     }
 
+    /// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so is the last
+    /// page, where its second superblock was.
+    fn refuse_regrown(
+        &self,
+        entry: &DeviceEntry,
+        path: &Path,
+        devices: &mut Devices,
+        id: DeviceId,
+        size: Bytes,
+    ) -> Result<(), Failure> {
+        let mut page = vec![0xff; weir_map::PAGE];
+        // One that cannot be read is another matter: the first superblock is there for that.
+        let read = devices.read(id, Superblock::second_at(size), &mut page);
+        if read.is_err() || page.iter().any(|byte| *byte != 0) {
+            return Ok(());
+        }
+        Err(Failure::refused(
+            format!(
+                "device {} ({}) has zeros where its second superblock was, in the last 4 KiB of its {size}: it was \
+                 truncated and has grown again, and what was cut off is gone",
+                entry.name,
+                path.display()
+            ),
+            format!(
+                "restore it from a backup, or go on without it: --without {} (what it alone held gives I/O errors); to \
+                 read what is left of it, zeros where it was cut off: weir pool check --repair",
+                entry.name
+            ),
+        ))
+    }
+
     /// Checks a device's superblock against the pool file and the first device's.
     fn check(
         &self,
@@ -237,7 +269,8 @@ impl Described {
         if found.size != size {
             return refused(
                 format!("{device} has {size}, but had {} when it joined the pool", found.size),
-                "put the right device or file back; weir never goes on with one that shrank or grew",
+                "put the right device or file back, or go on without it (--without NAME: what it alone held gives I/O \
+                 errors); weir never goes on with one that shrank or grew",
             );
         }
         if let Some(declared) = entry.size.filter(|declared| *declared != size) {

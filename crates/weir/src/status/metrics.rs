@@ -85,6 +85,10 @@ impl Status {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
         all.levels("device_lost", "1 if it gets no more commands", lost);
+        let damaged = self.devices.iter().map(|d| (of(&d.name), f64::from(d.damaged)));
+        all.levels("device_damaged", "1 if it was truncated or overwritten while it was served", damaged);
+        let page_cache = self.devices.iter().map(|d| (of(&d.name), f64::from(d.page_cache)));
+        all.levels("device_page_cache", "1 if its file system refuses O_DIRECT", page_cache);
         let sizes = |value: fn(&super::DevicePart) -> u64| {
             self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
         };

@@ -28,3 +28,4 @@ mod sim;
 mod sim_cache;
 mod sim_sweep;
 mod traces;
+mod truncated;

@@ -79,6 +79,8 @@ fn faults_have_the_numbers_clients_expect() {
     assert_eq!(full.number(command::WRITE), 28);
     assert_eq!(full.number(command::WRITE_ZEROES), 28);
     assert_eq!(full.number(command::FLUSH), 5);
+    let lost = failed(IoKind::Write { fua: true }, IoError::Os(28));
+    assert_eq!(lost.number(command::WRITE), 5, "it may be an earlier write that was lost");
     assert_eq!(failed(IoKind::Read, IoError::Os(28)).number(command::WRITE), 5);
     assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(5)).number(command::WRITE), 5);
 }

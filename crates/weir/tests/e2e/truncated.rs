@@ -1,0 +1,172 @@
+//! Device files that are truncated while the real server uses them: on a disk's file system and on one in memory.
+
+use crate::harness::{Pool, Server};
+use crate::nbd::Client;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const EXTENT: u64 = 128 << 10;
+const SIZE: u64 = 64 << 20;
+
+/// A pool whose first device holds data and whose second one holds the metadata and data; and where they are.
+struct Devices {
+    pool: Pool,
+    paths: [PathBuf; 2],
+    /// Removed at the end.
+    _folder: tempfile::TempDir,
+}
+
+/// In a folder made in `place`.
+fn devices(place: &Path, policy: &str) -> Devices {
+    let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(place).expect("a folder");
+    let paths = ["data.img", "metadata.img"].map(|name| folder.path().join(name));
+    let device = |name: &str, path: &Path, metadata: bool| {
+        let path = path.display();
+        format!("[[device]]\nname = \"{name}\"\npath = \"{path}\"\nmetadata = {metadata}\n")
+    };
+    for path in &paths {
+        File::create(path).and_then(|file| file.set_len(SIZE)).expect("a device file");
+    }
+    let (data, metadata) = (device("data", &paths[0], false), device("metadata", &paths[1], true));
+    let text = format!("[pool]\nname = \"test\"\npolicy = \"{policy}\"\n{data}{metadata}");
+    Devices { pool: Pool::from_text(&text).create("disk", "32MiB"), paths, _folder: folder }
+}
+
+/// Where the devices of a case are: on a disk, and in memory, which takes another way through the server.
+fn places() -> Vec<PathBuf> {
+    let memory = PathBuf::from("/dev/shm");
+    if !memory.is_dir() {
+        eprintln!("left out: files in memory; there is no /dev/shm");
+    }
+    [std::env::temp_dir(), memory].into_iter().filter(|place| place.is_dir()).collect()
+}
+
+/// Cuts a file down to `len`; it grows to its size again if told so.
+fn truncate(path: &Path, len: u64, regrow: bool) {
+    let file = File::options().write(true).open(path).expect("the device file");
+    file.set_len(len).expect("it is cut");
+    if regrow {
+        file.set_len(SIZE).expect("it grows again");
+    }
+}
+
+fn connect(pool: &Pool) -> Client {
+    Client::connect(&pool.socket(), "disk").expect("a client")
+}
+
+fn fill(client: &mut Client) {
+    for i in 0..64 {
+        client.write(i * EXTENT, &[7; 64 << 10]).expect("a write");
+    }
+    client.flush().expect("a flush");
+}
+
+/// The status names the device, what it should have and has, and the way out; nothing has crashed.
+fn is_told(pool: &Pool, server: &Server, at: usize, name: &str) {
+    let status = pool.json(&["pool", "status"]);
+    let device = &status["devices"][at];
+    assert_eq!(
+        (device["state"].as_str(), device["damaged"].as_bool()),
+        (Some("lost"), Some(true)),
+        "{device}"
+    );
+    assert_eq!(device["size_bytes"], SIZE);
+    let said = pool.weir(["pool", "status"]);
+    let said = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = words.contains(&format!("device {name} (")) && words.contains("it should have 64 MiB");
+    assert!(told && words.contains(&format!("--without {name}")), "{said}");
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+}
+
+#[test]
+fn no_flush_succeeds_once_a_data_device_was_truncated() {
+    for place in places() {
+        for (regrow, writes) in [(false, false), (false, true), (true, false), (true, true)] {
+            let of = devices(&place, "stripe");
+            let server = of.pool.serve();
+            let mut client = connect(&of.pool);
+            fill(&mut client);
+            truncate(&of.paths[0], 4 << 20, regrow);
+            if writes {
+                // To both devices, behind the end of the one as well.
+                for i in 64..128 {
+                    let _may_fail = client.write(i * EXTENT, &[8; 4096]);
+                }
+            }
+            for _ in 0..3 {
+                client.flush().expect_err("what was durable is gone");
+            }
+            for i in 0..64 {
+                // Never zeros from now on: what was there, or an error.
+                if let Ok(bytes) = client.read(i * EXTENT, 4096) {
+                    assert_eq!(bytes, [7; 4096], "{place:?}, grown again: {regrow}, extent {i}");
+                }
+            }
+            is_told(&of.pool, &server, 0, "data");
+            client.disconnect();
+            server.stop("TERM");
+            // It does not open silently; without the device what the other one holds is there.
+            let (check, serve) = (["pool", "check"], ["serve", "--nbd", "unix:nbd.sock"]);
+            let is_short = std::fs::metadata(&of.paths[0]).expect("the file").len() < SIZE;
+            let said = of.pool.refused(&serve, 3);
+            assert!(said.contains("device data (") && said.contains("--without"), "{said}");
+            let checked = of.pool.weir(check);
+            let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
+            let expected = if is_short { "64 MiB when it joined" } else { "truncated" };
+            assert!(checked.contains("data") && checked.contains(expected), "{checked}");
+            let server = of.pool.serve_with(&["--without", "data"]);
+            let mut client = connect(&of.pool);
+            let read: Vec<_> = (0..64).map(|i| client.read(i * EXTENT, 4096)).collect();
+            let good =
+                read.iter().filter(|bytes| bytes.as_ref().is_ok_and(|bytes| *bytes == [7; 4096])).count();
+            assert_eq!((good, read.iter().filter(|bytes| bytes.is_err()).count()), (32, 32));
+            client.disconnect();
+            server.stop("TERM");
+        }
+    }
+}
+
+#[test]
+fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
+    for place in places() {
+        for regrow in [false, true] {
+            let of = devices(&place, "stripe");
+            let server = of.pool.serve();
+            let mut client = connect(&of.pool);
+            fill(&mut client);
+            truncate(&of.paths[1], 1 << 20, regrow);
+            let _may_fail = client.write(64 * EXTENT, &[8; 4096]);
+            for _ in 0..3 {
+                client.flush().expect_err("the metadata is gone");
+            }
+            assert_eq!(of.pool.json(&["pool", "status"])["pool"]["read_only"], true);
+            is_told(&of.pool, &server, 1, "metadata");
+            client.disconnect();
+            server.stop("TERM");
+            let said = of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
+            assert!(said.contains("device metadata ("), "{said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_only_read_is_checked_at_intervals() {
+    for place in places() {
+        let of = devices(&place, "stripe");
+        let server = of.pool.serve();
+        let mut client = connect(&of.pool);
+        fill(&mut client);
+        truncate(&of.paths[0], 4 << 20, true);
+        // A second, and ten times that on a machine that is busy.
+        let is_lost = || of.pool.json(&["pool", "status"])["devices"][0]["state"] == "lost";
+        let found = (0..200).any(|_| {
+            let _zeros_or_an_error = client.read(0, 4096);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            is_lost()
+        });
+        assert!(found, "nobody flushes, and it is found out all the same");
+        client.flush().expect_err("what was durable is gone");
+        server.stop("TERM");
+    }
+}
