@@ -2,17 +2,35 @@
 
 use weir_model::{Bytes, Nanos};
 
-/// Reads a size with its unit: `4GiB`, `500GB`, `64 KiB`.
+/// Reads a size with its unit, in any case: `4GiB`, `64 KiB`, `10G`, `500GB`. `K`, `M`, `G`, `T`, `P` alone or with an
+/// `i` are powers of 1024, as elsewhere in Linux's tools; with a `B` alone, of 1000.
 ///
 /// # Errors
 /// What is allowed, as the end of a sentence that began with what was given.
 pub fn size(text: &str) -> Result<Bytes, String> {
     let allowed = || "a size with its unit, such as \"4GiB\", \"500GB\" or \"64KiB\"".to_owned();
-    let (first, last) = (text.chars().next(), text.chars().last());
-    if !first.is_some_and(|c| c.is_ascii_digit()) || !last.is_some_and(|c| c.is_ascii_alphabetic()) {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(allowed());
     }
-    let size: bytesize::ByteSize = text.parse().map_err(|_| allowed())?;
+    let unit = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "b" => "B",
+        "k" | "ki" | "kib" => "KiB",
+        "m" | "mi" | "mib" => "MiB",
+        "g" | "gi" | "gib" => "GiB",
+        "t" | "ti" | "tib" => "TiB",
+        "p" | "pi" | "pib" => "PiB",
+        "e" | "ei" | "eib" => "EiB",
+        "kb" => "kB",
+        "mb" => "MB",
+        "gb" => "GB",
+        "tb" => "TB",
+        "pb" => "PB",
+        "eb" => "EB",
+        _ => return Err(allowed()),
+    };
+    let size: bytesize::ByteSize = format!("{number}{unit}").parse().map_err(|_| allowed())?;
     match size.as_u64() {
         0 | 0x4000_0000_0000_0000.. => Err("a size above 0 and below 4 EiB".into()),
         bytes => Ok(Bytes(bytes)),
@@ -63,6 +81,20 @@ mod tests {
             [("4GiB", 4 << 30), ("500GB", 500_000_000_000), ("64 KiB", 64 << 10), ("1.5MiB", 3 << 19)]
         {
             assert_eq!(size(text), Ok(Bytes(bytes)), "{text}");
+        }
+        let binary = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
+        for ((unit, shift), decimal) in binary.into_iter().zip(1..) {
+            for text in [format!("3{unit}"), format!("3{unit}i"), format!("3 {unit}iB")] {
+                assert_eq!(size(&text), Ok(Bytes(3 << shift)), "{text}");
+                assert_eq!(size(&text.to_lowercase()), Ok(Bytes(3 << shift)), "{text}");
+            }
+            for text in [format!("3{unit}B"), format!("3 {}b", unit.to_lowercase())] {
+                assert_eq!(size(&text), Ok(Bytes(3 * 1000_u64.pow(decimal))), "{text}");
+            }
+        }
+        assert_eq!((size("10G"), size("1.5T")), (Ok(Bytes::gib(10)), Ok(Bytes::gib(1536))));
+        for text in ["1.G.B", "4ZiB", "1..5G", "4 G B", "4Gib/s", "\u{b2}G"] {
+            assert!(size(text).is_err(), "{text}: {:?}", size(text));
         }
         for text in ["", "4", "GiB", "4XB", "4 G i B", "1e3", "99999999EiB", "-4GiB", "NaN GiB", "0B"] {
             assert!(size(text).is_err(), "{text}: {:?}", size(text));

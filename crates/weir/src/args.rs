@@ -267,7 +267,7 @@ pub enum VolumeCommand {
         /// The volume's name; NBD clients ask for it as the export name
         #[arg(value_parser = name)]
         name: String,
-        /// The size clients see, with its unit: 100GiB, 2TB; may exceed the devices
+        /// The size clients see, with its unit: 100GiB or 100G, or decimal, 2TB; may exceed the devices
         #[arg(long, value_parser = size)]
         size: Bytes,
         /// When the map's part of a write is durable: with the next flush, as on a disk with a
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn volume_sizes_are_whole_sectors() {
         assert_eq!(size("4GiB"), Ok(Bytes::gib(4)));
-        assert_eq!(size("1GB"), Ok(Bytes(1_000_000_000)));
+        assert_eq!((size("1GB"), size("1G")), (Ok(Bytes(1_000_000_000)), Ok(Bytes::gib(1))));
         assert_eq!(size("500GB"), Ok(Bytes(500_000_000_000)));
         for bad in ["5KB", "512B", "1.3KiB"] {
             assert!(size(bad).is_err(), "{bad}");

@@ -56,7 +56,11 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             show(common, &done.to_json(), |_| done.human());
         }
         Command::Volume(VolumeCommand::Create { name, size, hardening, copies }) => {
-            show_volumes(common, &pool::create_volume(pool_file, &name, size, hardening, copies)?);
+            let volumes = pool::create_volume(pool_file, &name, size, hardening, copies)?;
+            show(common, &json!({ "volumes": volumes }), |width| {
+                let made = format!("volume {name} has {}", output::exact(size));
+                format!("{made}\n\n{}", volumes_table(&volumes, width))
+            });
         }
         Command::Volume(VolumeCommand::Set { name, hardening, policy }) => {
             show_volumes(common, &pool::set_volume(pool_file, &name, hardening, policy.as_deref())?);

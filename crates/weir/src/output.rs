@@ -1,8 +1,10 @@
 //! Results on standard output: one JSON document, or text for people that fits the terminal.
 
+mod number;
 mod table;
 mod width;
 
+pub use number::{exact, grouped};
 pub use table::{Spill, Table};
 pub use width::Width;
 

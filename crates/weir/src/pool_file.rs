@@ -29,7 +29,7 @@
 //! pace = "hdd-7200"        # serve it with a modelled drive's timing
 //! ```
 //!
-//! [`parse`] is pure: text in, a checked [`PoolFile`] or a [`Mistake`] out, never a panic. A
+//! [`parse`] is pure: text in, a checked [`PoolFile`] or all its [`Mistakes`] out, never a panic. A
 //! mistake names the key, the value and what is allowed, and where it stands.
 
 mod policies;
@@ -37,10 +37,11 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use table::{Keys, one_of};
+use table::{Found, Keys, one_of};
 use weir_engine::{MOVER_SHARE, Percent, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{Moves, Rules};
@@ -169,41 +170,87 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// All mistakes of a file, in its order; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl fmt::Display for Mistakes {
+    /// Each with what is allowed, indented below it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            let help = mistake.help.replace('\n', "\n  ");
+            write!(f, "{}{mistake}\n  {help}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl Mistakes {
+    /// As the failure of a command that reads the file called `name`.
+    pub fn of_file(&self, name: &str) -> Failure {
+        match &self.0[..] {
+            [mistake] => Failure::usage(format!("{name}, {mistake}"), mistake.help.clone()),
+            all => {
+                Failure::usage(format!("{name} has {} mistakes\n{self}", all.len()), "correct all of them")
+            }
+        }
+    }
+}
+
 /// Checks a pool file's text.
 ///
 /// # Errors
-/// The first mistake found, in the file's order of sections.
-pub fn parse(text: &str) -> Result<PoolFile, Mistake> {
+/// All mistakes found, in the file's order. Of text that is not TOML, only where it is not.
+pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
     let document = table::document(text)?;
-    let root = Keys::new(
-        text,
-        "the pool file",
-        document.get_ref(),
-        document.span(),
-        &["pool", "policy", "volume", "device"],
-    )?;
-    let pool = root.table("pool", POOL_KEYS)?;
-    let name = pool.required("name", name)?;
-    let extent = pool.optional("extent", extent)?.unwrap_or(ExtentSize::DEFAULT);
-    let policy = pool.optional("policy", policies::name)?.unwrap_or(POLICY_DEFAULT);
-    let space = space_rules(&pool)?;
-    let moves = pool.optional("moves", moves)?.unwrap_or_default();
-    let mover_share = pool.optional("mover_share", percent)?.unwrap_or(MOVER_SHARE);
-    let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent))?.unwrap_or_default();
-    let (tuning, volumes) = (policies::tuning(&root)?, policies::of_volumes(&root)?);
-    let devices = root.tables("device", DEVICE_KEYS, device)?;
-    if devices.is_empty() || devices.len() > DEVICES_MAX {
-        return Err(Mistake {
+    let found = Found::default();
+    let sections = &["pool", "policy", "volume", "device"];
+    let root = Keys::new(text, "the pool file", document.get_ref(), document.span(), sections, &found);
+    let devices = devices(&root, &found);
+    let (tuning, volumes) = (policies::tuning(&root), policies::of_volumes(&root));
+    let read = root.table("pool", POOL_KEYS).and_then(|pool| {
+        let name = pool.required("name", name);
+        let extent = pool.optional("extent", extent).unwrap_or(ExtentSize::DEFAULT);
+        let policy = pool.optional("policy", policies::name).unwrap_or(POLICY_DEFAULT);
+        let space = space_rules(&pool);
+        let moves = pool.optional("moves", moves).unwrap_or_default();
+        let mover_share = pool.optional("mover_share", percent).unwrap_or(MOVER_SHARE);
+        let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent)).unwrap_or_default();
+        let name = name?;
+        Some(PoolFile {
+            name,
+            extent,
+            policy,
+            volumes,
+            tuning,
+            space,
+            moves,
+            mover_share,
+            extent_cache,
+            devices,
+        })
+    });
+    found.or(read)
+}
+
+/// The `[[device]]` sections.
+fn devices(root: &Keys<'_, '_>, found: &Found) -> Vec<DeviceEntry> {
+    let Some(sections) = root.tables("device", DEVICE_KEYS) else { return Vec::new() };
+    if !(1..=DEVICES_MAX).contains(&sections.len()) {
+        found.note(Mistake {
             line: 0,
             column: 0,
-            message: format!("the pool has {} devices", devices.len()),
+            message: format!("the pool has {} devices", sections.len()),
             help: format!(
                 "give it 1 to {DEVICES_MAX} [[device]] sections, each with a name and a path:\n\n  \
                  [[device]]\n  name = \"slow\"\n  path = \"slow.img\"\n  size = \"32GiB\""
             ),
         });
     }
-    Ok(PoolFile { name, extent, policy, volumes, tuning, space, moves, mover_share, extent_cache, devices })
+    let mut before = Before::default();
+    sections.iter().filter_map(|keys| device(keys, &mut before)).collect()
 }
 
 /// What becomes of policies' moves.
@@ -228,83 +275,91 @@ fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
 }
 
 /// What the pool does about running out of space.
-fn space_rules(pool: &Keys<'_, '_>) -> Result<SpaceRules, Mistake> {
-    let waits = pool.optional("when_full", |text| one_of(text, &["error", "wait"]))? == Some("wait");
+fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
+    let when_full = pool.optional("when_full", |text| one_of(text, &["error", "wait"]));
+    // A value that was noted as a mistake may have been meant to be this one.
+    let waits = when_full == Some("wait") || when_full.is_none() && pool.has("when_full");
     let at_most = pool.optional("wait_at_most", |text| match duration(text) {
         Ok(at_most) if at_most <= WAIT_MAX => Ok(at_most),
         Ok(_) => Err("at most \"1h\"".into()),
         Err(allowed) => Err(allowed),
-    })?;
+    });
     if at_most.is_some() && !waits {
         let help = "add a line: when_full = \"wait\"";
-        return Err(pool.refuse("wait_at_most", "wait_at_most is given, and when_full is \"error\"", help));
+        pool.refuse("wait_at_most", "wait_at_most is given, and when_full is \"error\"", help);
     }
     let warn_at = pool.list("warn_at", |text, before: &[Percent]| match percent(text) {
         Ok(at) if before.last().is_some_and(|last| *last >= at) => {
             Err("percentages in ascending order, such as [\"80%\", \"95%\"]".into())
         }
         other => other,
-    })?;
-    Ok(SpaceRules {
+    });
+    SpaceRules {
         when_full: if waits {
             WhenFull::Wait { at_most: at_most.unwrap_or(WAIT_DEFAULT) }
         } else {
             WhenFull::Error
         },
         warn_at: warn_at.unwrap_or_else(|| SpaceRules::default().warn_at),
-    })
+    }
+}
+
+/// What the devices before one have, mistaken or not.
+#[derive(Debug, Default)]
+struct Before {
+    names: Vec<String>,
+    paths: Vec<PathBuf>,
+    /// The names of those that declare `metadata = true`.
+    with_metadata: Vec<String>,
 }
 
 /// One `[[device]]`, checked against those before it.
-fn device(keys: &Keys<'_, '_>, before: &[DeviceEntry]) -> Result<DeviceEntry, Mistake> {
+fn device(keys: &Keys<'_, '_>, before: &mut Before) -> Option<DeviceEntry> {
     let name = keys.required("name", |text| {
         let name = name(text)?;
-        match before.iter().any(|other| other.name == name) {
+        match before.names.contains(&name) {
             true => Err("a name no other device of the pool has".into()),
             false => Ok(name),
         }
-    })?;
+    });
     let path = keys.required("path", |text| match text {
         "" => Err("the path of a block device or a file".into()),
         _ if text.contains('\0') => Err("a path without zero bytes".into()),
-        _ if before.iter().any(|other| other.path.as_os_str() == text) => {
+        _ if before.paths.iter().any(|other| other.as_os_str() == text) => {
             Err("a path no other device of the pool has".into())
         }
         _ => Ok(PathBuf::from(text)),
-    })?;
-    let (metadata, durable) = (keys.flag("metadata")?, keys.flag("durable")?.unwrap_or(true));
+    });
+    let (metadata, durable) = (keys.flag("metadata"), keys.flag("durable").unwrap_or(true));
     if metadata == Some(true) && !durable {
         let help = "leave out metadata = true: what a power cut empties cannot hold the pool's metadata";
-        return Err(keys.refuse("metadata", "metadata is true and durable is false", help));
+        keys.refuse("metadata", "metadata is true and durable is false", help);
     }
-    let others: Vec<_> = before.iter().filter(|other| other.metadata == Some(true)).collect();
-    if let (Some(true), [one, other, ..]) = (metadata, &others[..]) {
-        let message = format!("metadata is true, and so it is for devices {} and {}", one.name, other.name);
+    if let (Some(true), [one, other, ..]) = (metadata, &before.with_metadata[..]) {
+        let message = format!("metadata is true, and so it is for devices {one} and {other}");
         let help = "declare it for one device, or for two: the metadata then is on both";
-        return Err(keys.refuse("metadata", &message, help));
+        keys.refuse("metadata", &message, help);
     }
-    Ok(DeviceEntry {
-        name,
-        path,
-        size: keys.optional("size", size)?.map(|size| Bytes(size.0 / BLOCK * BLOCK)),
-        pace: keys.optional("pace", pace)?,
-        class: keys.optional("class", class)?,
-        metadata,
-        durable,
-        volatile_cache: keys.flag("volatile_cache")?,
-        deadline: keys.optional("deadline", |text| match duration(text) {
-            Ok(deadline) if (DEADLINE_MIN..=DEADLINE_MAX).contains(&deadline) => Ok(deadline),
-            Ok(_) => Err("a time from \"100ms\" to \"1h\"".into()),
-            Err(allowed) => Err(allowed),
-        })?,
-        fault: keys.optional("fault", |text| {
-            one_of(text, &["forget-unflushed", "forget-some", "on-demand"]).map(|fault| match fault {
-                "on-demand" => Fault::OnDemand,
-                "forget-some" => Fault::ForgetSome,
-                _ => Fault::ForgetUnflushed,
-            })
-        })?,
-    })
+    before.names.extend(name.clone());
+    before.paths.extend(path.clone());
+    before.with_metadata.extend(name.clone().filter(|_| metadata == Some(true)));
+    let size = keys.optional("size", size).map(|size| Bytes(size.0 / BLOCK * BLOCK));
+    let (pace, class) = (keys.optional("pace", pace), keys.optional("class", class));
+    let volatile_cache = keys.flag("volatile_cache");
+    let deadline = keys.optional("deadline", |text| match duration(text) {
+        Ok(deadline) if (DEADLINE_MIN..=DEADLINE_MAX).contains(&deadline) => Ok(deadline),
+        Ok(_) => Err("a time from \"100ms\" to \"1h\"".into()),
+        Err(allowed) => Err(allowed),
+    });
+    let fault = keys.optional("fault", |text| {
+        one_of(text, &["forget-unflushed", "forget-some", "on-demand"]).map(|fault| match fault {
+            "on-demand" => Fault::OnDemand,
+            "forget-some" => Fault::ForgetSome,
+            _ => Fault::ForgetUnflushed,
+        })
+    });
+    let (name, path) = (name?, path?);
+    Some(DeviceEntry { name, path, size, pace, class, metadata, durable, volatile_cache, deadline, fault })
 }
 
 /// Checks the name of a pool, device or volume.

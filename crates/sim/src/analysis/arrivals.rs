@@ -41,8 +41,8 @@ struct Window {
 pub struct Arrivals {
     /// From the first to the last.
     pub seconds: f64,
-    /// Requests a second.
-    pub rate: f64,
+    /// Requests a second; nothing if all have the same time, as in a short trace whose times are whole seconds.
+    pub rate: Option<f64>,
     /// Requests whose time was before that of the one above; they count as made at the same time.
     pub out_of_order: u64,
     /// Gaps, in nanoseconds.
@@ -112,7 +112,7 @@ impl ArrivalTimes {
         let variance = (self.squares / gaps.count as f64 - mean * mean).max(0.0);
         Some(Arrivals {
             seconds: span.as_secs_f64(),
-            rate: if mean > 0.0 { 1.0 / mean } else { 0.0 },
+            rate: (mean > 0.0).then(|| 1.0 / mean),
             out_of_order: self.back,
             gaps,
             variation: (mean > 0.0).then(|| variance.sqrt() / mean),

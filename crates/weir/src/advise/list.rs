@@ -1,8 +1,8 @@
 //! The list of devices on sale: one comes with the program, and users have their own.
 
 use crate::failure::Failure;
-use crate::pool_file::table::{Keys, document};
-use crate::pool_file::{self, Mistake};
+use crate::pool_file::table::{Found, Keys, document};
+use crate::pool_file::{self, Mistake, Mistakes};
 use std::path::Path;
 use weir_model::Bytes;
 use weir_sim::advise::{Cents, Offer};
@@ -44,59 +44,69 @@ pub(super) fn read(path: Option<&Path>) -> Result<List, Failure> {
             (text, path.display().to_string())
         }
     };
-    parse(&text).map_err(|mistake| Failure::usage(format!("{name}: {mistake}"), mistake.help))
+    parse(&text).map_err(|mistakes| mistakes.of_file(&name))
 }
 
 /// Checks a list's text.
 ///
 /// # Errors
-/// The first mistake found.
-pub(super) fn parse(text: &str) -> Result<List, Mistake> {
+/// All mistakes found.
+pub(super) fn parse(text: &str) -> Result<List, Mistakes> {
     let document = document(text)?;
-    let root = Keys::new(text, "the list", document.get_ref(), document.span(), &["currency", "device"])?;
+    let found = Found::default();
+    let keys = &["currency", "device"];
+    let root = Keys::new(text, "the list", document.get_ref(), document.span(), keys, &found);
     let currency = root.required("currency", |text| match text.trim() {
         currency if currency.is_empty() || currency.contains(char::is_control) => {
             Err("what prices are in, on one line, such as \"USD\"".into())
         }
         currency => Ok(currency.to_owned()),
-    })?;
-    let offers = root.tables("device", KEYS, offer)?;
-    if offers.is_empty() || offers.len() > MOST {
-        return Err(Mistake {
-            line: 0,
-            column: 0,
-            message: format!("the list has {} devices", offers.len()),
-            help: format!(
-                "give it 1 to {MOST} [[device]] sections, as the list has them that weir advise --print-devices prints"
-            ),
-        });
+    });
+    let mut offers: Vec<Offer> = Vec::new();
+    if let Some(devices) = root.tables("device", KEYS) {
+        offers.extend(devices.iter().scan(Vec::new(), |names, keys| Some(offer(keys, names))).flatten());
+        if devices.is_empty() || devices.len() > MOST {
+            found.note(Mistake {
+                line: 0,
+                column: 0,
+                message: format!("the list has {} devices", devices.len()),
+                help: format!(
+                    "give it 1 to {MOST} [[device]] sections, as the list has them that weir advise --print-devices prints"
+                ),
+            });
+        }
     }
-    Ok(List { currency, offers })
+    found.or(currency.map(|currency| List { currency, offers }))
 }
 
-fn offer(keys: &Keys<'_, '_>, before: &[Offer]) -> Result<Offer, Mistake> {
+/// One offer; `names` has those of the offers before it.
+fn offer(keys: &Keys<'_, '_>, names: &mut Vec<String>) -> Option<Offer> {
     let name = keys.required("name", |text| {
         let name = pool_file::name(text)?;
-        match before.iter().any(|other| other.name == name) {
+        match names.contains(&name) {
             true => Err("a name no other device of the list has".into()),
             false => Ok(name),
         }
-    })?;
-    let size = keys.required("size", pool_file::size)?;
+    });
+    names.extend(name.clone());
+    let size = keys.required("size", pool_file::size);
     let price = keys.number("price", |price| match price {
         price if (PRICE_MIN..=PRICE_MAX).contains(&price) => Ok(price),
         _ => Err("a number from 0.01 up, of the list's currency".into()),
-    })?;
-    let Some(price) = price else {
-        return Err(keys.refuse("name", &format!("{name} has no price"), "add a line: price = 100"));
-    };
+    });
+    if !keys.has("price") {
+        let name = name.as_deref().unwrap_or("it");
+        keys.refuse("name", &format!("{name} has no price"), "add a line: price = 100");
+    }
     let endurance = keys.optional("endurance", |text| {
         pool_file::size(text)
             .map_err(|_| "the bytes that may be written to it, with their unit, such as \"600TB\"".into())
-    })?;
-    let model = keys.required("model", pool_file::pace)?.to_owned();
-    let about = keys.optional("about", |text| Ok(text.to_owned()))?.unwrap_or_else(|| name.clone());
-    Ok(Offer { name, about, size, price: Cents::of(price), endurance, model })
+    });
+    let model = keys.required("model", pool_file::pace);
+    let about = keys.optional("about", |text| Ok(text.to_owned()));
+    let name = name?;
+    let about = about.unwrap_or_else(|| name.clone());
+    Some(Offer { name, about, size: size?, price: Cents::of(price?), endurance, model: model?.to_owned() })
 }
 
 /// A size as drives are sold: decimal.
@@ -157,11 +167,11 @@ mod tests {
             ("currency = \"EUR\"", "", 1, "currency = "),
             ("[[device]]", "[device]", 2, "[[device]] section"),
         ] {
-            let mistake = list(change, to).expect_err(to);
-            assert_eq!(mistake.line, line, "{to}: {mistake}");
-            assert!(mistake.help.contains(part), "{to}: {mistake}\n{}", mistake.help);
+            let mistakes = list(change, to).expect_err(to);
+            assert_eq!(mistakes.0[0].line, line, "{to}: {mistakes}");
+            assert!(mistakes.to_string().contains(part), "{to}: {mistakes}");
         }
-        assert!(parse("currency = \"EUR\"\n").expect_err("empty").message.contains("0 devices"));
+        assert!(parse("currency = \"EUR\"\n").expect_err("empty").to_string().contains("0 devices"));
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl Described {
             io::ErrorKind::InvalidData => Failure::usage(format!("{} is not UTF-8 text", path.display()), ""),
             _ => Failure::os("read", path, &error),
         })?;
-        let file = pool_file::parse(&text)
-            .map_err(|mistake| Failure::usage(format!("{}, {mistake}", path.display()), mistake.help))?;
+        let file =
+            pool_file::parse(&text).map_err(|mistakes| mistakes.of_file(&path.display().to_string()))?;
         Ok(Self { file, path: path.to_owned() })
     }
 

@@ -1,7 +1,7 @@
 //! The placement policies of a pool file: which one, and how they are tuned.
 
 use super::table::{Keys, one_of};
-use super::{Mistake, duration, size};
+use super::{duration, size};
 use std::collections::BTreeMap;
 use weir_policy::placement::{ALL, Key, Kind, Settings, known};
 
@@ -18,30 +18,30 @@ fn names() -> Vec<&'static str> {
 }
 
 /// The `[policy.NAME]` tables.
-pub(super) fn tuning(root: &Keys<'_, '_>) -> Result<BTreeMap<&'static str, Settings>, Mistake> {
+pub(super) fn tuning(root: &Keys<'_, '_>) -> BTreeMap<&'static str, Settings> {
     let keys_of = |name| known(name).map_or(&[][..], |known| known.keys);
     let names_of = |name| keys_of(name).iter().map(|key| key.name).collect();
     let mut tuning = BTreeMap::new();
-    for (name, table) in root.tables_by_name("policy", &names(), names_of)? {
+    for (name, table) in root.tables_by_name("policy", &names(), names_of) {
         let mut settings = Settings::default();
         for key in keys_of(name) {
-            if let Some(value) = read(&table, key)? {
+            if let Some(value) = read(&table, key) {
                 settings.set(key, value);
             }
         }
         tuning.insert(name, settings);
     }
-    Ok(tuning)
+    tuning
 }
 
 /// The `[volume.NAME]` tables: the policies of volumes that have their own.
-pub(super) fn of_volumes(root: &Keys<'_, '_>) -> Result<BTreeMap<String, &'static str>, Mistake> {
-    let tables = root.tables_of("volume", super::name, &["policy"])?;
-    tables.into_iter().map(|(volume, table)| Ok((volume, table.required("policy", name)?))).collect()
+pub(super) fn of_volumes(root: &Keys<'_, '_>) -> BTreeMap<String, &'static str> {
+    let tables = root.tables_of("volume", super::name, &["policy"]);
+    tables.into_iter().filter_map(|(volume, table)| Some((volume, table.required("policy", name)?))).collect()
 }
 
 /// The value under a key, in the key's range.
-fn read(table: &Keys<'_, '_>, key: &Key) -> Result<Option<f64>, Mistake> {
+fn read(table: &Keys<'_, '_>, key: &Key) -> Option<f64> {
     match key.kind {
         Kind::Number { least, most } => table.number(key.name, |number| {
             if key.allows(number) { Ok(number) } else { Err(format!("a number from {least} to {most}")) }
@@ -54,9 +54,9 @@ fn read(table: &Keys<'_, '_>, key: &Key) -> Result<Option<f64>, Mistake> {
             }
         }),
         Kind::Share => table.optional(key.name, share),
-        Kind::Time => Ok(table.optional(key.name, duration)?.map(|time| time.as_secs_f64())),
-        Kind::Size => Ok(table.optional(key.name, size)?.map(|size| size.0 as f64)),
-        Kind::Flag => Ok(table.flag(key.name)?.map(|flag| f64::from(u8::from(flag)))),
+        Kind::Time => Some(table.optional(key.name, duration)?.as_secs_f64()),
+        Kind::Size => Some(table.optional(key.name, size)?.0 as f64),
+        Kind::Flag => Some(f64::from(u8::from(table.flag(key.name)?))),
         Kind::Choice(words) => table.optional(key.name, |text| {
             let word = one_of(text, words)?;
             Ok(words.iter().take_while(|w| **w != word).count() as f64)
@@ -82,7 +82,7 @@ mod tests {
         let device = "[[device]]\nname = \"a\"\npath = \"a.img\"\n";
         match parse(&format!("[pool]\nname = \"home\"\n{sections}\n{device}")) {
             Ok(file) => Ok(file.tuning),
-            Err(mistake) => Err(format!("{mistake}\n{}", mistake.help)),
+            Err(mistakes) => Err(mistakes.to_string()),
         }
     }
 
@@ -113,8 +113,7 @@ mod tests {
         let two = "[volume.mail]\npolicy = \"hystor\"\n[volume.\"web.1\"]\npolicy = \"stripe\"\n";
         assert_eq!(of(two), Ok(vec![("mail".into(), "hystor"), ("web.1".into(), "stripe")]));
         let says = |sections: &str, parts: &[&str]| {
-            let mistake = of(sections).expect_err("a mistake");
-            let said = format!("{mistake}\n{}", mistake.help);
+            let said = of(sections).expect_err("a mistake").to_string();
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         };
         says("[volume.mail]\n", &["[volume.mail] has no policy"]);

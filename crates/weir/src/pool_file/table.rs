@@ -1,22 +1,50 @@
 //! Reading TOML tables key by key, so that every mistake can say where it is and what to write.
+//!
+//! A mistake is noted and reading goes on, so that all of them are told at once. What has one counts as absent;
+//! whoever reads a file refuses it at the end if anything was noted.
 
-use super::Mistake;
+use super::{Mistake, Mistakes};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Found(RefCell<Vec<Mistake>>);
+
+impl Found {
+    /// Notes another one.
+    pub(crate) fn note(&self, mistake: Mistake) {
+        self.0.borrow_mut().push(mistake);
+    }
+
+    /// The value read, unless there were mistakes: all of these, in the file's order.
+    pub(crate) fn or<T>(self, read: Option<T>) -> Result<T, Mistakes> {
+        let mut found = self.0.into_inner();
+        // What concerns the file as a whole comes last.
+        found.sort_by_key(|mistake| (mistake.line == 0, mistake.line, mistake.column));
+        match read {
+            Some(read) if found.is_empty() => Ok(read),
+            _ => Err(Mistakes(found)),
+        }
+    }
+}
+
 /// The document's root table.
-pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistake> {
-    DeTable::parse(text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        mistake(
-            text,
-            span,
-            format!("not TOML: {}", error.message()),
-            "write it as in docs/guide.md, \"The pool file\"",
-        )
-    })
+pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistakes> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Ok(table);
+    }
+    let found = Found::default();
+    for error in errors {
+        let message = format!("not TOML: {}", error.message());
+        let help = "write it as in docs/guide.md, \"The pool file\"";
+        found.note(mistake(text, error.span().unwrap_or(0..0), message, help));
+    }
+    found.or(None)
 }
 
 /// One table of the file: takes keys out of it, refusing those it does not know.
@@ -26,42 +54,54 @@ pub(crate) struct Keys<'t, 'i> {
     title: String,
     table: &'t DeTable<'i>,
     span: Range<usize>,
+    /// Keys that are not there, but one was that is written much like them: noted already.
+    misspelt: Vec<&'static str>,
+    found: &'t Found,
 }
 
 impl<'t, 'i> Keys<'t, 'i> {
-    /// Refuses a table with a key that is not among `known`.
+    /// A table, noting its keys that are not among `known`.
     pub(crate) fn new(
         text: &'t str,
         title: impl Into<String>,
         table: &'t DeTable<'i>,
         span: Range<usize>,
         known: &[&'static str],
-    ) -> Result<Self, Mistake> {
+        found: &'t Found,
+    ) -> Self {
         let title = title.into();
-        let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
-        if let Some(key) = unknown.min_by_key(|key| key.span().start) {
+        let mut misspelt = Vec::new();
+        for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let given = key.get_ref().as_ref();
             let message = format!("{title} has no key {given:?}");
             let help = match known {
                 [] => "it has no keys".to_owned(),
                 _ => format!("{}its keys are {}", suggestion(given, known), known.join(", ")),
             };
-            return Err(mistake(text, key.span(), message, &help));
+            misspelt.extend(closest(given, known));
+            found.note(mistake(text, key.span(), message, &help));
         }
-        Ok(Self { text, title, table, span })
+        Self { text, title, table, span, misspelt, found }
+    }
+
+    /// Whether there is such a key, with whatever value, or one that is a misspelling of it.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key) || self.misspelt.contains(&key)
     }
 
     /// The table under `key`, which must be there.
-    pub(crate) fn table(&self, key: &str, known: &[&'static str]) -> Result<Self, Mistake> {
+    pub(crate) fn table(&self, key: &str, known: &[&'static str]) -> Option<Self> {
         let help =
             format!("begin it with a [{key}] section that has a name:\n\n  [{key}]\n  name = \"home\"");
-        let Some(value) = self.table.get(key) else {
-            return Err(mistake(self.text, 0..0, format!("{} has no [{key}] section", self.title), &help));
-        };
+        if !self.has(key) {
+            let message = format!("{} has no [{key}] section", self.title);
+            return self.note(mistake(self.text, 0..0, message, &help));
+        }
+        let value = self.table.get(key)?;
         let Some(table) = value.get_ref().as_table() else {
-            return Err(self.wrong_kind(key, value, &help));
+            return self.note(self.wrong_kind(key, value, &help));
         };
-        Self::new(self.text, format!("[{key}]"), table, value.span(), known)
+        Some(Self::new(self.text, format!("[{key}]"), table, value.span(), known, self.found))
     }
 
     /// The tables in the table under `key`: of each its name and itself, its keys being those `known`
@@ -71,20 +111,21 @@ impl<'t, 'i> Keys<'t, 'i> {
         key: &str,
         names: &[&'static str],
         known: impl Fn(&'static str) -> Vec<&'static str>,
-    ) -> Result<Vec<(&'static str, Self)>, Mistake> {
+    ) -> Vec<(&'static str, Self)> {
         let help = format!("write a [{key}.NAME] section, NAME one of {}", names.join(", "));
-        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let Some(value) = self.table.get(key) else { return Vec::new() };
         let Some(table) = value.get_ref().as_table() else {
-            return Err(self.wrong_kind(key, value, &help));
+            self.found.note(self.wrong_kind(key, value, &help));
+            return Vec::new();
         };
-        let outer = Self::new(self.text, format!("[{key}]"), table, value.span(), names)?;
+        let outer = Self::new(self.text, format!("[{key}]"), table, value.span(), names, self.found);
         let given = names.iter().filter_map(|name| table.get(*name).map(|value| (*name, value)));
-        let inner = given.map(|(name, value)| {
+        let inner = given.filter_map(|(name, value)| {
             let Some(table) = value.get_ref().as_table() else {
-                return Err(outer.wrong_kind(name, value, &help));
+                return self.note(outer.wrong_kind(name, value, &help));
             };
-            let keys = Self::new(self.text, format!("[{key}.{name}]"), table, value.span(), &known(name))?;
-            Ok((name, keys))
+            let title = format!("[{key}.{name}]");
+            Some((name, Self::new(self.text, title, table, value.span(), &known(name), self.found)))
         });
         inner.collect()
     }
@@ -96,102 +137,89 @@ impl<'t, 'i> Keys<'t, 'i> {
         key: &str,
         check: impl Fn(&str) -> Result<String, String>,
         known: &[&'static str],
-    ) -> Result<Vec<(String, Self)>, Mistake> {
+    ) -> Vec<(String, Self)> {
         let help = format!("write a [{key}.NAME] section");
-        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let Some(value) = self.table.get(key) else { return Vec::new() };
         let Some(table) = value.get_ref().as_table() else {
-            return Err(self.wrong_kind(key, value, &help));
+            self.found.note(self.wrong_kind(key, value, &help));
+            return Vec::new();
         };
-        let mut given: Vec<_> = table.iter().collect();
-        given.sort_by_key(|(name, _)| name.span().start);
-        let inner = given.into_iter().map(|(name, value)| {
+        let inner = table.iter().filter_map(|(name, value)| {
             let text = name.get_ref().as_ref();
-            let name = check(text).map_err(|allowed| {
-                let message = format!("[{key}] has {text:?}");
-                mistake(self.text, name.span(), message, &format!("a {key}'s name must be {allowed}"))
-            })?;
-            let Some(table) = value.get_ref().as_table() else {
-                return Err(self.wrong_kind(text, value, &help));
+            let name = match check(text) {
+                Ok(name) => name,
+                Err(allowed) => {
+                    let message = format!("[{key}] has {text:?}");
+                    let help = format!("a {key}'s name must be {allowed}");
+                    return self.note(mistake(self.text, name.span(), message, &help));
+                }
             };
-            let keys = Self::new(self.text, format!("[{key}.{name}]"), table, value.span(), known)?;
-            Ok((name, keys))
+            let Some(table) = value.get_ref().as_table() else {
+                return self.note(self.wrong_kind(text, value, &help));
+            };
+            let title = format!("[{key}.{name}]");
+            Some((name, Self::new(self.text, title, table, value.span(), known, self.found)))
         });
         inner.collect()
     }
 
     /// The number under `key`, checked by `check`, which on refusal says what is allowed.
-    pub(crate) fn number(
-        &self,
-        key: &str,
-        check: impl Fn(f64) -> Result<f64, String>,
-    ) -> Result<Option<f64>, Mistake> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
+    pub(crate) fn number(&self, key: &str, check: impl Fn(f64) -> Result<f64, String>) -> Option<f64> {
+        let value = self.table.get(key)?;
         let allowed = || check(f64::NAN).err().unwrap_or_else(|| "a number".into());
         let number = value.get_ref().as_float().map(|f| f.as_str().parse()).or_else(|| {
             let integer = value.get_ref().as_integer()?;
             Some(i64::from_str_radix(integer.as_str(), integer.radix()).map_or("?".parse(), |i| Ok(i as f64)))
         });
         let Some(Ok(number)) = number else {
-            return Err(self.wrong_kind(key, value, &format!("{key} must be {}, without quotes", allowed())));
+            let help = format!("{key} must be {}, without quotes", allowed());
+            return self.note(self.wrong_kind(key, value, &help));
         };
-        check(number).map(Some).map_err(|allowed| {
+        check(number).map(Some).unwrap_or_else(|allowed| {
             let message = format!("{}: {key} is {number}", self.title);
-            mistake(self.text, value.span(), message, &format!("{key} must be {allowed}"))
+            self.note(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
         })
     }
 
-    /// The array of tables under `key`, each read by `read`, which is also given those before it.
-    pub(crate) fn tables<T>(
-        &self,
-        key: &str,
-        known: &[&'static str],
-        read: impl Fn(&Keys<'_, '_>, &[T]) -> Result<T, Mistake>,
-    ) -> Result<Vec<T>, Mistake> {
+    /// The array of tables under `key`: the keys of each. `None` if it is something else or misspelt, which is noted.
+    pub(crate) fn tables(&self, key: &str, known: &[&'static str]) -> Option<Vec<Self>> {
         let help = format!("write one [[{key}]] section for each {key}");
-        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let Some(value) = self.table.get(key) else { return (!self.has(key)).then(Vec::new) };
         let Some(array) = value.get_ref().as_array() else {
-            return Err(self.wrong_kind(key, value, &help));
+            return self.note(self.wrong_kind(key, value, &help));
         };
         let mut items = Vec::with_capacity(array.len());
         for (index, item) in array.iter().enumerate() {
             let Some(table) = item.get_ref().as_table() else {
-                return Err(self.wrong_kind(key, item, &help));
+                return self.note(self.wrong_kind(key, item, &help));
             };
             let title = format!("[[{key}]] number {}", index + 1);
-            let keys = Keys::new(self.text, title, table, item.span(), known)?;
-            let item = read(&keys, &items)?;
-            items.push(item);
+            items.push(Self::new(self.text, title, table, item.span(), known, self.found));
         }
-        Ok(items)
+        Some(items)
     }
 
     /// The text under `key`, checked by `check`, which on refusal says what is allowed.
-    pub(crate) fn optional<T>(
-        &self,
-        key: &str,
-        check: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Mistake> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
+    pub(crate) fn optional<T>(&self, key: &str, check: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let value = self.table.get(key)?;
         let Some(text) = value.get_ref().as_str() else {
             let allowed = check("").err().unwrap_or_else(|| "text".into());
-            return Err(self.wrong_kind(key, value, &format!("{key} must be {allowed}, in quotes")));
+            return self.note(self.wrong_kind(key, value, &format!("{key} must be {allowed}, in quotes")));
         };
-        check(text).map(Some).map_err(|allowed| {
+        check(text).map(Some).unwrap_or_else(|allowed| {
             let message = format!("{}: {key} is {text:?}", self.title);
-            mistake(self.text, value.span(), message, &format!("{key} must be {allowed}"))
+            self.note(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
         })
     }
 
     /// As [`Self::optional`], but the key must be there.
-    pub(crate) fn required<T>(
-        &self,
-        key: &str,
-        check: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, Mistake> {
-        self.optional(key, check)?.ok_or_else(|| {
+    pub(crate) fn required<T>(&self, key: &str, check: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        if !self.has(key) {
             let message = format!("{} has no {key}", self.title);
-            mistake(self.text, self.span.clone(), message, &format!("add a line: {key} = \"...\""))
-        })
+            let help = format!("add a line: {key} = \"...\"");
+            return self.note(mistake(self.text, self.span.clone(), message, &help));
+        }
+        self.optional(key, check)
     }
 
     /// The texts in the array under `key`, each checked by `check`, which is also given those before.
@@ -199,40 +227,49 @@ impl<'t, 'i> Keys<'t, 'i> {
         &self,
         key: &str,
         check: impl Fn(&str, &[T]) -> Result<T, String>,
-    ) -> Result<Option<Vec<T>>, Mistake> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
+    ) -> Option<Vec<T>> {
+        let value = self.table.get(key)?;
         let allowed = || check("", &[]).err().unwrap_or_else(|| "text".into());
         let help = || format!("{key} must be a list in brackets, each item {}, in quotes", allowed());
         let Some(array) = value.get_ref().as_array() else {
-            return Err(self.wrong_kind(key, value, &help()));
+            return self.note(self.wrong_kind(key, value, &help()));
         };
         let mut items = Vec::with_capacity(array.len());
         for item in array.iter() {
             let Some(text) = item.get_ref().as_str() else {
-                return Err(self.wrong_kind(key, item, &help()));
+                return self.note(self.wrong_kind(key, item, &help()));
             };
-            let item = check(text, &items).map_err(|allowed| {
-                let message = format!("{}: {key} has {text:?}", self.title);
-                mistake(self.text, item.span(), message, &format!("each item must be {allowed}"))
-            })?;
-            items.push(item);
+            match check(text, &items) {
+                Ok(item) => items.push(item),
+                Err(allowed) => {
+                    let message = format!("{}: {key} has {text:?}", self.title);
+                    let help = format!("each item must be {allowed}");
+                    self.found.note(mistake(self.text, item.span(), message, &help));
+                }
+            }
         }
-        Ok(Some(items))
+        Some(items)
     }
 
     /// The `true` or `false` under `key`.
-    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, Mistake> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
-        match value.get_ref().as_bool() {
-            Some(flag) => Ok(Some(flag)),
-            None => Err(self.wrong_kind(key, value, &format!("{key} must be true or false, without quotes"))),
-        }
+    pub(crate) fn flag(&self, key: &str) -> Option<bool> {
+        let value = self.table.get(key)?;
+        value.get_ref().as_bool().or_else(|| {
+            let help = format!("{key} must be true or false, without quotes");
+            self.note(self.wrong_kind(key, value, &help))
+        })
     }
 
-    /// Why the value under `key`, good by itself, does not go with the rest.
-    pub(crate) fn refuse(&self, key: &str, message: &str, help: &str) -> Mistake {
+    /// Notes that the value under `key`, good by itself, does not go with the rest.
+    pub(crate) fn refuse(&self, key: &str, message: &str, help: &str) {
         let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
-        mistake(self.text, span, format!("{}: {message}", self.title), help)
+        self.found.note(mistake(self.text, span, format!("{}: {message}", self.title), help));
+    }
+
+    /// Notes a mistake in place of a value.
+    fn note<T>(&self, mistake: Mistake) -> Option<T> {
+        self.found.note(mistake);
+        None
     }
 
     fn wrong_kind(&self, key: &str, value: &Spanned<DeValue<'_>>, help: &str) -> Mistake {

@@ -52,7 +52,7 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
     assert!(picture.starts_with("<svg") && picture.contains("price, EUR"), "{}", &picture[..200]);
     // As the commands that use it read it.
     let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
-    let bought = pool_file::parse(&text).unwrap_or_else(|mistake| panic!("{mistake} in\n{text}"));
+    let bought = pool_file::parse(&text).unwrap_or_else(|mistakes| panic!("{mistakes} in\n{text}"));
     assert_eq!(bought.policy, "adaptive");
     let counts = pick["devices"].as_array().expect("devices").iter().map(|kind| kind["count"].as_u64());
     assert_eq!(bought.devices.len() as u64, counts.map(|count| count.expect("a count")).sum::<u64>());
@@ -150,7 +150,7 @@ fn two_fast_kinds_are_bought_where_they_are_best() {
     let words = told["words"].to_string();
     assert!(words.contains("% the faster kind"), "{words}");
     let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
-    let bought = pool_file::parse(&text).unwrap_or_else(|mistake| panic!("{mistake} in\n{text}"));
+    let bought = pool_file::parse(&text).unwrap_or_else(|mistakes| panic!("{mistakes} in\n{text}"));
     let names: Vec<_> = bought.devices.iter().map(|device| &device.name[..]).collect();
     assert_eq!(names, ["fast", "middle", "slow"], "{text}");
     let tried = text.replace("# size", "size").replace("# pace", "pace");
@@ -194,7 +194,7 @@ fn what_makes_no_sense_is_refused() {
         USAGE,
         &["no list of devices none.toml", "--print-devices > none.toml"],
     );
-    says(&["t", "--devices", "bad.toml"], USAGE, &["bad.toml: line 5", "size is \"100\"", "500GB"]);
+    says(&["t", "--devices", "bad.toml"], USAGE, &["bad.toml, line 5", "size is \"100\"", "500GB"]);
     says(&["t", "--devices", "odd.toml"], USAGE, &["model is \"punch-cards\"", "ssd-sata"]);
     says(&["t", "--capacity", "1MiB"], USAGE, &["--capacity 1 MiB is less than the ", "--active"]);
     says(&["t", "--capacity", "900PB"], USAGE, &["put larger ones on the list"]);

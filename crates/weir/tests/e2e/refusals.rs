@@ -103,6 +103,37 @@ fn devices_another_pool_file_serves_are_waited_for_and_then_refused() {
 }
 
 #[test]
+fn all_mistakes_in_the_pool_file_are_told_at_once() {
+    let pool = Pool::from_text(
+        "[pool]\nname = \"x y\"\npolcy = \"stripe\"\n\n[[device]]\nname = \"a\"\npath = \"a\"\nsize = \"1\"\n",
+    );
+    let said = pool.refused(&["pool", "create"], USAGE);
+    says(
+        &said,
+        &["pool.toml has 3 mistakes", "line 2, column 8: ", "line 3, column 1: ", "line 8, column 8: "],
+    );
+    says(&said, &["A-Z a-z", "did you mean policy", "\"4GiB\""]);
+    std::fs::write(pool.path("list.toml"), "[[device]]\nname = \"a\"\nsize = \"1\"\n")
+        .expect("a list of devices");
+    pool.run(["trace", "generate", "zipf over=16MiB for=1s", "--out", "t.csv"]);
+    let said = pool.refused(&["advise", "t.csv", "--devices", "list.toml"], USAGE);
+    says(
+        &said,
+        &["list.toml has 4 mistakes", "has no currency", "size is \"1\"", "has no price", "has no model"],
+    );
+}
+
+#[test]
+fn the_size_of_a_new_volume_is_told_as_it_was_understood() {
+    let pool = Pool::small();
+    pool.run(["pool", "create"]);
+    let said = pool.run(["volume", "create", "binary", "--size", "10G"]);
+    assert!(said.starts_with("volume binary has 10 GiB (10,737,418,240 bytes)\n"), "{said}");
+    let said = pool.run(["volume", "create", "decimal", "--size", "10GB"]);
+    assert!(said.starts_with("volume decimal has 9.3 GiB (10,000,000,000 bytes)\n"), "{said}");
+}
+
+#[test]
 fn volumes_of_decimal_sizes_can_be_made() {
     let pool = Pool::small().create("disk", "500GB");
     let volumes = pool.json(&["volume", "list"]);

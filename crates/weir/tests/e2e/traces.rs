@@ -353,3 +353,30 @@ fn a_part_of_a_trace_is_read_alone() {
         assert!(said.contains("own holds no request in that part of it"), "{said}");
     }
 }
+
+#[test]
+fn hot_regions_side_by_side_are_told_apart() {
+    let pool = pool();
+    let mut trace = String::new();
+    for (at, mib) in [11_379_u64, 11_380, 11_381].into_iter().cycle().take(30).enumerate() {
+        trace += &format!("{},hm,0,Read,{},4096,10\n", 128_166_385_295_514_663 + at as u64 * 1000, mib << 20);
+    }
+    std::fs::write(pool.path("near.csv"), trace).expect("a trace");
+    let told = pool.run(["trace", "analyze", "near.csv", "--format", "msr"]);
+    for at in ["11,379 MiB", "11,380 MiB", "11,381 MiB"] {
+        assert_eq!(told.matches(&format!("the MiB at {at} of disk")).count(), 1, "{at}:\n{told}");
+    }
+}
+
+#[test]
+fn requests_at_one_time_have_no_rate() {
+    let pool = pool();
+    std::fs::write(pool.path("second.csv"), "1538323200,12910952,128,0,1063\n".repeat(5)).expect("a trace");
+    let told = pool.run(["trace", "analyze", "second.csv", "--format", "tencent"]);
+    assert!(
+        told.contains("unknown: all requests have the same time") && !told.contains("0.000 requests/s"),
+        "{told}"
+    );
+    let told = pool.json(&["trace", "analyze", "second.csv", "--format", "tencent"]);
+    assert!(told["arrivals"]["rate"].is_null() && told["arrivals"]["seconds"] == 0.0, "{told}");
+}

@@ -353,21 +353,10 @@ impl Loaded {
     pub(super) fn fresh(&self) -> Result<Box<dyn Load>, String> {
         match self {
             Self::Trace(trace, stretch) => Ok(Box::new(Replay::new((**trace).clone(), *stretch))),
-            Self::MadeUp(words) => {
-                weir_sim::load::made_up(words, SEED.0, size, time).map_err(|error| error.to_string())
-            }
+            Self::MadeUp(words) => weir_sim::load::made_up(words, SEED.0, weir_sim::units::size, time)
+                .map_err(|error| error.to_string()),
         }
     }
-}
-
-/// Sizes as the rows have them.
-fn size(text: &str) -> Result<Bytes, String> {
-    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
-    let read = |(unit, shift): (&str, u32)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        Some(Bytes(number << shift))
-    };
-    units.into_iter().find_map(read).ok_or_else(|| "a size such as 64KiB".to_owned())
 }
 
 /// Times as the rows have them.

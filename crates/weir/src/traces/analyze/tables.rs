@@ -1,8 +1,10 @@
 //! An analysis as tables, the same on the terminal and on the page.
 
-use crate::output::{Table, Width};
+use crate::output::{Table, Width, grouped};
 use weir_model::{BLOCK, Bytes, Nanos};
-use weir_sim::analysis::{Analysis, Arrivals, Counted, Curve, ReuseTimes, Spread, TraceAnalysis};
+use weir_sim::analysis::{
+    Analysis, Arrivals, Counted, Curve, REGION_BLOCKS, ReuseTimes, Spread, TraceAnalysis,
+};
 
 /// A table with a title.
 pub(super) struct Part {
@@ -141,7 +143,12 @@ fn reuse(times: &ReuseTimes) -> Part {
 
 fn arrivals(of: &Arrivals) -> Part {
     let mut rows = vec![
-        ["rate".into(), format!("{:.3} requests/s for {:.3} s", of.rate, of.seconds)],
+        [
+            "rate".into(),
+            of.rate.map_or("unknown: all requests have the same time".into(), |rate| {
+                format!("{rate:.3} requests/s for {:.3} s", of.seconds)
+            }),
+        ],
         [
             "gap, mean, 50 %, 99 %".into(),
             format!("{}, {}, {}", time(of.gaps.mean as u64), time(of.gaps.p50), time(of.gaps.p99)),
@@ -181,9 +188,10 @@ fn spots(analyzed: &TraceAnalysis) -> Part {
     }));
     for region in of.popularity.regions.iter().take(3) {
         let disk = analyzed.disk(region.disk);
-        let at = Bytes(region.first_block * BLOCK);
+        // In MiB, whatever the size: regions side by side are told apart.
+        let at = grouped(region.first_block / REGION_BLOCKS);
         let share = region.accesses as f64 / of.accesses.max(1) as f64;
-        rows.push([format!("accesses to the MiB at {at} of disk {disk}"), percent(share)]);
+        rows.push([format!("accesses to the MiB at {at} MiB of disk {disk}"), percent(share)]);
     }
     Part::new("Shares", ["", ""], rows)
 }
