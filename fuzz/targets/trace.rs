@@ -7,7 +7,7 @@ use weir_trace::{FORMATS, Reader, Trace, Writer, format};
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };
     let format = FORMATS.get(usize::from(*first));
-    match Reader::open("fuzzed", rest, format).and_then(|reader| Trace::load(reader, false)) {
+    match Reader::open("fuzzed", rest, format).and_then(|reader| Trace::load(reader.with_responses(), false)) {
         Ok(trace) => {
             assert!(trace.records.iter().all(|r| r.len.0 > 0 && (r.disk.0 as usize) < trace.disks.len()));
             write_and_read(&trace);

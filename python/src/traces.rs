@@ -23,6 +23,9 @@ pub(crate) struct Reader {
     format: String,
     #[pyo3(get)]
     timed: bool,
+    /// Whether batches have response times.
+    #[pyo3(get)]
+    responses: bool,
 }
 
 struct Reading {
@@ -41,6 +44,9 @@ pub(crate) struct Batch {
     op: Py<PyBytes>,
     offset: Py<PyBytes>,
     size: Py<PyBytes>,
+    /// Response times, and a byte each that is 1 if there is one; empty if the format has none.
+    response_ns: Py<PyBytes>,
+    has_response: Py<PyBytes>,
     /// Names, by the numbers in `disk`.
     disks: Vec<String>,
 }
@@ -53,6 +59,8 @@ struct Columns {
     op: Vec<u8>,
     offset: Vec<u8>,
     size: Vec<u8>,
+    response_ns: Vec<u8>,
+    has_response: Vec<u8>,
 }
 
 impl Columns {
@@ -74,12 +82,18 @@ impl Reading {
     /// Up to so many records; fewer at the end only.
     fn next(&mut self, rows: usize, strict: bool) -> PyResult<Columns> {
         let mut columns = Columns::default();
+        let responses = self.reader.format().tells_responses();
         while columns.rows < rows
             && let Some(record) = self.tally.next(&mut self.reader, strict).map_err(unusable)?
         {
             let named = self.disks.len() as u32..=record.disk.0;
             self.disks.extend(named.map(|disk| self.reader.disk(Disk(disk)).unwrap_or_default()));
             columns.push(&record);
+            if responses {
+                let response = self.reader.response();
+                columns.response_ns.extend(response.map_or(0, |response| response.0).to_ne_bytes());
+                columns.has_response.push(u8::from(response.is_some()));
+            }
         }
         self.records += columns.rows;
         Ok(columns)
@@ -92,9 +106,11 @@ impl Reader {
     fn new(py: Python<'_>, path: PathBuf, format: Option<&str>, strict: bool) -> PyResult<Self> {
         let source = Source::new(path, format, &Stop::default())?;
         let reader = py.detach(|| source.read(Ok::<_, weir_trace::TraceError>))?;
+        let reader = reader.with_responses();
         let (format, timed) = (reader.format().name.clone().into_owned(), reader.format().timed);
+        let responses = reader.format().tells_responses();
         let state = Reading { reader, tally: Tally::default(), records: 0, disks: Vec::new() };
-        Ok(Self { state: Mutex::new(state), strict, format, timed })
+        Ok(Self { state: Mutex::new(state), strict, format, timed, responses })
     }
 
     /// The next so many records; `None` at the end.
@@ -112,6 +128,8 @@ impl Reader {
             op: bytes(&columns.op),
             offset: bytes(&columns.offset),
             size: bytes(&columns.size),
+            response_ns: bytes(&columns.response_ns),
+            has_response: bytes(&columns.has_response),
             disks,
         }))
     }

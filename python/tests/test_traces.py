@@ -127,3 +127,31 @@ def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: C
 
 def test_formats_are_those_of_the_command_line(command: Command) -> None:
     assert [kind._asdict() for kind in weir.formats()] == command("trace", "formats")["formats"]
+
+
+MSR = "128166372003061629,src1,0,Read,7014609920,24576,41286\n128166372016382155,src1,1,Write,2657792,512,0\n"
+
+
+def test_response_times_are_a_column_where_there_are_any(tmp_path: Path) -> None:
+    trace = weir.read_trace(lines(tmp_path, MSR))
+    assert (trace.format, trace.responses, trace.notes()) == ("msr", True, [])
+    assert trace.to_arrow()["response_ns"].to_pylist() == [4_128_600, None]
+    assert trace.to_polars()["response_ns"].to_list() == [4_128_600, None]
+    assert trace.to_pandas()["response_ns"].isna().tolist() == [False, True]
+    without = weir.read_trace(lines(tmp_path, LINES), FORMAT)
+    assert not without.responses
+    assert "response_ns" not in without.schema.names
+    described = weir.read_trace(lines(tmp_path, "7,0,4096,1.5\n"), "csv:time_us,offset,size,response_ms")
+    assert described.to_arrow()["response_ns"].to_pylist() == [1_500_000]
+
+
+def test_a_format_in_doubt_is_reported(tmp_path: Path) -> None:
+    text = "".join(f"{nth * 7}.250 0 {nth * nth * 7919 % 100000 * 8} 8 {nth % 2}\n" for nth in range(60))
+    path = lines(tmp_path, text)
+    trace = weir.read_trace(path)
+    assert trace.format == "disksim"
+    for notes in (trace.notes(), weir.analyze(trace).notes, weir.analyze(path).notes):
+        assert any("the format is ambiguous: took disksim" in note for note in notes)
+    assert weir.read_trace(path, "disksim").notes() == []
+    with pytest.warns(weir.TraceWarning, match="no multiple of 512 bytes, the first of 8 bytes"):
+        weir.read_trace(path, "ms-bytes").to_arrow()

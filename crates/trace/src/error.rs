@@ -70,12 +70,14 @@ pub enum TraceError {
         format: String,
     },
     /// The trace ends in the middle, or cannot be read any further.
-    #[error("{trace} breaks off after line {line}: {why}; get the rest of it, or go on with what there is")]
+    #[error("{trace} breaks off after {unit} {line}: {why}; get the rest of it, or go on with what there is")]
     Cut {
         /// The trace's name.
         trace: String,
-        /// The last line that could be read.
+        /// The last line or record that could be read.
         line: u64,
+        /// What is counted: `line` or `record`.
+        unit: &'static str,
         /// What happened.
         why: String,
     },

@@ -2,15 +2,16 @@
 
 mod binary;
 mod columns;
+mod detect;
 mod text;
 
-use crate::chunk::MAGIC;
 use crate::fields::{Fault, Fields, Number, Separator};
 use columns::Columns;
 use std::borrow::Cow;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 pub use columns::DescriptionError;
+pub(crate) use detect::{Detected, SAMPLE, detect, is_comment, is_names};
 
 /// A format of traces.
 #[derive(Clone, Debug)]
@@ -22,7 +23,12 @@ pub struct Format {
     /// Whether it says when requests were made.
     pub timed: bool,
     pub(crate) shape: Shape,
+    /// How the response time of a line or record is read, if it has one.
+    pub(crate) response: Option<ParseResponse>,
 }
+
+/// The measured response time in a line or record, if it says any.
+pub(crate) type ParseResponse = fn(&[u8]) -> Option<Nanos>;
 
 /// What its parts are.
 #[derive(Clone, Debug)]
@@ -41,6 +47,8 @@ pub(crate) enum Shape {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Said<'l> {
     Request(Line<'l>),
+    /// The same, and what follows happens that much later.
+    Then(Line<'l>, Nanos),
     /// What follows happens that much later.
     Wait(Nanos),
     /// Nothing to replay: the end of a request, something that is none.
@@ -85,11 +93,12 @@ impl Format {
             about,
             timed: true,
             shape: Shape::Lines { heading, separator, parse },
+            response: None,
         }
     }
 
     const fn chunks(name: &'static str, about: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), about, timed: true, shape: Shape::Chunks }
+        Self { name: Cow::Borrowed(name), about, timed: true, shape: Shape::Chunks, response: None }
     }
 
     const fn records(
@@ -104,6 +113,29 @@ impl Format {
             about,
             timed: true,
             shape: Shape::Records { longest, known, parse },
+            response: None,
+        }
+    }
+
+    const fn responding(mut self, response: ParseResponse) -> Self {
+        self.response = Some(response);
+        self
+    }
+
+    /// Whether it says how long requests took: [`Reader::with_responses`](crate::Reader::with_responses).
+    pub const fn tells_responses(&self) -> bool {
+        match &self.shape {
+            Shape::Columns(columns) => columns.tells_responses(),
+            _ => self.response.is_some(),
+        }
+    }
+
+    /// The response time in a line or record.
+    pub(crate) fn response(&self, line: &[u8]) -> Option<Nanos> {
+        match (&self.shape, self.response) {
+            (Shape::Columns(columns), _) => columns.response(&mut Fields::new(line, columns.separator)),
+            (_, Some(response)) => response(line),
+            _ => None,
         }
     }
 
@@ -113,7 +145,7 @@ impl Format {
     }
 
     /// The format of that name; or one of lines whose fields the name says, in order: `csv:` or `blanks:` and
-    /// columns between commas, each one of `time_s`, `time_ms`, `time_us`, `time_ns`, `op` (a word like `R`, `write` or
+    /// columns between commas, each one of `time_s`, `time_ms`, `time_us`, `time_ns`, `time_100ns`, `response_s` (and so on, how long it took), `op` (a word like `R`, `write` or
     /// `trim`), `read` (1 for a read, else 0), `write` (the other way round), `offset`, `sector` or `block` (of 512 and 4096
     /// bytes), `size`, `sectors` or `blocks`, `disk`, and `-` for what says nothing. What stands for a place is
     /// needed; what has no size is a block, what says no operation is read.
@@ -139,7 +171,8 @@ pub static FORMATS: &[Format] = &[
         None,
         Separator::Comma,
         text::msr,
-    ),
+    )
+    .responding(text::msr_response),
     Format::lines(
         "vscsi",
         "CloudPhysics CSV: version, time (us), SCSI operation (hex), size, first sector",
@@ -153,14 +186,16 @@ pub static FORMATS: &[Format] = &[
         Some(b"Timestamp,Response,IOType,LUN,Offset,Size"),
         Separator::Comma,
         text::systor,
-    ),
+    )
+    .responding(text::systor_response),
     Format::lines(
         "hpl",
         "HP Labs CSV: time (us), disk, start (256 B), size, R/W, and more",
         Some(b"time_us,disk,start_256b,size_bytes,type,flags_hex,service_start_us,done_us,queue_len"),
         Separator::Comma,
         text::hpl,
-    ),
+    )
+    .responding(text::hpl_response),
     Format::lines(
         "tencent",
         "Tencent block storage CSV: time (s), first sector, sectors, 0 read/1 write, volume",
@@ -174,14 +209,16 @@ pub static FORMATS: &[Format] = &[
         None,
         Separator::Comma,
         text::fio_latency,
-    ),
+    )
+    .responding(text::fio_latency_response),
     Format::lines(
         "replayed",
         "replayed CSV: time (ms), latency (us), 1 read/0 write, size, offset, submitted (ms), done",
         None,
         Separator::Comma,
         text::replayed,
-    ),
+    )
+    .responding(text::replayed_response),
     Format::lines(
         "mqsim",
         "MQSim, SSDsim: time (ns), disk, first sector, sectors, 1 read/0 write",
@@ -196,6 +233,21 @@ pub static FORMATS: &[Format] = &[
         Separator::Blanks,
         text::ms_bytes,
     ),
+    Format::lines(
+        "disksim",
+        "DiskSim's ASCII: time (ms), device, first sector, sectors, flags in hex (lowest bit 1: read)",
+        None,
+        Separator::Blanks,
+        text::disksim,
+    ),
+    Format::lines(
+        "disksim-validate",
+        "DiskSim's measured drives: R/W, Hit/Miss, first sector, sectors, service time (us), gap (us)",
+        None,
+        Separator::Blanks,
+        text::disksim_validate,
+    )
+    .responding(text::disksim_validate_response),
     Format::lines(
         "blkev",
         "blktrace events: process, D/C, operation, offset, size, time (s), gap, synchronous",
@@ -268,7 +320,8 @@ pub static FORMATS: &[Format] = &[
         binary::is_blktrace,
         binary::blktrace,
     ),
-    Format::records("vscsi-2", "CloudPhysics, binary, version 2", 40, binary::is_vscsi_2, binary::vscsi_2),
+    Format::records("vscsi-2", "CloudPhysics, binary, version 2", 40, binary::is_vscsi_2, binary::vscsi_2)
+        .responding(binary::vscsi_2_response),
     Format::records("vscsi-1", "CloudPhysics, binary, version 1", 32, binary::is_vscsi_1, binary::vscsi_1),
     Format::records(
         "oracle",
@@ -277,7 +330,18 @@ pub static FORMATS: &[Format] = &[
         binary::is_oracle,
         binary::oracle,
     ),
+    Format::records(
+        PAGES_32,
+        "numbers of pages (4 KiB) of 32 bits, the lowest byte first; no times",
+        4,
+        binary::is_pages_32,
+        binary::pages_32,
+    )
+    .untimed(),
 ];
+
+/// Numbers without anything that says what they are.
+pub(crate) const PAGES_32: &str = "u32-pages";
 
 /// The format of that name.
 pub fn format(name: &str) -> Option<&'static Format> {
@@ -287,40 +351,6 @@ pub fn format(name: &str) -> Option<&'static Format> {
 /// The names of all formats, between commas.
 pub(crate) fn known() -> String {
     FORMATS.iter().map(|format| &format.name[..]).collect::<Vec<_>>().join(", ")
-}
-
-/// What is looked at to find out the format.
-pub(crate) const SAMPLE: usize = 64 << 10;
-/// Lines that must all be of a format for a trace to be taken for one.
-const SAMPLE_LINES: usize = 50;
-
-/// The format whose heading the sample has, or, of those without one, of which all its first whole lines are, with a
-/// request among them, or all its records.
-pub(crate) fn detect(sample: &[u8]) -> Option<&'static Format> {
-    let whole = match memchr::memrchr(b'\n', sample) {
-        Some(last) => &sample[..last],
-        None => sample,
-    };
-    let first = whole.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    if let Some(format) = FORMATS.iter().find(|format| format.is_heading(first)) {
-        return Some(format);
-    }
-    let lines = || whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    FORMATS.iter().find(|format| match &format.shape {
-        Shape::Lines { heading: None, separator, parse } => {
-            let mut requests = 0;
-            let all = lines().take(SAMPLE_LINES).all(|line| {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                let said = parse(&mut Fields::new(line, *separator));
-                requests += u32::from(matches!(said, Ok(Said::Request(_))));
-                said.is_ok()
-            });
-            all && requests > 0
-        }
-        Shape::Records { known, .. } => known(sample),
-        Shape::Chunks => sample.starts_with(MAGIC),
-        Shape::Lines { heading: Some(_), .. } | Shape::Columns(_) => false,
-    })
 }
 
 impl Format {

@@ -17,6 +17,8 @@ pub(crate) struct Input<'a> {
     ended: bool,
     /// Why the input ended early.
     error: Option<io::Error>,
+    /// Bytes that were read.
+    read: u64,
 }
 
 /// What comes next.
@@ -34,7 +36,7 @@ pub(crate) enum Next<'l> {
 
 impl<'a> Input<'a> {
     pub(crate) fn new(input: Box<dyn Read + Send + 'a>) -> Self {
-        Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None }
+        Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None, read: 0 }
     }
 
     /// The first so many bytes of what comes, at most as many as the buffer holds; less if there are not as many.
@@ -68,6 +70,11 @@ impl<'a> Input<'a> {
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) {
         self.ready.start = (self.ready.start + count).min(self.ready.end);
+    }
+
+    /// How many bytes were taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.read - self.ready.len() as u64
     }
 
     /// Why the input has ended early, if it has.
@@ -107,7 +114,10 @@ impl<'a> Input<'a> {
         self.ready = 0..self.ready.len();
         match self.input.read(&mut self.buffer[self.ready.end..]) {
             Ok(0) => self.ended = true,
-            Ok(count) => self.ready.end += count,
+            Ok(count) => {
+                self.ready.end += count;
+                self.read += count as u64;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => (self.ended, self.error) = (true, Some(error)),
         }

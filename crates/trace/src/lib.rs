@@ -1,7 +1,7 @@
 //! Readers of I/O traces: what some machine once asked of its disks, request by request.
 //!
 //! [`Reader`] takes any bytes ([`BufRead`](std::io::BufRead)), unpacks gzip, zstd, xz and bzip2, finds out the
-//! [`Format`] by looking at the first lines or records, and gives one [`Record`] after another in constant memory.
+//! [`Format`] by how plausible is what each would make of the first lines or records, and gives one [`Record`] after another in constant memory.
 //! [`Trace::load`] collects them for whoever needs them all, in order of time.
 //!
 //! | format | what it is |
@@ -15,6 +15,7 @@
 //! | `replayed` | a trace replayed on a drive, CSV: milliseconds, bytes |
 //! | `mqsim` | MQSim and SSDsim: nanoseconds, sectors, 1 for a read |
 //! | `ms-bytes` | as `mqsim`, in milliseconds with a fraction and bytes |
+//! | `disksim`, `disksim-validate` | DiskSim's ASCII: milliseconds, sectors, flags; and its traces of measured drives |
 //! | `blkev` | events of blktrace: seconds, `D` and `C`, bytes |
 //! | `arc-pages`, `arc` | the ARC paper's: pages or runs of sectors, without times |
 //! | `spc` | UMass and SPC, CSV: storage unit, sectors, bytes, seconds |
@@ -24,6 +25,7 @@
 //! | `fio-2`, `fio-3`, `fio-latency` | fio's iologs of versions 2 and 3, and its log of latencies with offsets |
 //! | `vscsi-1`, `vscsi-2` | CloudPhysics, binary |
 //! | `oracle` | libCacheSim's oracleGeneral |
+//! | `u32-pages` | numbers of pages, 4 bytes each, without times |
 //! | `csv:...`, `blanks:...` | lines whose columns are named: [`Format::named`] |
 //!
 //! [`Writer`] writes what is read in another format.
@@ -53,5 +55,5 @@ pub use pack::Packing;
 pub use reader::Reader;
 pub use record::{Disk, Record, Span};
 pub use seek::{Part, Rest, seek, seek_number};
-pub use trace::{Tally, Trace};
+pub use trace::{OddSizes, Tally, Trace};
 pub use writer::{WriteError, Writer, tells_disks, writable};

@@ -2,7 +2,9 @@
 
 use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::fields::{Fault, Fields};
-use crate::formats::{Format, Line, Name, ParseRecord, SAMPLE, Said, Shape, detect, known};
+use crate::formats::{
+    Detected, Format, Line, Name, ParseRecord, SAMPLE, Said, Shape, detect, is_comment, is_names, known,
+};
 use crate::input::{Input, LINE_MAX, Next};
 use crate::record::{Disk, Record, Span};
 use crate::unpack::unpack;
@@ -39,6 +41,10 @@ pub struct Reader<'a> {
     numbers: Option<(Range<u64>, u64)>,
     /// Records so far that are not wanted.
     unwanted: u64,
+    /// Chunks of weir's own format so far.
+    chunks: u64,
+    /// Why the format that was found out may be wrong.
+    note: Option<String>,
 }
 
 /// What makes records of lines, or of what a trace has instead.
@@ -55,6 +61,9 @@ struct Parser {
     /// How long the trace said to wait so far.
     waited: Nanos,
     left_out: u64,
+    /// Whether response times are read, and that of the last record.
+    responses: bool,
+    response: Option<Nanos>,
 }
 
 /// What a trace calls a disk.
@@ -98,17 +107,34 @@ impl<'a> Reader<'a> {
         let sample = input.peek(if format.is_some() { 1 } else { SAMPLE });
         if sample.is_empty() || (format.is_none() && sample.trim_ascii().is_empty()) {
             return Err(match input.error() {
-                Some(error) => TraceError::Cut { trace, line: 0, why: error.to_string() },
+                Some(error) => TraceError::Cut { trace, line: 0, unit: "line", why: error.to_string() },
                 None => TraceError::Empty { trace },
             });
         }
-        let Some(format) = format.or_else(|| detect(sample)).cloned() else {
-            let first = sample.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            return Err(TraceError::UnknownFormat { trace, found: Found::new(first), known: known() });
+        let detected = match format {
+            Some(format) => Some(Detected { format: format.clone(), note: None }),
+            None => detect(sample),
         };
-        let (disks, waited) = (Vec::new(), Nanos(0));
-        let numbers = BTreeMap::new();
-        let parser = Parser { trace, format, line: 0, disks, numbers, last: 0, waited, left_out: 0 };
+        let Some(Detected { format, note }) = detected else {
+            let first = sample.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let found = Found::new(first);
+            return Err(match input.error() {
+                Some(error) => TraceError::Cut { trace, line: 0, unit: "line", why: error.to_string() },
+                None => TraceError::UnknownFormat { trace, found, known: known() },
+            });
+        };
+        let parser = Parser {
+            trace,
+            format,
+            line: 0,
+            disks: Vec::new(),
+            numbers: BTreeMap::new(),
+            last: 0,
+            waited: Nanos(0),
+            left_out: 0,
+            responses: false,
+            response: None,
+        };
         Ok(Self {
             input,
             parser,
@@ -118,7 +144,28 @@ impl<'a> Reader<'a> {
             within: None,
             numbers: None,
             unwanted: 0,
+            chunks: 0,
+            note,
         })
+    }
+
+    /// The same with [response times](Self::response), if the format has them: each line is then read a second time.
+    #[must_use]
+    pub fn with_responses(mut self) -> Self {
+        self.parser.responses = self.parser.format.tells_responses();
+        self
+    }
+
+    /// How long the request of the last record took on the traced machine; `None` if the trace does not say, or it was not
+    /// [asked for](Self::with_responses).
+    pub fn response(&self) -> Option<Nanos> {
+        self.parser.response
+    }
+
+    /// Why the format that was found out may be wrong, for people: others fit as well, or what it yields is not plausible.
+    /// `None` if the format was named, or there is no doubt.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The same without records of other disks than the one the trace calls so.
@@ -269,6 +316,9 @@ impl<'a> Reader<'a> {
             match parsed {
                 Ok(said) => {
                     parser.line += 1;
+                    if parser.responses {
+                        parser.response = parser.format.response(&bytes[..len]);
+                    }
                     let record = parser.record(said);
                     input.skip(len);
                     if record.is_some() {
@@ -281,7 +331,7 @@ impl<'a> Reader<'a> {
                         continue;
                     }
                     *ended = true;
-                    let why = format!("{wanted} expected, {found} found");
+                    let why = format!("at byte {}, {wanted} expected, {found} found", input.taken());
                     return Some(Err(parser.cut(input.error().map_or(why, ToString::to_string))));
                 }
             }
@@ -297,6 +347,10 @@ impl Reader<'_> {
                 Ok(()) => self.chunk.reverse(),
                 Err(why) => {
                     self.ended = true;
+                    let (chunk, at) = (self.chunks + 1, self.input.taken());
+                    let why = why.map(|why| {
+                        format!("in chunk {chunk}, which begins at byte {at} of what is unpacked: {why}")
+                    });
                     return why.map(|why| Err(self.parser.cut(why)));
                 }
             }
@@ -337,6 +391,7 @@ impl Reader<'_> {
         let known = |name: &[u8]| Disk(parser.disk(Name::Text(name)) as u32);
         chunk::decode(body, chunk, known).map_err(|wanted| Some(format!("{wanted} expected")))?;
         input.skip(HEAD + len);
+        self.chunks += 1;
         Ok(())
     }
 }
@@ -372,9 +427,19 @@ impl Parser {
             Shape::Records { .. } | Shape::Chunks => return None,
         };
         match parsed {
-            Ok(said) => self.record(said).map(Ok),
+            Ok(said) => {
+                if self.responses {
+                    self.response = self.format.response(line);
+                }
+                self.record(said).map(Ok)
+            }
+            Err(_) if is_comment(line) => {
+                self.left_out += 1;
+                None
+            }
             // What names columns is no bad line.
             Err(_) if self.line == 1 && matches!(self.format.shape, Shape::Columns(_)) => None,
+            Err(_) if self.disks.is_empty() && is_names(line) => None,
             Err(fault) => Some(Err(TraceError::Line {
                 trace: self.trace.clone(),
                 line: self.line,
@@ -389,17 +454,26 @@ impl Parser {
     #[inline]
     fn record(&mut self, said: Said<'_>) -> Option<Record> {
         match said {
-            Said::Request(Line { at, disk: name, op, offset, len }) => {
-                if self.disks.get(self.last).is_none_or(|last| !last.is(name)) {
-                    self.last = self.disk(name);
-                }
-                let at = Nanos(at.0.saturating_add(self.waited.0));
-                return Some(Record { at, disk: Disk(self.last as u32), op, offset, len });
+            Said::Request(line) => return Some(self.request(line)),
+            Said::Then(line, gap) => {
+                let record = self.request(line);
+                self.waited = Nanos(self.waited.0.saturating_add(gap.0));
+                return Some(record);
             }
             Said::Wait(time) => self.waited = Nanos(self.waited.0.saturating_add(time.0)),
             Said::Nothing => self.left_out += 1,
         }
         None
+    }
+
+    #[inline]
+    fn request(&mut self, line: Line<'_>) -> Record {
+        let Line { at, disk: name, op, offset, len } = line;
+        if self.disks.get(self.last).is_none_or(|last| !last.is(name)) {
+            self.last = self.disk(name);
+        }
+        let at = Nanos(at.0.saturating_add(self.waited.0));
+        Record { at, disk: Disk(self.last as u32), op, offset, len }
     }
 
     /// The number of a disk, which is noted if it is new.
@@ -424,7 +498,11 @@ impl Parser {
     }
 
     fn cut(&self, why: String) -> TraceError {
-        TraceError::Cut { trace: self.trace.clone(), line: self.line, why }
+        let unit = match self.format.shape {
+            Shape::Lines { .. } | Shape::Columns(_) => "line",
+            Shape::Records { .. } | Shape::Chunks => "record",
+        };
+        TraceError::Cut { trace: self.trace.clone(), line: self.line, unit, why }
     }
 }
 

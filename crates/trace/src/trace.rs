@@ -1,7 +1,7 @@
 //! A whole trace in memory.
 
 use crate::{Format, Reader, Record, TraceError};
-use weir_model::Nanos;
+use weir_model::{Bytes, Nanos, SECTOR};
 
 /// All records of a trace, in order of time; the first at time zero.
 #[derive(Clone, Debug)]
@@ -31,10 +31,47 @@ pub struct Tally {
     pub cut: Option<TraceError>,
     /// Records that were earlier than the one above them.
     pub out_of_order: u64,
+    /// Why the format that was found out may be wrong: [`Reader::note`].
+    pub doubt: Option<String>,
+    /// Records whose sizes are no multiple of 512 bytes.
+    pub odd_sizes: OddSizes,
     /// Records.
     good: u64,
     /// The time of the last one.
     last: Nanos,
+}
+
+/// Requests whose sizes are no multiple of 512 bytes, which no disk is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OddSizes {
+    /// How many there are.
+    pub count: u64,
+    /// The size of the first.
+    pub first: Bytes,
+}
+
+impl OddSizes {
+    /// Counts a record, if it is one.
+    #[inline]
+    pub fn count(&mut self, record: &Record) {
+        if !record.len.0.is_multiple_of(SECTOR) {
+            if self.count == 0 {
+                self.first = record.len;
+            }
+            self.count += 1;
+        }
+    }
+
+    /// What is to be said of them, of so many requests in all.
+    pub fn note(&self, requests: u64) -> Option<String> {
+        (self.count > 0).then(|| {
+            format!(
+                "{} of {requests} requests have a size that is no multiple of 512 bytes, the first of {} bytes; if the trace counts in \
+                 sectors, name a format that does: --format",
+                self.count, self.first.0
+            )
+        })
+    }
 }
 
 impl Trace {
@@ -91,6 +128,7 @@ impl Tally {
         for next in &mut *reader {
             match next {
                 Ok(record) => {
+                    self.odd_sizes.count(&record);
                     self.out_of_order += u64::from(self.good > 0 && record.at < self.last);
                     (self.good, self.last) = (self.good + 1, record.at);
                     return Ok(Some(record));
@@ -104,10 +142,21 @@ impl Tally {
             }
         }
         self.left_out = reader.left_out();
+        self.doubt = reader.note().map(Into::into);
         let trace = || reader.name().to_owned();
         match &self.first_bad {
             // Bad lines are of all the trace, though only a part of it may be wanted.
-            Some(first) if self.bad > self.good + reader.unwanted() => {
+            Some(TraceError::Line { line, .. }) if self.is_mostly_bad(reader) && self.cut.is_some() => {
+                // What is damaged before it breaks off unpacks to anything.
+                let before = *line - 1;
+                Err(match self.cut.clone() {
+                    Some(TraceError::Cut { trace, unit, why, .. }) => {
+                        TraceError::Cut { trace, line: before, unit, why }
+                    }
+                    other => other.unwrap_or_else(|| reader.nothing()),
+                })
+            }
+            Some(first) if self.is_mostly_bad(reader) => {
                 let (bad, lines, first) = (self.bad, reader.lines(), Box::new(first.clone()));
                 Err(TraceError::MostlyBad { trace: trace(), bad, lines, first })
             }
@@ -116,9 +165,13 @@ impl Tally {
         }
     }
 
+    fn is_mostly_bad(&self, reader: &Reader<'_>) -> bool {
+        self.bad > self.good + reader.unwanted()
+    }
+
     /// What could not be used as it is, for people, of a trace of which so many requests were used.
     pub fn notes(&self, requests: usize) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<_> = self.doubt.iter().cloned().chain(self.odd_sizes.note(self.good)).collect();
         if let Some(first) = &self.first_bad {
             notes.push(format!("{} lines were left out; the first: {first}", self.bad));
         }

@@ -4,7 +4,9 @@ use crate::TraceError;
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What begins how.
 const MAGICS: [(&[u8], Packed); 4] = [
@@ -27,23 +29,91 @@ enum Packed {
     Bzip2,
 }
 
-/// The input as it was before it was compressed with gzip, zstd, xz or bzip2; as it is if it was not.
+impl Packed {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
+        }
+    }
+}
+
+/// The input as it was before it was compressed with gzip, zstd, xz or bzip2; as it is if it was not. Its errors say
+/// near which byte of the input they were met.
 pub(crate) fn unpack<'a>(
     trace: &str,
     mut input: impl BufRead + Send + 'a,
 ) -> Result<Box<dyn Read + Send + 'a>, TraceError> {
-    let cut =
-        |error: std::io::Error| TraceError::Cut { trace: trace.into(), line: 0, why: error.to_string() };
+    let cut = |error: io::Error| TraceError::Cut {
+        trace: trace.into(),
+        line: 0,
+        unit: "line",
+        why: error.to_string(),
+    };
     let mut first = Vec::new();
     input.by_ref().take(MAGIC).read_to_end(&mut first).map_err(cut)?;
     let packed = MAGICS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, packed)| *packed);
     let all = Cursor::new(first).chain(input);
-    Ok(match packed {
-        None => Box::new(all),
-        Some(Packed::Gzip) => Box::new(MultiGzDecoder::new(all)),
-        Some(Packed::Bzip2) => Box::new(MultiBzDecoder::new(all)),
-        Some(Packed::Zstd) => Box::new(zstd::Decoder::with_buffer(all).map_err(cut)?),
+    let Some(packed) = packed else { return Ok(Box::new(all)) };
+    let used = Arc::new(AtomicU64::new(0));
+    let all = Counted { input: all, used: used.clone() };
+    let unpacked: Box<dyn Read + Send + 'a> = match packed {
+        Packed::Gzip => Box::new(MultiGzDecoder::new(all)),
+        Packed::Bzip2 => Box::new(MultiBzDecoder::new(all)),
+        Packed::Zstd => Box::new(zstd::Decoder::with_buffer(all).map_err(cut)?),
         // It asks for single bytes of headers.
-        Some(Packed::Xz) => Box::new(XzReader::new_mem_limit(BufReader::new(all), true, XZ_MEMORY)),
-    })
+        Packed::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(all), true, XZ_MEMORY)),
+    };
+    Ok(Box::new(Unpacked { unpacked, used, packed: packed.name() }))
+}
+
+/// Counts the bytes that are taken from an input.
+struct Counted<R> {
+    input: R,
+    used: Arc<AtomicU64>,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.used.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used.fetch_add(count as u64, Ordering::Relaxed);
+        self.input.consume(count);
+    }
+}
+
+/// What was packed. Its errors say where the input is damaged, unless the operating system refused to read it.
+struct Unpacked<'a> {
+    unpacked: Box<dyn Read + Send + 'a>,
+    used: Arc<AtomicU64>,
+    packed: &'static str,
+}
+
+impl Read for Unpacked<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.unpacked.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            _ if error.raw_os_error().is_some() => error,
+            kind => {
+                let used = self.used.load(Ordering::Relaxed);
+                let packed = self.packed;
+                io::Error::new(
+                    kind,
+                    format!("the {packed} data is damaged or cut short near byte {used}: {error}"),
+                )
+            }
+        })
+    }
 }

@@ -23,6 +23,9 @@ const EXPECTED: &[(&str, &str, usize, f64, usize)] = &[
     ("page_refs/arc_OLTP.lis.gz", "arc-pages", 914_145, 1.0, 186_880),
     ("page_refs/arc_P2.lis.gz", "arc", 666_176, 1.0, 120_308),
     ("samples/msr_hm0_sample.csv.gz", "msr", 1_000, 0.508, 1_917),
+    ("device/hdd_cheetah9LP.trace.gz", "disksim-validate", 10_000, 0.659, 11_519),
+    ("device/hdd_atlas10k.trace.gz", "disksim-validate", 10_000, 0.657, 11_506),
+    ("device/hdd_hp_c2247a.trace.gz", "disksim-validate", 9_999, 0.512, 25_395),
     ("samples/systor17_sample.csv.gz", "systor", 999, 0.827, 9_831),
 ];
 
@@ -39,6 +42,7 @@ fn the_development_traces_have_the_known_counts() {
             continue;
         };
         let reader = Reader::open(name, BufReader::new(file), None).expect("a trace");
+        println!("{name}: {}, {}", reader.format().name, reader.note().unwrap_or("no doubt"));
         let trace = Trace::load(reader, true).expect("a whole trace");
         assert_eq!(trace.format.name, format, "{name}");
         let requested: Vec<_> = trace.records.iter().filter(|r| r.op != Op::Trim).collect();

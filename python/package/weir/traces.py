@@ -23,7 +23,7 @@ PathName = str | os.PathLike[str]
 
 
 class TraceWarning(UserWarning):
-    """Part of a trace could not be used: lines that are not as its format says, or what follows a break."""
+    """Part of a trace could not be used: lines that are not as its format says, or what follows a break; or its format is in doubt."""
 
 
 class Format(NamedTuple):
@@ -52,6 +52,8 @@ class Trace:
     - `disk`: what the trace calls the disk
     - `op`: `read`, `write` or `trim`
     - `offset`, `size`: its first byte, and how many there are
+    - `response_ns`: how long it took on the traced machine, in nanoseconds; null where the trace does not say, and no column
+      if its format has none
 
     It has Arrow's C stream interface: whatever takes that (polars, pyarrow, DuckDB ...) takes a trace.
     """
@@ -63,21 +65,26 @@ class Trace:
     timed: bool
     #: Whether lines that cannot be read are an error.
     strict: bool = False
+    #: Whether it says how long requests took.
+    responses: bool = False
+    #: The format it was said to have; without it the format is found out by whoever reads it.
+    named: str | None = None
 
     @property
     def schema(self) -> pyarrow.Schema:
         """The columns."""
         import pyarrow as pa
 
-        return pa.schema(
-            [
-                pa.field("time_ns", pa.uint64(), nullable=not self.timed),
-                pa.field("disk", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-                pa.field("op", pa.dictionary(pa.int8(), pa.string()), nullable=False),
-                pa.field("offset", pa.uint64(), nullable=False),
-                pa.field("size", pa.uint64(), nullable=False),
-            ]
-        )
+        fields = [
+            pa.field("time_ns", pa.uint64(), nullable=not self.timed),
+            pa.field("disk", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+            pa.field("op", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+            pa.field("offset", pa.uint64(), nullable=False),
+            pa.field("size", pa.uint64(), nullable=False),
+        ]
+        if self.responses:
+            fields.append(pa.field("response_ns", pa.uint64()))
+        return pa.schema(fields)
 
     def batches(self, rows: int = 1 << 16) -> pyarrow.RecordBatchReader:
         """So many requests at a time, in constant memory.
@@ -116,7 +123,7 @@ class Trace:
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def _open(self) -> _native.Reader:
-        return _native.Reader(self.path, self.format, self.strict)
+        return _native.Reader(self.path, self.named, self.strict)
 
     def _batches(self, rows: int) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
@@ -138,6 +145,12 @@ class Trace:
                 numbers(pa.uint64(), batch.offset),
                 numbers(pa.uint64(), batch.size),
             ]
+            if self.responses:
+                import pyarrow.compute as pc
+
+                missing = pc.equal(numbers(pa.uint8(), batch.has_response), 0)
+                nothing = pa.scalar(None, pa.uint64())
+                columns.append(pc.if_else(missing, nothing, numbers(pa.uint64(), batch.response_ns)))
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
         warn(reader.notes())
 
@@ -149,13 +162,13 @@ def read_trace(path: PathName, format: str | None = None, *, strict: bool = Fals
     Lines that cannot be read are left out, and warned of with `TraceWarning`; `strict` makes them errors.
     """
     reader = _native.Reader(path, format, strict)
-    return Trace(Path(path), reader.format, reader.timed, strict)
+    return Trace(Path(path), reader.format, reader.timed, strict, reader.responses, format)
 
 
 def as_trace(trace: PathName | Trace, format: str | None, strict: bool) -> tuple[Path, str | None, bool]:
     """The file, format and strictness of what names a trace."""
     if isinstance(trace, Trace):
-        return trace.path, format or trace.format, strict or trace.strict
+        return trace.path, format or trace.named, strict or trace.strict
     return Path(trace), format, strict
 
 

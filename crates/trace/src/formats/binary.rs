@@ -93,6 +93,12 @@ pub(super) fn vscsi_2(bytes: &[u8]) -> (usize, Parsed<'_>) {
     )
 }
 
+/// How long it took, in microseconds.
+pub(super) fn vscsi_2_response(bytes: &[u8]) -> Option<Nanos> {
+    let response = (bytes.len() >= VSCSI_2).then(|| number(bytes, 32, 8))?;
+    response.checked_mul(US).map(Nanos)
+}
+
 /// `number: u32, len: u32, nSG: u32, cmd: u16, version: u16, lbn: u64, time: u64`.
 pub(super) fn vscsi_1(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < VSCSI_1 {
@@ -156,6 +162,37 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
         len: Bytes(number(bytes, 12, 4)),
     };
     record(ORACLE, bytes, line)
+}
+
+// Numbers of pages, and nothing else.
+
+const PAGE_32: usize = 4;
+/// A page that is behind this is no page: text as numbers is more, and what is random is.
+const FAR_PAGE: u64 = 1 << 30;
+
+/// Nothing says so. Numbers of which none is far, that are not all alike, and of which the half of 64-bit ones are not zero.
+pub(super) fn is_pages_32(sample: &[u8]) -> bool {
+    let pages = || sample.chunks_exact(PAGE_32).map(|page| number(page, 0, PAGE_32));
+    let is_whole = sample.len() >= super::SAMPLE || sample.len().is_multiple_of(PAGE_32);
+    let zeros = |odd: usize| {
+        let half = pages().skip(odd).step_by(2);
+        half.len() > 4 && half.clone().filter(|page| *page == 0).count() * 10 > half.len() * 9
+    };
+    is_whole && pages().len() >= 2 && pages().all(|page| page < FAR_PAGE) && !zeros(0) && !zeros(1)
+}
+
+pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
+    if bytes.len() < PAGE_32 {
+        return lost(bytes, "a whole number of 4 bytes");
+    }
+    let line = Line {
+        at: Nanos(0),
+        disk: Name::Text(ONLY),
+        op: Op::Read,
+        offset: VolumeOffset(number(bytes, 0, PAGE_32) * BLOCK),
+        len: Bytes(BLOCK),
+    };
+    record(PAGE_32, bytes, line)
 }
 
 /// Whether all whole records of a sample, at least two or the only one, are as they should be.

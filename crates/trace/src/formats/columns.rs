@@ -1,6 +1,6 @@
 //! Lines whose fields the user describes.
 
-use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, US, said};
+use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, TICK, US, said};
 use crate::fields::{Fields, Separator};
 use std::borrow::Cow;
 use thiserror::Error;
@@ -11,6 +11,8 @@ use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 pub(crate) struct Columns {
     pub(crate) separator: Separator,
     columns: Vec<Column>,
+    /// How many columns are before the one of the response time, and its unit.
+    response: Option<(usize, u64)>,
 }
 
 /// What a field says.
@@ -18,6 +20,8 @@ pub(crate) struct Columns {
 enum Column {
     /// When, in so many nanoseconds.
     Time(u64),
+    /// How long it took, in so many nanoseconds.
+    Response(u64),
     /// What is done, in a word.
     Op,
     /// What is done, by this figure if it is a read, and the other of 0 and 1 if it is a write.
@@ -33,11 +37,17 @@ enum Column {
 }
 
 /// The names of columns.
-const NAMES: [(&str, Column); 15] = [
+const NAMES: [(&str, Column); 21] = [
     ("time_s", Column::Time(S)),
     ("time_ms", Column::Time(MS)),
     ("time_us", Column::Time(US)),
     ("time_ns", Column::Time(NS)),
+    ("time_100ns", Column::Time(TICK)),
+    ("response_s", Column::Response(S)),
+    ("response_ms", Column::Response(MS)),
+    ("response_us", Column::Response(US)),
+    ("response_ns", Column::Response(NS)),
+    ("response_100ns", Column::Response(TICK)),
     ("op", Column::Op),
     ("read", Column::Figure { read: 1 }),
     ("write", Column::Figure { read: 0 }),
@@ -113,6 +123,7 @@ impl Column {
     const fn says(self) -> Option<&'static str> {
         match self {
             Self::Time(_) => Some("when"),
+            Self::Response(_) => Some("how long it took"),
             Self::Op | Self::Figure { .. } => Some("what is done"),
             Self::Offset(_) => Some("where"),
             Self::Size(_) => Some("how much"),
@@ -146,12 +157,32 @@ impl Columns {
         if says("where") == 0 {
             return Err(DescriptionError::Nowhere { name: name.into() });
         }
+        let response = columns.iter().enumerate().find_map(|(at, column)| match column {
+            Column::Response(unit) => Some((at, *unit)),
+            _ => None,
+        });
         Ok(Format {
             name: Cow::Owned(name.into()),
             about: "as described",
             timed: says("when") > 0,
-            shape: Shape::Columns(Self { separator, columns }),
+            shape: Shape::Columns(Self { separator, columns, response }),
+            response: None,
         })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    pub(crate) const fn tells_responses(&self) -> bool {
+        self.response.is_some()
+    }
+
+    /// How long the request of a line took.
+    pub(crate) fn response(&self, fields: &mut Fields<'_>) -> Option<Nanos> {
+        let (before, unit) = self.response?;
+        fields.skip(before);
+        fields.time("a response time", unit).ok()
     }
 
     /// What a line says.
@@ -172,7 +203,8 @@ impl Columns {
                 }
                 Column::Size(unit) => len = fields.number("a size, a number", unit)?.value,
                 Column::Disk => disk = fields.next("a disk")?.text,
-                Column::Other => fields.skip(1),
+                // Where it is missing the others count.
+                Column::Response(_) | Column::Other => fields.skip(1),
             }
         }
         let line = Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset), len: Bytes(len) };

@@ -1,7 +1,7 @@
 //! The formats of text without columns to be named: how each one's lines read.
 
 use super::{MS, NS, ONLY, Parsed, S, Said, TICK, US, request};
-use crate::fields::{Fault, Fields, Number};
+use crate::fields::{Fault, Fields, Number, Separator};
 use weir_model::{BLOCK, Nanos, Op, SECTOR};
 
 pub(super) fn msr<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
@@ -78,6 +78,68 @@ pub(super) fn ms_bytes<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let op = fields.word(ONE_IS_READ, &ONE_READ)?;
     fields.end()?;
     request(at, disk, op, offset, len)
+}
+
+/// DiskSim's own: bit 0 of the flags says that it reads.
+pub(super) fn disksim<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
+    let at = fields.time("a time in milliseconds", MS)?;
+    let disk = fields.number("a device's number", 1)?.field.text;
+    let (offset, len) = (sector(fields)?, sectors(fields)?);
+    let flags = fields.hex("flags in hexadecimal")?;
+    fields.end()?;
+    request(at, disk, if flags & 1 == 1 { Op::Read } else { Op::Write }, offset, len)
+}
+
+/// What DiskSim's models are checked with: service times that drives had; each request is issued so long after the one before.
+pub(super) fn disksim_validate<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
+    let op = fields.word("R or W", &READ_WRITE)?;
+    // Hit, Miss, or how a write was done.
+    let kind = fields.next("a word like Hit or Miss")?;
+    if !kind.text[0].is_ascii_alphabetic() {
+        return Err(kind.fault("a word like Hit or Miss"));
+    }
+    let (offset, len) = (sector(fields)?, sectors(fields)?);
+    fields.time("a service time in microseconds", US)?;
+    let gap = fields.time("a gap in microseconds", US)?;
+    fields.end()?;
+    Ok(match request(Nanos(0), ONLY, op, offset, len)? {
+        Said::Request(line) => Said::Then(line, gap),
+        _ => Said::Wait(gap),
+    })
+}
+
+// Response times: of a line that was parsed.
+
+/// The field behind so many others, as a time.
+fn response_at(line: &[u8], separator: Separator, before: usize, unit: u64) -> Option<Nanos> {
+    let mut fields = Fields::new(line, separator);
+    fields.skip(before);
+    fields.time("a response time", unit).ok()
+}
+
+/// 0 is written where it is not known.
+pub(super) fn msr_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Comma, 6, TICK).filter(|response| response.0 > 0)
+}
+
+pub(super) fn systor_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Comma, 1, S)
+}
+
+pub(super) fn hpl_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Comma, 7, US)
+}
+
+pub(super) fn replayed_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Comma, 1, US)
+}
+
+pub(super) fn fio_latency_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Comma, 1, NS)
+}
+
+pub(super) fn disksim_validate_response(line: &[u8]) -> Option<Nanos> {
+    response_at(line, Separator::Blanks, 4, US)
 }
 
 pub(super) fn blkev<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {

@@ -92,8 +92,8 @@ const XZ: &[u8] = include_bytes!("tests/mqsim.xz");
 #[test]
 fn xz_is_unpacked() {
     for size in [1, 4096] {
-        let reader = Reader::open("t", BufReader::with_capacity(size, XZ), None).expect("a trace");
-        assert_eq!(reader.format().name, "mqsim");
+        // As told: these numbers would be sectors as well as bytes.
+        let reader = Reader::open("t", BufReader::with_capacity(size, XZ), format("mqsim")).expect("a trace");
         let read: Vec<_> = reader.map(|record| record.expect("a good line").offset.0).collect();
         assert_eq!(read, [4096 * 512, 8192 * 512]);
     }
@@ -145,10 +145,9 @@ fn records_of_bytes_that_break_off_say_where() {
     events[second..second + 4].copy_from_slice(b"\x65\x61\x74\x07");
     let error =
         Trace::load(Reader::open("t", &events[..], None).expect("known"), false).unwrap_err().to_string();
-    assert!(
-        error
-            .contains("after line 1: an event of blktrace, version 7, of a little-endian machine expected, ")
-    );
+    assert!(error.contains(
+        "after record 1: at byte 60, an event of blktrace, version 7, of a little-endian machine expected, "
+    ));
     assert!(error.contains("65 61 74 07"), "{error}");
 }
 
@@ -257,6 +256,109 @@ fn what_is_no_trace_is_refused_with_a_way_out() {
     let long = [b"1.0 0 0 512 1\n".to_vec(), vec![b'7'; LINE_MAX + 2]].concat();
     let cut = read(&long).pop().expect("an error").unwrap_err();
     assert!(cut.to_string().contains("after line 1: the next line is longer"), "{cut}");
+}
+
+#[test]
+fn response_times_are_those_of_the_trace() {
+    let expected: [(&str, &[Option<u64>]); 8] = [
+        ("msr", &[Some(4_128_600), Some(70_300), Some(133_100)]),
+        ("systor", &[Some(806_000), None]),
+        ("hpl", &[Some(19_687_000), Some(10_038_000)]),
+        ("fio-latency", &[Some(3_743_234), Some(14_041)]),
+        ("replayed", &[Some(120_000), Some(98_000)]),
+        ("disksim-validate", &[Some(15_362_000), Some(3_024_500), Some(7_285_000)]),
+        ("vscsi-2", &[Some(90_000), Some(90_000)]),
+        ("mqsim", &[None, None]),
+    ];
+    for (name, expected) in expected {
+        let (_, bytes, _) = sample(name);
+        let open = || Reader::open("t", &bytes[..], format(name)).expect("a trace");
+        assert_eq!(open().format().tells_responses(), name != "mqsim", "{name}");
+        let responses = |mut reader: Reader<'_>| {
+            let mut found = Vec::new();
+            while let Some(record) = reader.next() {
+                record.expect("a good record");
+                found.push(reader.response().map(|response| response.0));
+            }
+            found
+        };
+        assert_eq!(responses(open().with_responses())[..expected.len()], *expected, "{name}");
+        assert!(responses(open()).iter().all(Option::is_none), "{name}: nobody asked");
+    }
+    let described = Format::named("csv:response_ms,offset,time_us").expect("a format");
+    let mut reader =
+        Reader::open("t", &b"1.5,4096,7\n,0,8\n"[..], Some(&described)).expect("told").with_responses();
+    let first = reader.next().expect("a record").expect("a good line");
+    assert_eq!((first.at, reader.response()), (Nanos::micros(7), Some(Nanos::micros(1500))));
+    assert!(reader.next().is_some_and(|record| record.is_ok()) && reader.response().is_none());
+    // Zero stands for what was not measured.
+    let zero = b"128166372003061629,h,0,Read,0,4096,0\n";
+    let mut reader = Reader::open("t", &zero[..], None).expect("a trace").with_responses();
+    assert!(reader.next().is_some() && reader.response().is_none());
+}
+
+/// A packed trace of 20,000 lines that is damaged or cut short says after which line, and near which byte of the file.
+#[test]
+fn a_damaged_packed_file_names_the_line_and_the_byte() {
+    let text: String =
+        (0..20_000u64).map(|i| format!("{i}.000 0 {} 4096 1\n", i * i * 7919 % 1_000_003 * 4096)).collect();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(text.as_bytes()).expect("packed");
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(text.as_bytes()).expect("packed");
+    let mut zstd = zstd::Encoder::new(Vec::new(), 3).expect("begun");
+    zstd.include_checksum(true).expect("told");
+    zstd.write_all(text.as_bytes()).expect("packed");
+    let all = [
+        ("gzip", gzip.finish().expect("packed")),
+        ("bzip2", bzip2.finish().expect("packed")),
+        ("xz", XZ.to_vec()),
+        ("zstd", zstd.finish().expect("packed")),
+    ];
+    for (name, packed) in all {
+        let mut damaged = packed.clone();
+        let middle = packed.len() / 2;
+        damaged[middle..(middle + 32).min(packed.len())].fill(0x55);
+        for bytes in [&packed[..packed.len() * 3 / 4], &damaged] {
+            let error = match Reader::open("t", bytes, None).and_then(|reader| Trace::load(reader, false)) {
+                Err(error) => error,
+                Ok(trace) => trace.tally.cut.unwrap_or_else(|| panic!("{name}: nothing is said")),
+            };
+            let TraceError::Cut { line, why, .. } = &error else { panic!("{name}: {error}") };
+            assert!(*line < 20_000, "{error}");
+            let near = format!("the {name} data is damaged or cut short near byte ");
+            let byte =
+                why.split_once(&near).and_then(|(_, rest)| rest.split(':').next()?.parse::<usize>().ok());
+            assert!(byte.is_some_and(|byte| byte <= bytes.len() && byte > 0), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn remarks_are_left_out() {
+    let text = "# of a server\n0.000 0 0 4096 1\n// the second day\n1.000 0 4096 4096 1\n; end\n";
+    let trace = Trace::load(Reader::open("t", text.as_bytes(), format("ms-bytes")).expect("told"), true);
+    let tally = trace.expect("no bad line").tally;
+    assert_eq!((tally.left_out, tally.bad), (3, 0));
+}
+
+#[test]
+fn sizes_of_no_sector_and_doubts_are_noted() {
+    let text: String =
+        (0..40).map(|n| format!("{n}.000 0 {} {} 1\n", n * 8, if n < 30 { 8 } else { 512 })).collect();
+    let load = |format| {
+        Trace::load(Reader::open("t", text.as_bytes(), format).expect("told"), true).expect("a trace")
+    };
+    let notes = load(format("ms-bytes")).tally.notes(40);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].starts_with(
+            "30 of 40 requests have a size that is no multiple of 512 bytes, the first of 8 bytes"
+        )
+    );
+    let found = load(None);
+    assert_eq!(found.format.name, "disksim");
+    assert!(found.tally.notes(40).iter().any(|note| note.contains("took disksim")), "{:?}", found.tally);
 }
 
 proptest! {

@@ -236,3 +236,36 @@ fn an_oracle_says_when_an_object_is_asked_for_next() {
         written("oracle", &[Record { offset: VolumeOffset(512), ..record(0, 0) }], |_| "sda".into());
     assert!(told.is_empty());
 }
+
+/// A trace of weir's own says in which chunk it broke, and where that begins.
+#[test]
+fn a_damaged_chunk_is_named() {
+    let record = |n: u64| Record {
+        at: Nanos(n * 1000),
+        disk: Disk(0),
+        op: Op::Read,
+        offset: VolumeOffset(n * n % 7919 * BLOCK),
+        len: Bytes(BLOCK),
+    };
+    let (bytes, _) = written("weir", &(0..40_000).map(record).collect::<Vec<_>>(), |_| "sda".into());
+    let mut plain = zstd::decode_all(&bytes[..]).expect("whole");
+    let second = 8 + 4 + u32::from_le_bytes(plain[8..12].try_into().expect("4 bytes")) as usize;
+    let cut = |bytes: &[u8]| {
+        let trace =
+            Trace::load(Reader::open("t", bytes, None).expect("a trace"), false).expect("the first chunk");
+        trace.tally.cut.expect("damage").to_string()
+    };
+    let told = format!(
+        "t breaks off after record 16384: in chunk 2, which begins at byte {second} of what is unpacked: "
+    );
+    let short = cut(&plain[..second + 1000]);
+    assert_eq!(short.split(';').next(), Some(&*(told.clone() + "its last chunk is not whole")));
+    plain[second + 4] = 3;
+    assert!(cut(&plain).starts_with(&(told + "an operation from 0 to 2 expected")), "{}", cut(&plain));
+    // Packed, the frame's checksum or its end tells, and the byte of the file.
+    let packed = cut(&bytes[..bytes.len() / 2]);
+    assert!(
+        packed.contains("in chunk ") && packed.contains("the zstd data is damaged or cut short near byte "),
+        "{packed}"
+    );
+}

@@ -6,7 +6,7 @@ use crate::args::ConvertArgs;
 use crate::failure::Failure;
 use crate::progress;
 use serde::Serialize;
-use weir_trace::{Disk, Format, Reader, TraceError};
+use weir_trace::{Disk, Format, OddSizes, Reader, TraceError};
 
 /// What came of a conversion.
 #[derive(Debug, Serialize)]
@@ -63,12 +63,14 @@ fn copy(
     strict: bool,
 ) -> Result<Converted, Failure> {
     let (mut requests, mut unsaid, mut bad) = (0, 0, 0);
-    let mut notes = Vec::new();
+    let mut notes: Vec<_> = reader.note().map(str::to_owned).into_iter().collect();
+    let mut odd_sizes = OddSizes::default();
     // By their numbers, and whether a request is to one: some may be in what is left out.
     let (mut disks, mut first_bad) = (Vec::<(String, bool)>::new(), None);
     while let Some(next) = reader.next() {
         match next {
             Ok(record) => {
+                odd_sizes.count(&record);
                 let at = record.disk.0 as usize;
                 let named = disks.len() as u32..=record.disk.0;
                 disks.extend(named.map(|disk| (reader.disk(Disk(disk)).unwrap_or_default(), false)));
@@ -98,6 +100,7 @@ fn copy(
         }
         notes.push(format!("{bad} lines were left out; the first: {first}"));
     }
+    notes.extend(odd_sizes.note(requests + unsaid));
     if unsaid > 0 {
         notes.push(format!("{unsaid} requests were left out that {} has no way to say", to.name));
     }

@@ -53,14 +53,14 @@ fn a_trace_goes_through_pipes_and_is_packed() {
     let pool = pool();
     let text = "0 0 4096 512 1\n1000 1 8192 512 0\n2000 0 16 8 1\n";
     std::fs::write(pool.path("t"), text).expect("written");
-    let msr = pool.run(["trace", "convert", "t", "-", "--to", "msr"]);
+    let msr = pool.run(["trace", "convert", "t", "-", "--from", "mqsim", "--to", "msr"]);
     assert_eq!(
         msr,
         "0,weir,0,Read,2097152,262144,0\n10,weir,1,Write,4194304,262144,0\n20,weir,0,Read,8192,4096,0\n"
     );
-    pool.run(["trace", "convert", "t", "packed.gz", "--to", "mqsim"]);
+    pool.run(["trace", "convert", "t", "packed.gz", "--from", "mqsim", "--to", "mqsim"]);
     assert!(std::fs::read(pool.path("packed.gz")).expect("written").starts_with(b"\x1f\x8b"));
-    assert_eq!(pool.run(["trace", "convert", "packed.gz", "-", "--to", "mqsim", "--strict"]), text);
+    assert_eq!(pool.run(["trace", "convert", "packed.gz", "-", "--from", "mqsim", "--to", "mqsim", "--strict"]), text);
     let described =
         ["trace", "convert", "t", "-", "--from", "blanks:time_ns,disk,block,blocks,read", "--to", "spc"];
     assert!(pool.run(described).starts_with("0,32768,2097152,R,0.000000000\n"));
