@@ -60,7 +60,10 @@ fn a_trace_goes_through_pipes_and_is_packed() {
     );
     pool.run(["trace", "convert", "t", "packed.gz", "--from", "mqsim", "--to", "mqsim"]);
     assert!(std::fs::read(pool.path("packed.gz")).expect("written").starts_with(b"\x1f\x8b"));
-    assert_eq!(pool.run(["trace", "convert", "packed.gz", "-", "--from", "mqsim", "--to", "mqsim", "--strict"]), text);
+    assert_eq!(
+        pool.run(["trace", "convert", "packed.gz", "-", "--from", "mqsim", "--to", "mqsim", "--strict"]),
+        text
+    );
     let described =
         ["trace", "convert", "t", "-", "--from", "blanks:time_ns,disk,block,blocks,read", "--to", "spc"];
     assert!(pool.run(described).starts_with("0,32768,2097152,R,0.000000000\n"));
@@ -303,7 +306,7 @@ fn disks_that_a_format_does_not_tell_apart_are_told_of() {
     let pool = pool();
     std::fs::write(pool.path("t"), "0 0 0 8 1\n1 1 0 8 0\n").expect("written");
     let note = |to: &str| {
-        let told = pool.json(&["trace", "convert", "t", "out", "--to", to, "--force"]);
+        let told = pool.json(&["trace", "convert", "t", "out", "--from", "mqsim", "--to", to, "--force"]);
         told["notes"].to_string()
     };
     for merged in ["oracle", "vscsi"] {
