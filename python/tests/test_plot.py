@@ -18,6 +18,31 @@ def test_miss_ratios_are_lines(trace: Path) -> None:
     pyplot.close("all")
 
 
+def test_sizes_over_decades_are_on_a_logarithmic_axis_with_units(trace: Path) -> None:
+    class Curve:
+        policy, block_bytes = "lru", 4096
+        size_blocks = [1 << power for power in range(0, 21, 2)]
+        miss_ratio = [1 - power / 20 for power in range(0, 21, 2)]
+        error = [None] * len(size_blocks)
+
+    axes = weir.plot.mrc([Curve()])  # type: ignore[list-item]
+    axes.figure.canvas.draw()
+    assert axes.get_xscale() == "log"
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert "4 KiB" in labels and "128 MiB" in labels, labels
+    # The legend is beside the curves.
+    legend, inside = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert legend.x0 >= inside.x1
+
+    narrow = Curve()
+    narrow.size_blocks, narrow.miss_ratio, narrow.error = [256, 512, 1024], [0.5, 0.4, 0.3], [None] * 3
+    axes = weir.plot.mrc([narrow])  # type: ignore[list-item]
+    axes.figure.canvas.draw()
+    assert axes.get_xscale() == "linear"
+    assert {"1 MiB", "2 MiB"} <= {label.get_text() for label in axes.get_xticklabels()}
+    pyplot.close("all")
+
+
 def test_heat_is_accesses_by_time_and_place(trace: Path) -> None:
     analysis = weir.analyze(trace)
     axes = weir.plot.heat(analysis)

@@ -51,6 +51,8 @@ use weir_model::{Bytes, ExtentSize};
 const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 /// Room there is to be, to the data: weir warns of a pool that is fuller than 80 %.
 pub const HEADROOM: f64 = 1.25;
+/// The load of devices that keep up, at most.
+const LOAD_MOST: f64 = 2.0;
 /// Of a fast device's slots, those that are taken before the engine makes room.
 const TAKEN: f64 = 0.92;
 /// Seconds.
@@ -135,10 +137,27 @@ pub struct Forecast {
     pub judged: Judged,
     /// Responses to all requests.
     pub responses: Responses,
+    /// The time until the busiest device has answered all, to the time in which it was asked for.
+    pub load: f64,
     /// Of the reads, the share that fast devices answer; all if there is one kind only.
     pub hit_share: f64,
     /// … and that those of the fastest kind do.
     pub fastest_share: f64,
+}
+
+impl Forecast {
+    /// Whether the devices keep up with the trace: all is answered within as much time again, as in a run.
+    pub fn keeps_up(&self) -> bool {
+        self.load <= LOAD_MOST && self.responses.count > 0
+    }
+
+    /// What is to be said of devices that cannot keep up: by how much.
+    pub fn cannot_keep_up(&self) -> Option<String> {
+        (!self.keeps_up()).then(|| match self.responses.count {
+            0 => "nothing that it answers is measured".to_owned(),
+            _ => format!("cannot keep up: {:.1} times what its devices can do", self.load),
+        })
+    }
 }
 
 /// A search for the sets to buy.
@@ -207,14 +226,16 @@ impl<'a> Search<'a> {
     /// What the sets come to by what was found out by their [`Self::jobs`].
     pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[Found]) -> Vec<Forecast> {
         let responses = found.iter().flat_map(|found| &found.responses);
-        let responses: BTreeMap<_, _> = responses.map(|(stream, collected)| (stream, collected)).collect();
+        let responses: BTreeMap<_, _> = responses.map(|(stream, played)| (stream, played)).collect();
         let found: BTreeMap<_, _> = jobs.iter().map(|job| job.sizes).zip(found).collect();
         let days = self.demand.lasts().as_secs_f64() / DAY;
         let forecast = |set: &DeviceSet| {
             let mut all = Collected::new();
-            let collected = self.parts(set);
-            let collected = collected.iter().filter_map(|stream| responses.get(stream));
-            collected.for_each(|collected| all.merge(collected));
+            let mut load: f64 = 0.0;
+            for played in self.parts(set).iter().filter_map(|stream| responses.get(stream)) {
+                all.merge(&played.collected);
+                load = load.max(played.load);
+            }
             let responses = all.told();
             let (written, [fastest_share, second_share]) = found
                 .get(&self.sizes(set))
@@ -223,7 +244,7 @@ impl<'a> Search<'a> {
             let life = flash_life(self.offers, written, days);
             let judged =
                 Judged { price: set.price(self.offers), mean: responses.mean, p99: responses.p99, life };
-            Forecast { judged, responses, hit_share: fastest_share + second_share, fastest_share }
+            Forecast { judged, responses, load, hit_share: fastest_share + second_share, fastest_share }
         };
         sets.iter().map(forecast).collect()
     }

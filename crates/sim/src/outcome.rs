@@ -3,11 +3,12 @@
 use crate::meter::Meter;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use serde::ser::SerializeStruct as _;
 use weir_model::{Bytes, Nanos};
 
 /// What one policy came to. In JSON times are nanoseconds and end in `_ns`, sizes are bytes and end in
 /// `_bytes`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// The policy.
     pub policy: String,
@@ -62,25 +63,20 @@ pub struct EstimateOutcome {
     pub without: Nanos,
 }
 
-/// How long requests took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// How long requests took. In JSON times are `null` if there were none: no request took no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Responses {
     /// Requests.
     pub count: u64,
     /// Their mean response.
-    #[serde(rename = "mean_ns", serialize_with = "nanos")]
     pub mean: Nanos,
     /// Half of them took no longer.
-    #[serde(rename = "p50_ns", serialize_with = "nanos")]
     pub p50: Nanos,
     /// … 99 of 100.
-    #[serde(rename = "p99_ns", serialize_with = "nanos")]
     pub p99: Nanos,
     /// … 999 of 1000.
-    #[serde(rename = "p999_ns", serialize_with = "nanos")]
     pub p999: Nanos,
     /// The longest.
-    #[serde(rename = "max_ns", serialize_with = "nanos")]
     pub max: Nanos,
 }
 
@@ -114,44 +110,112 @@ pub struct DeviceOutcome {
     pub metadata: Bytes,
 }
 
-/// A device's commands in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// A device's commands in one direction. In JSON the mean is `null` if there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectionOutcome {
     /// How many.
     pub count: u64,
     /// Their bytes.
-    #[serde(serialize_with = "bytes")]
     pub bytes: Bytes,
     /// Mean response.
-    #[serde(rename = "mean_ns", serialize_with = "nanos")]
     pub mean: Nanos,
 }
 
-/// A stretch of time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A stretch of time. In JSON its responses are `null` if nothing was answered in it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// Its start, from the load's.
-    #[serde(rename = "start_ns", serialize_with = "nanos")]
     pub start: Nanos,
     /// Requests answered in it a second.
-    #[serde(rename = "requests_per_second")]
     pub rate: f64,
     /// What the load counts of its own work, a second.
-    #[serde(rename = "work_per_second")]
     pub work: f64,
     /// Their mean response; zero if there were none.
-    #[serde(rename = "mean_ns", serialize_with = "nanos")]
     pub mean: Nanos,
     /// … and what 99 of 100 took at most.
-    #[serde(rename = "p99_ns", serialize_with = "nanos")]
     pub p99: Nanos,
     /// Bytes moved in it.
-    #[serde(rename = "moved_bytes", serialize_with = "bytes")]
     pub moved: Bytes,
     /// The share of time each device had something to do.
     pub loads: Vec<f64>,
     /// What each device carried out of all reads and writes.
     pub shares: Vec<f64>,
+}
+
+impl Responses {
+    /// A time of theirs; `None` if there were none.
+    pub fn known(&self, time: Nanos) -> Option<Nanos> {
+        (self.count > 0).then_some(time)
+    }
+
+    /// What is to be said of a mean that more than 99 of 100 requests stay below: few requests are so slow that they
+    /// make up most of it.
+    pub fn heavy_tail(&self) -> Option<String> {
+        let Self { mean, p99, p999, max, .. } = *self;
+        (self.count > 0 && mean > p99).then(|| {
+            format!(
+                "the mean ({mean}) is above what 99 of 100 requests take ({p99}): fewer than 1 in 100 requests are so \
+                 slow that they make up most of it (999 of 1000 take at most {p999}, the slowest {max}), as where a \
+                 burst comes faster than the devices answer"
+            )
+        })
+    }
+}
+
+impl Serialize for Responses {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let time = |time| self.known(time).map(|time| time.0);
+        let mut fields = to.serialize_struct("Responses", 6)?;
+        fields.serialize_field("count", &self.count)?;
+        fields.serialize_field("mean_ns", &time(self.mean))?;
+        fields.serialize_field("p50_ns", &time(self.p50))?;
+        fields.serialize_field("p99_ns", &time(self.p99))?;
+        fields.serialize_field("p999_ns", &time(self.p999))?;
+        fields.serialize_field("max_ns", &time(self.max))?;
+        fields.end()
+    }
+}
+
+impl Serialize for DirectionOutcome {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("DirectionOutcome", 3)?;
+        fields.serialize_field("count", &self.count)?;
+        fields.serialize_field("bytes", &self.bytes.0)?;
+        fields.serialize_field("mean_ns", &(self.count > 0).then_some(self.mean.0))?;
+        fields.end()
+    }
+}
+
+impl Serialize for Window {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let answered = |time: Nanos| (self.rate > 0.0).then_some(time.0);
+        let mut fields = to.serialize_struct("Window", 8)?;
+        fields.serialize_field("start_ns", &self.start.0)?;
+        fields.serialize_field("requests_per_second", &self.rate)?;
+        fields.serialize_field("work_per_second", &self.work)?;
+        fields.serialize_field("mean_ns", &answered(self.mean))?;
+        fields.serialize_field("p99_ns", &answered(self.p99))?;
+        fields.serialize_field("moved_bytes", &self.moved.0)?;
+        fields.serialize_field("loads", &self.loads)?;
+        fields.serialize_field("shares", &self.shares)?;
+        fields.end()
+    }
+}
+
+impl Outcome {
+    /// What is to be said where the pool could not keep up: by how much.
+    pub fn cannot_keep_up(&self) -> Option<String> {
+        (self.unanswered > 0).then(|| {
+            let seconds = self.measured.as_secs_f64().max(1e-9);
+            format!(
+                "cannot keep up: {:.0} of {:.0} requests/s answered, {} of {} requests never",
+                self.rate,
+                self.requests as f64 / seconds,
+                self.unanswered,
+                self.requests
+            )
+        })
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

@@ -1,123 +1,77 @@
-//! Pictures of experiments: what happened over time, one line for each policy.
+//! Pictures of experiments and traces, as SVG that is 800 points wide.
 
-mod canvas;
+mod axis;
 mod compared;
 mod frontier;
+mod sheet;
+#[cfg(test)]
+mod tests;
+mod text;
 mod trace;
 
-use crate::{Outcome, SimError, Window};
-use canvas::Canvas;
-pub use compared::{Compared, compared_png, compared_svg};
+use crate::{Outcome, Window};
+use axis::{Axis, Unit};
+pub use compared::{Compared, compared_svg};
 pub use frontier::{Frontier, Shown};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use sheet::{Look, Mark, Panel, Shape, Sheet};
 pub use trace::TracePicture;
 
-const SIZE: (u32, u32) = (1000, 1100);
-const PANELS: usize = 4;
+const HEIGHT: f64 = 190.0;
+/// Responses that span more than this are drawn on a logarithmic axis.
+const WIDE_SPAN: f64 = 20.0;
 
-/// Draws, as SVG, requests a second, responses (mean, and 99 of 100 by a paler line), the first
-/// device's share of all commands and what was moved, over the load's time.
-///
-/// # Errors
-/// If it cannot be drawn.
-pub fn svg(title: &str, outcomes: &[Outcome]) -> Result<String, SimError> {
-    as_svg(SIZE, |backend| draw(backend, title, outcomes))
-}
+/// A figure of a window; `None` where there is none.
+type Value<'v> = &'v dyn Fn(&Window) -> Option<f64>;
 
-/// The same as PNG.
-///
-/// # Errors
-/// If it cannot be drawn.
-pub fn png(title: &str, outcomes: &[Outcome]) -> Result<Vec<u8>, SimError> {
-    as_png(SIZE, |backend| draw(backend, title, outcomes))
-}
-
-/// A picture's width and height, in points.
-type Size = (u32, u32);
-
-/// What is drawn, as SVG.
-fn as_svg(size: Size, draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String, SimError> {
-    let mut svg = String::new();
-    draw(SVGBackend::with_string(&mut svg, size)).map_err(failed)?;
-    Ok(svg)
-}
-
-/// What is drawn, as PNG.
-fn as_png(size: Size, draw: impl FnOnce(Canvas<'_>) -> Drawn) -> Result<Vec<u8>, SimError> {
-    let mut points = Canvas::memory(size);
-    draw(Canvas::new(size, &mut points)).map_err(failed)?;
-    let mut png = Vec::new();
-    let mut encoder = png::Encoder::new(&mut png, size.0, size.1);
-    encoder.set_color(png::ColorType::Rgb);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&points));
-    written.map_err(|error| failed(error.into()))?;
-    Ok(png)
-}
-
-type Failed = Box<dyn std::error::Error>;
-type Drawn = Result<(), Failed>;
-type Value<'v> = &'v dyn Fn(&Window) -> f64;
-
-fn failed(error: Failed) -> SimError {
-    SimError::Picture(error.to_string())
-}
-
-fn draw<B: DrawingBackend>(backend: B, title: &str, outcomes: &[Outcome]) -> Drawn
-where
-    B::ErrorType: 'static,
-{
-    let all = backend.into_drawing_area();
-    all.fill(&WHITE)?;
-    let all = all.titled(title, ("sans-serif", 22))?;
-    let panels = all.split_evenly((PANELS, 1));
+/// Draws requests a second, responses (mean, and 99 of 100 by a paler line), the first device's share of all
+/// commands and what was moved, over the load's time: one line for each policy.
+pub fn svg(title: &str, outcomes: &[Outcome]) -> String {
     let first = outcomes.first().and_then(|outcome| outcome.devices.first());
-    let share = format!("% of commands to {}", first.map_or("the first device", |device| &device.name));
-    let ms = |time: weir_model::Nanos| time.0 as f64 / 1e6;
-    panel(&panels[0], "requests a second", outcomes, &[&|w: &Window| w.rate])?;
-    panel(&panels[1], "response: mean and 99 %, ms", outcomes, &[&|w| ms(w.mean), &|w| ms(w.p99)])?;
-    panel(&panels[2], &share, outcomes, &[&|w| w.shares.first().map_or(0.0, |share| share * 100.0)])?;
-    panel(&panels[3], "moved, MB", outcomes, &[&|w| w.moved.0 as f64 / 1e6])?;
-    all.present()?;
-    Ok(())
+    let share = format!("commands to {}", first.map_or("the first device", |device| &device.name));
+    // Where nothing is answered there is no response.
+    let answered = |window: &Window, time: weir_model::Nanos| (window.rate > 0.0).then_some(time.0 as f64);
+    let panels = vec![
+        panel("requests answered a second", Unit::Plain, outcomes, &[&|w: &Window| Some(w.rate)]),
+        panel(
+            "response: mean, and 99 of 100 (paler)",
+            Unit::Nanos,
+            outcomes,
+            &[&|w| answered(w, w.mean), &|w| answered(w, w.p99)],
+        ),
+        panel(&share, Unit::Percent, outcomes, &[&|w| w.shares.first().copied()]),
+        panel("moved", Unit::Bytes, outcomes, &[&|w| Some(w.moved.0 as f64)]),
+    ];
+    let legend = outcomes.iter().enumerate();
+    let legend = legend.map(|(number, outcome)| (Look::of(number), Shape::Line, outcome.policy.clone()));
+    Sheet { title, legend: legend.collect(), panels }.svg()
 }
 
-fn panel<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    title: &str,
-    outcomes: &[Outcome],
-    values: &[Value<'_>],
-) -> Drawn
-where
-    B::ErrorType: 'static,
-{
+fn panel(name: &str, unit: Unit, outcomes: &[Outcome], values: &[Value<'_>]) -> Panel {
     let windows = || outcomes.iter().flat_map(|outcome| &outcome.windows);
-    let end = windows().map(|window| window.start.as_secs_f64()).fold(1e-3, f64::max);
-    let most = windows().flat_map(|window| values.iter().map(|value| value(window))).fold(1e-9, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, ("sans-serif", 16))
-        .margin(8)
-        .x_label_area_size(28)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..end, 0.0..most * 1.05)?;
-    chart.configure_mesh().x_desc("seconds").light_line_style(WHITE).draw()?;
+    let end = windows().map(|window| window.start.0 as f64).fold(1.0, f64::max);
+    let all = || windows().flat_map(|window| values.iter().filter_map(|value| value(window)));
+    let (least, most) =
+        all().fold((f64::MAX, 0.0), |(least, most): (f64, f64), v| (least.min(v), most.max(v)));
+    let y = match unit {
+        Unit::Nanos if least > 0.0 && most / least > WIDE_SPAN => {
+            Axis::logarithmic(name, least / 1.1, most * 1.1, unit)
+        }
+        // Where nothing was moved the axis has sizes all the same.
+        Unit::Bytes => Axis::linear(name, 0.0, (most * 1.05).max(f64::from(1 << 20)), unit),
+        Unit::Percent => Axis::linear(name, 0.0, 1.0, unit),
+        _ => Axis::linear(name, 0.0, most * 1.05, unit),
+    };
+    let mut marks = Vec::new();
     for (number, outcome) in outcomes.iter().enumerate() {
-        let color = Palette99::pick(number).to_rgba();
         for (line, value) in values.iter().enumerate() {
-            let points = outcome.windows.iter().map(|window| (window.start.as_secs_f64(), value(window)));
-            let style = if line == 0 { color.stroke_width(2) } else { color.mix(0.4).stroke_width(1) };
-            let drawn = chart.draw_series(LineSeries::new(points, style))?;
-            if line == 0 {
-                let key = move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2));
-                drawn.label(&outcome.policy).legend(key);
-            }
+            let look = if line == 0 { Look::of(number) } else { Look::of(number).paler() };
+            let points = outcome.windows.iter().map(|window| Some((window.start.0 as f64, value(window)?)));
+            // A line is broken where there is no value.
+            let points: Vec<Option<(f64, f64)>> = points.collect();
+            let lines = points.split(Option::is_none).filter(|line| !line.is_empty());
+            marks
+                .extend(lines.map(|line| Mark::Line(look.clone(), line.iter().copied().flatten().collect())));
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    Ok(())
+    Panel { x: Axis::linear("time", 0.0, end, Unit::Nanos), y, height: HEIGHT, has_mesh: true, marks }
 }

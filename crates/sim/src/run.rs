@@ -90,9 +90,6 @@ pub enum SimError {
     /// The same instant never ends.
     #[error("the engine runs in circles {0} after the start: a mistake in weir; please report it")]
     Circles(Nanos),
-    /// It could not be drawn.
-    #[error("the picture cannot be drawn: {0}")]
-    Picture(String),
     /// The words of a load make none.
     #[error("{0}")]
     Load(String),

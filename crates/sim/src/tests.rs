@@ -293,19 +293,14 @@ fn unit(text: &str) -> Option<u64> {
 }
 
 #[test]
-fn pictures_are_drawn_of_lines_and_of_points() {
+fn a_picture_is_drawn_of_an_outcome() {
     let outcome =
         run(&pool(0.5, 1.0), "stripe", "uniform over=16MiB", &plan(closed(2), 10)).expect("an outcome");
-    let svg = crate::plot::svg("a picture", std::slice::from_ref(&outcome)).expect("a picture");
-    assert!(svg.starts_with("<svg") && svg.contains("a picture") && svg.contains("requests a second"));
-    let png = crate::plot::png("a picture", &[outcome]).expect("a picture");
-    let mut reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().expect("a PNG");
-    let mut points = vec![0; reader.output_buffer_size().expect("a size")];
-    let info = reader.next_frame(&mut points).expect("an image");
-    assert_eq!((info.width, info.height), (1000, 1100));
-    // Letters and lines, and a lot of white.
-    let dark = points.chunks(3).filter(|point| point.iter().all(|c| *c < 128)).count();
-    assert!((2_000..200_000).contains(&dark), "{dark}");
+    let svg = crate::plot::svg("a picture", std::slice::from_ref(&outcome));
+    assert!(
+        svg.starts_with("<svg") && svg.contains("a picture") && svg.contains("requests answered a second")
+    );
+    assert!(svg.matches("<polyline").count() > 4 * 6, "{svg}");
 }
 
 /// Each of several processes has its own files, and none asks before it has its answer and has thought about it.

@@ -60,15 +60,24 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     forecasts.extend(forecast(&search, &wider));
     sets.extend(wider);
     let judged = judged(&forecasts);
-    let on_frontier = frontier(&judged);
-    let finalists = finalists(&sets, &judged, &limits);
+    // If none keeps up the engine has the last word.
+    let able: Vec<_> = (0..sets.len()).filter(|index| forecasts[*index].keeps_up()).collect();
+    let able = if able.is_empty() { (0..sets.len()).collect() } else { able };
+    let of_able: Vec<_> = able.iter().map(|index| judged[*index]).collect();
+    let sets_able: Vec<_> = able.iter().map(|index| sets[*index]).collect();
+    let finalists = finalists(&sets_able, &of_able, &limits);
+    let mut finalists: Vec<_> = finalists.into_iter().map(|index| able[index]).collect();
     let mut rows: Vec<_> =
         sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
-    on_frontier.iter().for_each(|index| rows[*index].is_on_frontier = true);
     let runs = Runs { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
     for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
         rows[*index].run = Some(Run::new(simulated));
     }
+    let able: Vec<_> = (0..rows.len()).filter(|index| rows[*index].cannot_keep_up().is_none()).collect();
+    let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.judged).collect();
+    frontier(&predicted).into_iter().for_each(|index| rows[able[index]].is_on_frontier = true);
+    // What cannot keep up comes last, whatever it costs.
+    finalists.sort_by_key(|index| rows[*index].cannot_keep_up().is_some());
     let pick = pick(&rows, &finalists, &limits, &list)?;
     let advice = Advice {
         trace: trace_path.display().to_string(),
@@ -89,7 +98,7 @@ pub fn run(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     };
     if let Some(path) = &args.plot {
         let name = trace_path.file_name().unwrap_or(trace_path.as_os_str()).display();
-        picture::write_frontier(path, &format!("{name}: what to buy"), &advice.picture())?;
+        picture::write(path, &advice.picture().svg(&format!("{name}: what to buy")))?;
     }
     if let Some(path) = &args.write_pool {
         may_write(path, args.force)?;
@@ -216,7 +225,7 @@ fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Resu
     let able: Vec<(usize, Judged)> = finalists
         .iter()
         .filter_map(ran)
-        .filter(|(_, run)| run.unanswered == 0)
+        .filter(|(index, _)| rows[*index].cannot_keep_up().is_none())
         .map(|(index, run)| (index, run.judged))
         .collect();
     let ranked = limits.ranked(&able);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_model::Bytes;
+use weir_model::{Bytes, Nanos};
 use weir_serve::control::Hardening;
 
 /// What the workload writes and reads.
@@ -179,14 +179,15 @@ impl Report {
 
     /// For people.
     pub fn human(&self, width: Width) -> String {
+        let time = |time: Option<Nanos>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
         let row = |name: String, measured: &Measured| {
             [
                 name,
                 format!("{:.0}", measured.requests_per_second),
-                measured.read_mean.to_string(),
-                measured.read_p90.to_string(),
-                measured.read_p99.to_string(),
-                measured.write_mean.to_string(),
+                time(measured.read_mean),
+                time(measured.read_p90),
+                time(measured.read_p99),
+                time(measured.write_mean),
                 format!("{}/s", Bytes(measured.sequential_per_second as u64)),
             ]
         };
@@ -217,5 +218,28 @@ impl Report {
             text += &format!("\nfigures invalid: {};\n{OVERRUN_WHY}\n", self.late.join(", "));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::tests::assert_fits;
+
+    #[test]
+    fn a_report_fits_the_terminal_and_has_no_times_of_nothing() {
+        let time = Some(Nanos(999_900_000));
+        let measured = Measured {
+            requests_per_second: 12_345_678.0,
+            read_mean: time,
+            read_p90: time,
+            read_p99: time,
+            write_mean: time,
+            sequential_per_second: 1e12,
+        };
+        let alone = DRIVES.iter().map(|drive| (*drive, Measured::default())).collect();
+        let report = Report { pool: measured, alone, late: vec!["disk 12.3 %".into()] };
+        assert_fits(|width| report.human(width));
+        assert!(!report.human(Width::UNLIMITED).contains("0 ns"), "{}", report.human(Width::UNLIMITED));
     }
 }

@@ -2,6 +2,8 @@
 
 mod number;
 mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 mod width;
 
 pub use number::{exact, grouped};

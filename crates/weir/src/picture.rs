@@ -1,51 +1,76 @@
-//! Pictures of experiments, written to a file: as PNG if its name ends so, else as SVG.
+//! Pictures written to a file: as SVG, or as PNG of the same SVG if the file's name ends so.
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::fontdb::Database;
+use resvg::usvg::{Options, Tree};
 use std::path::Path;
+use std::sync::{Arc, LazyLock};
 use weir_model::ErrorKind;
-use weir_sim::plot::{Compared, Frontier, TracePicture};
-use weir_sim::{Outcome, SimError, plot};
 
-/// Draws these outcomes over time.
+/// The only font of PNGs, so that they look the same everywhere.
+const FONT: &[u8] = include_bytes!("../fonts/NotoSans-subset.ttf");
+/// Pixels to a point of the SVG: letters are sharp on screens of today.
+const SCALE: f32 = 2.0;
+
+static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
+    let mut fonts = Database::new();
+    fonts.load_font_data(FONT.to_vec());
+    fonts.set_sans_serif_family("Noto Sans");
+    Arc::new(fonts)
+});
+
+/// Writes a picture, as the file's name says: `.png` for PNG, anything else for SVG.
 ///
 /// # Errors
 /// If it cannot be drawn, or the file not be written.
-pub fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
-    save(path, || plot::png(title, outcomes), || plot::svg(title, outcomes))
-}
-
-/// Draws published ratios beside ours.
-///
-/// # Errors
-/// As [`write`].
-pub fn write_compared(path: &Path, title: &str, compared: &[Compared]) -> Result<(), Failure> {
-    save(path, || plot::compared_png(title, compared), || plot::compared_svg(title, compared))
-}
-
-/// Draws what a trace is like.
-///
-/// # Errors
-/// As [`write`].
-pub fn write_trace(path: &Path, title: &str, picture: &TracePicture<'_>) -> Result<(), Failure> {
-    save(path, || picture.png(title), || picture.svg(title))
-}
-
-/// Draws what could be bought.
-///
-/// # Errors
-/// As [`write`].
-pub fn write_frontier(path: &Path, title: &str, frontier: &Frontier) -> Result<(), Failure> {
-    save(path, || frontier.png(title), || frontier.svg(title))
-}
-
-fn save(
-    path: &Path,
-    png: impl FnOnce() -> Result<Vec<u8>, SimError>,
-    svg: impl FnOnce() -> Result<String, SimError>,
-) -> Result<(), Failure> {
+pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
-    let picture = if is_png { png() } else { svg().map(String::into_bytes) };
-    let picture = picture.map_err(|error| Failure::told(ErrorKind::Environment, &error.to_string()))?;
+    let picture = if is_png { png(svg)? } else { svg.as_bytes().to_vec() };
     files::replace(path, Kind::Picture, &picture)
+}
+
+/// An SVG as PNG.
+///
+/// # Errors
+/// If it is none that can be drawn.
+pub fn png(svg: &str) -> Result<Vec<u8>, Failure> {
+    let cannot = |why: &dyn std::fmt::Display| {
+        Failure::new(
+            ErrorKind::Environment,
+            format!("the picture cannot be drawn as PNG: {why}"),
+            "write it as SVG",
+        )
+    };
+    let options = Options { fontdb: FONTS.clone(), font_family: "Noto Sans".into(), ..Options::default() };
+    let tree = Tree::from_str(svg, &options).map_err(|error| cannot(&error))?;
+    let size = tree.size().to_int_size().scale_by(SCALE).ok_or_else(|| cannot(&"it is too large"))?;
+    let mut pixels = Pixmap::new(size.width(), size.height()).ok_or_else(|| cannot(&"it is too large"))?;
+    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
+    pixels.encode_png().map_err(|error| cannot(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_sim::plot::{Compared, compared_svg};
+
+    #[test]
+    fn a_png_is_the_svg_in_a_font_of_its_own() {
+        let row = Compared { what: "reads, µs ± 1".into(), published: Some(2.0), here: 3.0 };
+        let svg = compared_svg("a picture", &[row]);
+        let drawn = png(&svg).expect("a PNG");
+        assert_eq!(drawn, png(&svg).expect("a PNG"), "the same again");
+        let pixels = Pixmap::decode_png(&drawn).expect("a PNG");
+        assert_eq!(pixels.width(), 1600);
+        let dark = |svg: &str| {
+            let pixels = Pixmap::decode_png(&png(svg).expect("a PNG")).expect("a PNG");
+            pixels.pixels().iter().filter(|pixel| pixel.red() < 100 && pixel.green() < 100).count()
+        };
+        // Letters are drawn, whatever fonts this machine has.
+        let without = svg.replace("a picture", "").replace("reads, µs ± 1", "");
+        assert!(dark(&svg) > dark(&without) + 1000, "{} {}", dark(&svg), dark(&without));
+        assert!(png("<svg").expect_err("none").message.contains("cannot be drawn"));
+    }
 }

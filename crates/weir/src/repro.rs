@@ -26,7 +26,7 @@ use report::Experiments;
 use serde_json::json;
 use weir_model::ErrorKind;
 use weir_sim::dbench::Recording;
-use weir_sim::plot::Compared;
+use weir_sim::plot::{Compared, compared_svg};
 
 /// What a paper says of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -185,7 +185,7 @@ pub fn run(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
             here: figure.here,
         };
         let compared: Vec<_> = figures.iter().map(compared).collect();
-        picture::write_compared(path, &format!("{name}: published and here"), &compared)?;
+        picture::write(path, &compared_svg(&format!("{name}: published and here"), &compared))?;
     }
     Ok(Report {
         name: reproduction.name,

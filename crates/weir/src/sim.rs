@@ -15,7 +15,7 @@ use std::path::Path;
 use weir_model::{ErrorKind, Nanos};
 use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
-use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place};
+use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place, plot};
 use weir_trace::Trace;
 use weir_world::Seed;
 
@@ -70,7 +70,7 @@ pub fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
         outcomes.push(outcome.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?);
     }
     if let Some(path) = &args.plot {
-        picture::write(path, &args.load, &outcomes)?;
+        picture::write(path, &plot::svg(&args.load, &outcomes))?;
     }
     let notes = std::mem::take(&mut loaded.notes);
     Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })

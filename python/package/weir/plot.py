@@ -10,24 +10,35 @@ from .caches import CacheFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
-MIB = 1 << 20
-GIB = 1 << 30
+SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+# Cache sizes that span more than this are drawn on a logarithmic axis.
+WIDE_SPAN = 30
 
 
 def mrc(of: Analysis | Iterable[MissRatioCurve], ax: Axes | None = None) -> Axes:
-    """Miss ratios by cache size, one line a policy; what is sampled has one standard error shaded around it."""
+    """Miss ratios by cache size, one line a policy; what is sampled has one standard error shaded around it. The axis of
+    sizes is logarithmic if they span more than a decade and a half."""
     ax = _axes(ax)
+    every: list[float] = []
     for curve in curves(of) if isinstance(of, dict) else of:
-        sizes = [blocks * curve.block_bytes / MIB for blocks in curve.size_blocks]
+        sizes = [blocks * curve.block_bytes for blocks in curve.size_blocks]
+        every += [size for size in sizes if size > 0]
         (line,) = ax.plot(sizes, curve.miss_ratio, label=curve.policy)
         errors = [error or 0.0 for error in curve.error]
         if any(errors):
             low = [ratio - error for ratio, error in zip(curve.miss_ratio, errors, strict=True)]
             high = [ratio + error for ratio, error in zip(curve.miss_ratio, errors, strict=True)]
             ax.fill_between(sizes, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    ax.set(xlabel="cache size (MiB)", ylabel="miss ratio", ylim=(0, None), xlim=(0, None))
-    ax.legend()
+    if every and max(every) > WIDE_SPAN * min(every):
+        ax.set_xscale("log", base=2)
+        ax.set_xlim(min(every), max(every))
+    else:
+        ax.set_xlim(0, None)
+    _in_bytes(ax.xaxis)
+    ax.set(xlabel="cache size", ylabel="miss ratio", ylim=(0, 1.02))
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
 
 
@@ -38,9 +49,9 @@ def heat(analysis: Analysis, ax: Axes | None = None) -> Axes:
     ax = _axes(ax)
     timeline = analysis["timeline"]
     windows, regions = len(timeline["heat"]), len(timeline["heat"][0])
-    unit, what = (1e9, "time (s)") if analysis["timed"] else (1, "requests")
-    width, height = timeline["window"] / unit, timeline["region_blocks"] * analysis["block_bytes"] / GIB
-    start = timeline["first_block"] * analysis["block_bytes"] / GIB
+    unit, what = _clock(windows * timeline["window"]) if analysis["timed"] else (1, "requests")
+    width, height = timeline["window"] / unit, timeline["region_blocks"] * analysis["block_bytes"]
+    start = timeline["first_block"] * analysis["block_bytes"]
     by_region = [[window[region] or float("nan") for window in timeline["heat"]] for region in range(regions)]
     mesh = ax.imshow(
         by_region,
@@ -51,8 +62,9 @@ def heat(analysis: Analysis, ax: Axes | None = None) -> Axes:
         norm=LogNorm(vmin=1),
         extent=(0, windows * width, start, start + regions * height),
     )
-    ax.figure.colorbar(mesh, ax=ax, label="accesses")
-    ax.set(xlabel=what, ylabel="offset (GiB)")
+    ax.figure.colorbar(mesh, ax=ax, label="accesses", format="%g")
+    _in_bytes(ax.yaxis)
+    ax.set(xlabel=what, ylabel="offset")
     return ax
 
 
@@ -83,6 +95,37 @@ def compare(
     ax.set(xlabel="cache size", ylabel=metric.replace("_", " "))
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
+
+
+def _clock(nanos: float) -> tuple[float, str]:
+    """A unit for times up to this one, in nanoseconds, and what its axis is called."""
+    units = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"), (60e9, "min"), (3600e9, "h"), (86400e9, "days")]
+    unit, name = [each for each in units if each[0] * 2 <= nanos or each[0] == 1.0][-1]
+    return unit, f"time ({name})"
+
+
+def _bytes(size: float) -> str:
+    """A size with its unit: 4 KiB, 1.5 GiB."""
+    power = 0
+    while power < len(SIZES) - 1 and size >= 1024 * (1 - 1e-9):
+        size, power = size / 1024, power + 1
+    return f"{size:.4g} {SIZES[power]}" if size else "0"
+
+
+def _in_bytes(axis: Axis) -> None:
+    """Ticks of an axis of bytes at powers of two, or at multiples of one, told in KiB, MiB and so on."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
+
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(base=2, numticks=5))
+        axis.set_minor_locator(NullLocator())
+    else:
+        step = 1
+        while step * 7 < high - low:
+            step *= 2
+        axis.set_major_locator(MultipleLocator(step))
+    axis.set_major_formatter(FuncFormatter(lambda size, _: _bytes(size)))
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -10,6 +10,8 @@ use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 use weir_timing::drives::Drive;
 
+/// What is asked for in less time than this is no load that goes on.
+const SHORTEST: Nanos = Nanos::secs(10);
 /// Requests a model is given at most, the last of the trace: enough for one in a hundred of them to be thousands.
 const MOST: usize = 400_000;
 
@@ -64,10 +66,10 @@ struct Command {
 
 impl Stream {
     /// Gives the drive's model its part of a trace that was split so.
-    pub(super) fn play(&self, demand: &Demand, split: &Split, drive: &Drive) -> Collected {
+    pub(super) fn play(&self, demand: &Demand, split: &Split, drive: &Drive) -> Played {
         let room = Bytes(u64::from(self.extents(demand)) * EXTENT.bytes().0);
         let drive = if self.is_scaled { scaled(drive, room) } else { drive.clone() };
-        let mut collected = Collected::new();
+        let mut played = Played { collected: Collected::new(), load: 0.0 };
         for number in 0..self.devices {
             let mut device = Device::new(drive.timing(room, drive.cache));
             self.each(demand, split, |command| {
@@ -77,9 +79,11 @@ impl Stream {
                     device.submit(&command, at);
                 }
             });
-            collected.merge(&device.finish());
+            let (collected, load) = device.finish();
+            played.collected.merge(&collected);
+            played.load = played.load.max(load);
         }
-        collected
+        played
     }
 
     /// Extents a modelled drive has: those of its slots, or room for its part of the data and [`HEADROOM`].
@@ -132,9 +136,21 @@ impl Command {
     }
 }
 
+/// What devices make of their part of a trace.
+#[derive(Clone, Debug)]
+pub(super) struct Played {
+    pub(super) collected: Collected,
+    /// The time until all is answered to the time in which it was asked for, of the device that takes longest.
+    pub(super) load: f64,
+}
+
 /// A drive's model, and when each command came.
 struct Device {
     timing: Box<dyn Timing>,
+    /// From the first command to the last one.
+    asked: Option<(Nanos, Nanos)>,
+    /// When the last one ended.
+    ended: Nanos,
     /// Of those that a client waits for.
     came: Vec<Option<Nanos>>,
     collected: Collected,
@@ -142,11 +158,14 @@ struct Device {
 
 impl Device {
     fn new(timing: Box<dyn Timing>) -> Self {
-        Self { timing, came: Vec::new(), collected: Collected::new() }
+        let collected = Collected::new();
+        Self { timing, asked: None, ended: Nanos(0), came: Vec::new(), collected }
     }
 
     fn submit(&mut self, command: &Command, at: DeviceOffset) {
         self.pass(command.at);
+        let first = self.asked.map_or(command.at, |(first, _)| first);
+        self.asked = Some((first, command.at));
         let id = IoId(self.came.len() as u64);
         self.came.push(command.is_asked.then_some(command.at));
         self.timing.submit(command.at, id, command.kind, at, command.len);
@@ -154,6 +173,7 @@ impl Device {
 
     fn pass(&mut self, now: Nanos) {
         while let Some(due) = self.timing.next().filter(|due| *due <= now) {
+            self.ended = self.ended.max(due);
             if let Some(id) = self.timing.pop(due)
                 && let Some(came) = self.came[id.0 as usize]
             {
@@ -162,9 +182,14 @@ impl Device {
         }
     }
 
-    fn finish(mut self) -> Collected {
+    fn finish(mut self) -> (Collected, f64) {
         self.pass(Nanos::MAX);
-        self.collected
+        let load = self.asked.map_or(0.0, |(first, last)| {
+            // A few requests in a moment say nothing of what comes in a second.
+            let asked = last.since(first).max(SHORTEST);
+            self.ended.since(first).0 as f64 / asked.0 as f64
+        });
+        (self.collected, load)
     }
 }
 
@@ -181,7 +206,7 @@ pub struct Job {
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Of its streams.
-    pub(super) responses: Vec<(Stream, Collected)>,
+    pub(super) responses: Vec<(Stream, Played)>,
     /// Bytes written to each kind: the fastest, the second one, the slow one.
     pub(super) written: [Bytes; 3],
     /// Of the reads, the shares that the fast kinds answer.
@@ -194,8 +219,8 @@ impl Job {
         let split = self.sizes.map_or_else(Split::default, |sizes| split(demand, sizes));
         let drive = |stream: &Stream| Some((stream.clone(), weir_timing::drives::drive(&stream.model)?));
         let played = |(stream, drive): (Stream, &Drive)| {
-            let collected = stream.play(demand, &split, drive);
-            (stream, collected)
+            let played = stream.play(demand, &split, drive);
+            (stream, played)
         };
         let responses = self.streams.iter().filter_map(drive).map(played).collect();
         let (written, hit_shares) = match self.sizes {

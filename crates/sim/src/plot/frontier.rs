@@ -1,11 +1,8 @@
 //! The frontier of what could be bought: price against responses and flash life.
 
-use super::{Drawn, as_png, as_svg};
-use crate::SimError;
+use super::axis::{Axis, Unit};
+use super::sheet::{Look, Mark, Panel, Shape, Sheet};
 use crate::advise::Judged;
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use weir_model::Nanos;
 
 /// Sets of devices, to be drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,119 +20,98 @@ pub struct Shown {
     pub name: String,
     /// What it is expected to come to.
     pub predicted: Judged,
-    /// What the engine made of it, if it was tried.
+    /// What the engine made of it, if it was tried and can keep up.
     pub simulated: Option<Judged>,
+    /// Whether it can keep up with the trace, as far as is known: if not it has no responses to be drawn.
+    pub keeps_up: bool,
     /// Whether no other one is better in everything.
     pub is_on_frontier: bool,
     /// Whether it is the one to buy.
     pub is_pick: bool,
 }
 
-const SIZE: (u32, u32) = (1000, 1150);
-const FONT: (&str, u32) = ("sans-serif", 11);
+const HEIGHT: f64 = 230.0;
 /// Lives are drawn up to this, in years: all that does not wear out lies there.
 const LIFE_MOST: f64 = 100.0;
 
 type Figure = fn(&Judged) -> f64;
 
-/// As it is drawn, on a scale without zero.
-fn millis(time: Nanos) -> f64 {
-    (time.0 as f64 / 1e6).max(1e-6)
-}
+const GRAY: &str = "#bbbbbb";
+const BLACK: &str = "#222222";
+const RED: &str = "#c1001f";
 
-/// … of whole units of the currency.
 fn price(judged: &Judged) -> f64 {
     judged.price.whole().max(0.01)
 }
 
+fn around(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (least, most) =
+        values.fold((f64::MAX, 1e-9), |(least, most), value| (value.min(least), value.max(most)));
+    (least.min(most) / 1.3, most * 1.3)
+}
+
 impl Frontier {
     /// As SVG.
-    ///
-    /// # Errors
-    /// If it cannot be drawn.
-    pub fn svg(&self, title: &str) -> Result<String, SimError> {
-        as_svg(SIZE, |backend| self.draw(backend, title))
+    pub fn svg(&self, title: &str) -> String {
+        let panels: [(&str, Unit, Figure); 3] = [
+            ("mean response", Unit::Nanos, |judged| judged.mean.0.max(1) as f64),
+            ("99 of 100 requests take at most", Unit::Nanos, |judged| judged.p99.0.max(1) as f64),
+            ("flash lasts, years (100: longer, or it does not wear)", Unit::Plain, |judged| {
+                judged.life.0.clamp(1e-3, LIFE_MOST)
+            }),
+        ];
+        let panels = panels.into_iter().map(|(name, unit, figure)| self.panel(name, unit, figure)).collect();
+        Sheet { title, legend: self.legend(), panels }.svg()
     }
 
-    /// As PNG.
-    ///
-    /// # Errors
-    /// If it cannot be drawn.
-    pub fn png(&self, title: &str) -> Result<Vec<u8>, SimError> {
-        as_png(SIZE, |backend| self.draw(backend, title))
+    fn legend(&self) -> Vec<(Look, Shape, String)> {
+        let mut legend = vec![
+            (Look::colored(GRAY), Shape::Disc(3.0), "another set is better".to_owned()),
+            (Look::of(0), Shape::Disc(4.5), "predicted, on the frontier".into()),
+            (Look::colored(BLACK), Shape::Ring(7.0), "simulated".into()),
+            (Look::colored(RED), Shape::Ring(7.0), "the pick".into()),
+        ];
+        if self.sets.iter().any(|set| !set.keeps_up) {
+            legend.push((Look::colored(BLACK), Shape::Cross(4.0), "cannot keep up, at the top".into()));
+        }
+        legend
     }
 
-    fn draw<B: DrawingBackend>(&self, backend: B, title: &str) -> Drawn
-    where
-        B::ErrorType: 'static,
-    {
-        let area = backend.into_drawing_area();
-        area.fill(&WHITE)?;
-        let area = area.titled(title, ("sans-serif", 18))?;
-        let panels = area.split_evenly((3, 1));
-        self.panel(&panels[0], "mean response, ms", |judged| millis(judged.mean))?;
-        self.panel(&panels[1], "99 of 100 requests take at most, ms", |judged| millis(judged.p99))?;
-        self.panel(&panels[2], "flash lasts, years", |judged| judged.life.0.clamp(1e-3, LIFE_MOST))?;
-        area.present()?;
-        Ok(())
-    }
-
-    fn panel<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, title: &str, figure: Figure) -> Drawn
-    where
-        B::ErrorType: 'static,
-    {
-        let judged =
-            || self.sets.iter().flat_map(|set| [Some(&set.predicted), set.simulated.as_ref()]).flatten();
-        let around = |values: &mut dyn Iterator<Item = f64>| {
-            let (least, most) = values
-                .fold((f64::MAX, 1e-9), |(least, most), value: f64| (value.min(least), value.max(most)));
-            least.min(most) / 1.3..most * 1.3
-        };
-        let prices = around(&mut judged().map(price));
-        let figures = around(&mut judged().map(figure));
-        let mut chart = ChartBuilder::on(area)
-            .margin(10)
-            .x_label_area_size(40)
-            .y_label_area_size(72)
-            .build_cartesian_2d(prices.log_scale(), figures.log_scale())?;
-        chart
-            .configure_mesh()
-            .label_style(FONT)
-            .x_labels(5)
-            .x_label_formatter(&|price| format!("{price:.0}"))
-            .x_desc(format!("price, {}", self.currency))
-            .y_desc(title)
-            .light_line_style(WHITE)
-            .draw()?;
+    fn panel(&self, name: &str, unit: Unit, figure: Figure) -> Panel {
+        let able = || self.sets.iter().filter(|set| set.keeps_up);
+        let judged = || able().flat_map(|set| [Some(&set.predicted), set.simulated.as_ref()]).flatten();
+        let (cheapest, dearest) = around(self.sets.iter().map(|set| price(&set.predicted)));
+        let (least, most) = around(judged().map(figure));
+        let currency = format!("price, {}", self.currency);
         let at = |judged: &Judged| (price(judged), figure(judged));
-        let (gray, blue, red) = (BLACK.mix(0.2), Palette99::pick(3).to_rgba(), RED.to_rgba());
-        let beaten = self.sets.iter().filter(|set| !set.is_on_frontier);
-        let drawn = chart.draw_series(beaten.map(|set| Circle::new(at(&set.predicted), 2, gray.filled())))?;
-        drawn.label("beaten").legend(move |at| Circle::new(at, 2, gray.filled()));
-        let on_frontier = || self.sets.iter().filter(|set| set.is_on_frontier);
-        let drawn =
-            chart.draw_series(on_frontier().map(|set| Circle::new(at(&set.predicted), 4, blue.filled())))?;
-        drawn.label("frontier").legend(move |at| Circle::new(at, 4, blue.filled()));
-        let tried =
-            || self.sets.iter().filter_map(|set| set.simulated.as_ref().map(|simulated| (set, simulated)));
-        let ring = |(set, simulated): (&Shown, &Judged)| {
-            let color = if set.is_pick { red } else { BLACK.to_rgba() };
-            Circle::new(at(simulated), 7, color.stroke_width(2))
-        };
-        let drawn = chart.draw_series(tried().map(ring))?;
-        drawn.label("simulated").legend(|at| Circle::new(at, 6, BLACK.stroke_width(2)));
-        let name = |(set, simulated): (&Shown, &Judged)| {
-            let words = TextStyle::from(FONT).color(&RED);
-            EmptyElement::at(at(simulated)) + Text::new(set.name.clone(), (10, -16), words)
-        };
-        chart.draw_series(tried().filter(|(set, _)| set.is_pick).map(name))?;
-        chart
-            .configure_series_labels()
-            .label_font(FONT)
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        Ok(())
+        let point = |look: &Look, shape, judged: &Judged| Mark::Point(look.clone(), shape, at(judged));
+        let (gray, blue) = (Look::colored(GRAY), Look::of(0));
+        let mut marks = Vec::new();
+        marks.extend(
+            able()
+                .filter(|set| !set.is_on_frontier)
+                .map(|set| point(&gray, Shape::Disc(2.5), &set.predicted)),
+        );
+        marks.extend(
+            able().filter(|set| set.is_on_frontier).map(|set| point(&blue, Shape::Disc(4.5), &set.predicted)),
+        );
+        for set in self.sets.iter().filter(|set| !set.keeps_up) {
+            let top = (price(&set.predicted), most);
+            marks.push(Mark::Point(Look::colored(BLACK), Shape::Cross(4.0), top));
+        }
+        for (set, simulated) in able().filter_map(|set| Some((set, set.simulated.as_ref()?))) {
+            let look = Look::colored(if set.is_pick { RED } else { BLACK });
+            marks.push(point(&look, Shape::Ring(7.0), simulated));
+            if set.is_pick {
+                marks.push(Mark::Name(look, set.name.clone(), at(simulated)));
+            }
+        }
+        Panel {
+            x: Axis::logarithmic(&currency, cheapest, dearest, Unit::Plain),
+            y: Axis::logarithmic(name, least, most, unit),
+            height: HEIGHT,
+            has_mesh: true,
+            marks,
+        }
     }
 }

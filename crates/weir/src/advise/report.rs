@@ -5,6 +5,7 @@ use crate::output::{Width, table};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
+use weir_sim::Responses;
 use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years, is_fast};
 use weir_sim::plot::{Frontier, Shown};
 
@@ -46,18 +47,30 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) judged: Judged,
+    pub(super) responses: Responses,
     pub(super) unanswered: u64,
+    /// Requests answered a second, of so many that were asked.
+    rates: (f64, f64),
+    /// What must be said of it if it could not keep up.
+    cannot: Option<String>,
     /// What of clients' commands the fast devices carried out.
     served: f64,
 }
 
 impl Run {
     pub(super) fn new(simulated: Simulated) -> Self {
-        let devices = &simulated.outcome.devices;
+        let outcome = &simulated.outcome;
+        let seconds = outcome.measured.as_secs_f64().max(1e-9);
+        let unmeasured =
+            || (outcome.all.count == 0).then(|| "nothing that it answers is measured".to_owned());
+        let devices = &outcome.devices;
         let fast = devices.iter().filter(|device| is_fast(&device.name));
         Self {
             judged: simulated.judged,
-            unanswered: simulated.outcome.unanswered,
+            responses: outcome.all,
+            unanswered: outcome.unanswered,
+            rates: (outcome.rate, outcome.requests as f64 / seconds),
+            cannot: outcome.cannot_keep_up().or_else(unmeasured),
             served: fast.map(|device| device.served).sum(),
         }
     }
@@ -66,6 +79,16 @@ impl Run {
 impl Row {
     pub(super) fn new(set: DeviceSet, forecast: Forecast) -> Self {
         Self { set, forecast, is_on_frontier: false, run: None }
+    }
+
+    /// What must be said of it if it cannot keep up with the trace, as far as is known.
+    pub(super) fn cannot_keep_up(&self) -> Option<String> {
+        self.run.as_ref().map_or_else(|| self.forecast.cannot_keep_up(), |run| run.cannot.clone())
+    }
+
+    /// Responses to all requests, as the engine has them, or else as predicted.
+    fn responses(&self) -> &Responses {
+        self.run.as_ref().map_or(&self.forecast.responses, |run| &run.responses)
     }
 
     /// What the engine made of it, or else what was predicted.
@@ -81,6 +104,7 @@ impl Advice {
             name: row.set.name(&self.list.offers),
             predicted: row.forecast.judged,
             simulated: row.run.as_ref().map(|run| run.judged),
+            keeps_up: row.cannot_keep_up().is_none(),
             is_on_frontier: row.is_on_frontier,
             is_pick: index == self.pick,
         };
@@ -124,16 +148,23 @@ impl Advice {
             "frontier": row.is_on_frontier,
             "finalist": self.finalists.contains(&index),
             "pick": index == self.pick,
+            "keeps_up": row.cannot_keep_up().is_none(),
+            "reason": row.cannot_keep_up(),
             "predicted": {
-                "mean_ns": row.forecast.judged.mean.0,
-                "p99_ns": row.forecast.judged.p99.0,
+                "mean_ns": row.forecast.keeps_up().then_some(row.forecast.judged.mean.0),
+                "p99_ns": row.forecast.keeps_up().then_some(row.forecast.judged.p99.0),
+                "reason": row.forecast.cannot_keep_up(),
+                "load": row.forecast.load,
                 "life_years": years_json(row.forecast.judged.life),
                 "hit_share": row.forecast.hit_share,
                 "fastest_share": row.forecast.fastest_share,
             },
             "simulated": row.run.as_ref().map(|run| json!({
-                "mean_ns": run.judged.mean.0,
-                "p99_ns": run.judged.p99.0,
+                "mean_ns": run.cannot.is_none().then_some(run.judged.mean.0),
+                "p99_ns": run.cannot.is_none().then_some(run.judged.p99.0),
+                "reason": run.cannot,
+                "requests_per_second": run.rates.0,
+                "asked_per_second": run.rates.1,
                 "life_years": years_json(run.judged.life),
                 "served_by_fast": run.served,
                 "unanswered": run.unanswered,
@@ -148,24 +179,27 @@ impl Advice {
             text += &format!("{words}\n");
         }
         text += "\n";
+        // What the engine made of a set counts, so that is what narrow terminals show.
         let heading = [
-            "",
             "SET",
             &self.list.currency,
             "MEAN",
-            "SIMULATED",
             "P99",
-            "SIMULATED",
             "FLASH LASTS",
-            "SIMULATED",
             "HITS",
+            "PREDICTED MEAN",
+            "PREDICTED P99",
+            "PREDICTED LIFE",
         ];
         text += &table(width, heading, self.finalists.iter().map(|index| self.cells(*index)));
-        let beaten = self.rows.iter().filter(|row| !row.is_on_frontier).count();
+        text += &self.remarks();
+        let slow = self.rows.iter().filter(|row| row.cannot_keep_up().is_some()).count();
+        let beaten = self.rows.iter().filter(|row| !row.is_on_frontier).count() - slow;
         text += &format!(
-            "\n{} sets were looked at; {beaten} of them are no better than another one in anything.\n",
+            "\n{} sets were looked at; {beaten} of them are no better than another one in anything",
             self.rows.len()
         );
+        text += &if slow > 0 { format!(", {slow} cannot keep up.\n") } else { ".\n".into() };
         if let Some(path) = &self.pool_file {
             text += &format!("The pool file is {}; put in where the devices are.\n", path.display());
         }
@@ -188,28 +222,49 @@ impl Advice {
         text
     }
 
-    fn cells(&self, index: usize) -> [String; 10] {
+    /// What must be said of sets in the table.
+    fn remarks(&self) -> String {
+        let mut text = String::new();
+        for row in self.finalists.iter().map(|index| &self.rows[*index]) {
+            let name = row.set.name(&self.list.offers);
+            match row.cannot_keep_up() {
+                Some(why) => text += &format!("\n{name} {why}\n"),
+                None => {
+                    let tail = row.responses().heavy_tail();
+                    text += &tail.map_or(String::new(), |tail| format!("\n* {name}: {tail}\n"));
+                }
+            }
+        }
+        text
+    }
+
+    fn cells(&self, index: usize) -> [String; 9] {
         let row = &self.rows[index];
         let predicted = &row.forecast.judged;
-        let run = |figure: &dyn Fn(&Judged) -> String| {
-            row.run.as_ref().map_or_else(|| "-".to_owned(), |run| figure(&run.judged))
+        let cannot = || "cannot keep up".to_owned();
+        let time = |time: Nanos, is_starred: bool| format!("{time}{}", if is_starred { " *" } else { "" });
+        let run = |figure: &dyn Fn(&Run) -> String| row.run.as_ref().map_or_else(|| "-".to_owned(), figure);
+        let measured = |figure: &dyn Fn(&Run) -> String| {
+            run(&|run| if run.cannot.is_some() { "-".to_owned() } else { figure(run) })
         };
-        let is_behind = row.run.as_ref().is_some_and(|run| run.unanswered > 0);
+        let forecast = |text: String| if row.forecast.keeps_up() { text } else { "-".to_owned() };
         [
-            if index == self.pick { "->" } else { "" }.to_owned(),
-            row.set.name(&self.list.offers),
+            format!("{} {}", if index == self.pick { "->" } else { "  " }, row.set.name(&self.list.offers)),
             predicted.price.to_string(),
-            predicted.mean.to_string(),
-            if is_behind { "cannot keep up".into() } else { run(&|judged| judged.mean.to_string()) },
-            predicted.p99.to_string(),
-            run(&|judged| judged.p99.to_string()),
-            predicted.life.to_string(),
-            run(&|judged| judged.life.to_string()),
+            run(&|run| match run.cannot {
+                Some(_) => cannot(),
+                None => time(run.judged.mean, run.responses.heavy_tail().is_some()),
+            }),
+            measured(&|run| run.judged.p99.to_string()),
+            measured(&|run| run.judged.life.to_string()),
             if row.set.fast.is_some() {
                 format!("{:.0} %", row.forecast.hit_share * 100.0)
             } else {
                 "-".into()
             },
+            if row.forecast.keeps_up() { predicted.mean.to_string() } else { cannot() },
+            forecast(predicted.p99.to_string()),
+            forecast(predicted.life.to_string()),
         ]
     }
 
@@ -227,6 +282,7 @@ impl Advice {
                 lasting(judged.life)
             ),
         ];
+        words.extend(pick.responses().heavy_tail().map(|tail| format!("{}.", capitalised(&tail))));
         if pick.set.fast.is_some() {
             let [of_all, of_fastest] =
                 [pick.forecast.hit_share, pick.forecast.fastest_share].map(|share| share * 100.0);
@@ -239,7 +295,7 @@ impl Advice {
             ));
         }
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
-        let ran = |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.unanswered == 0);
+        let ran = |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.cannot.is_none());
         if let Some(less) = self.finalists[..at].iter().rfind(ran) {
             words.push(self.step(&self.rows[*less], pick, "Going from"));
         }
@@ -309,6 +365,11 @@ impl Advice {
     }
 }
 
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 fn lasting(life: Years) -> String {
     if life == Years::UNWORN {
         "Writing does not wear it out.".into()
@@ -330,3 +391,6 @@ fn saving(before: Nanos, after: Nanos) -> String {
 fn years_json(life: Years) -> Option<f64> {
     life.0.is_finite().then_some(life.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,19 +38,19 @@ pub(super) struct Fio {
     output: PathBuf,
 }
 
-/// What the mixed workload got, as its client saw it.
+/// What the mixed workload got, as its client saw it; no times of what was never answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     /// 4 KiB reads and writes a second.
     pub(super) requests_per_second: f64,
     /// Mean latency of the 4 KiB reads.
-    pub(super) read_mean: Nanos,
+    pub(super) read_mean: Option<Nanos>,
     /// Nine of ten of them were faster.
-    pub(super) read_p90: Nanos,
+    pub(super) read_p90: Option<Nanos>,
     /// 99 of 100 of them were faster.
-    pub(super) read_p99: Nanos,
+    pub(super) read_p99: Option<Nanos>,
     /// Mean latency of the 4 KiB writes.
-    pub(super) write_mean: Nanos,
+    pub(super) write_mean: Option<Nanos>,
     /// The sequential reader, bytes a second.
     pub(super) sequential_per_second: f64,
 }
@@ -58,12 +58,13 @@ pub(super) struct Measured {
 impl Measured {
     /// As in the demo's JSON document.
     pub(super) fn to_json(self) -> Value {
+        let ns = |time: Option<Nanos>| time.map(Nanos::get);
         json!({
             "requests_per_second": self.requests_per_second,
-            "read_mean_ns": self.read_mean.get(),
-            "read_p90_ns": self.read_p90.get(),
-            "read_p99_ns": self.read_p99.get(),
-            "write_mean_ns": self.write_mean.get(),
+            "read_mean_ns": ns(self.read_mean),
+            "read_p90_ns": ns(self.read_p90),
+            "read_p99_ns": ns(self.read_p99),
+            "write_mean_ns": ns(self.write_mean),
             "sequential_bytes_per_second": self.sequential_per_second,
         })
     }
@@ -153,7 +154,8 @@ fn measured(text: &str) -> Option<Measured> {
     let job = |name: &str| jobs.iter().find(|job| job["jobname"] == name);
     let Some(mixed) = job("mixed") else { return Some(Measured::default()) };
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let nanos = |value: &Value| Nanos(number(value) as u64);
+    // fio has 0 where nothing was answered.
+    let nanos = |value: &Value| Some(number(value) as u64).filter(|ns| *ns > 0).map(Nanos);
     let reads = &mixed["read"]["clat_ns"];
     Some(Measured {
         requests_per_second: number(&mixed["read"]["iops"]) + number(&mixed["write"]["iops"]),
@@ -181,10 +183,14 @@ mod tests {
         assert_eq!(found.requests_per_second, 100.0);
         assert_eq!(
             (found.read_mean, found.read_p99, found.write_mean),
-            (Nanos(1500), Nanos(9000), Nanos(800))
+            (Some(Nanos(1500)), Some(Nanos(9000)), Some(Nanos(800)))
         );
         assert_eq!(found.sequential_per_second, 16777216.0);
         assert!(measured("fio: failed").is_none());
+        let idle = text.replace("1500.5", "0.0").replace("9000", "0");
+        let found = measured(&idle).expect("it is a report");
+        assert_eq!((found.read_mean, found.read_p99), (None, None), "nothing was read, which took no time");
+        assert!(found.to_json()["read_mean_ns"].is_null());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::lab::Results;
 use super::{Figure, Published, Verdict};
 use crate::output::{Table, Width, table};
 use serde_json::json;
-use weir_sim::Outcome;
+use weir_sim::{Outcome, Responses};
 
 /// What experiments came to.
 pub(super) trait Experiments: std::fmt::Debug {
@@ -99,13 +99,16 @@ fn experiment_row((name, outcome): (&str, &Outcome)) -> [String; 8] {
     let share = |device: &weir_sim::DeviceOutcome| {
         format!("{} {:.0} % busy {:.0} %", device.model, device.served * 100.0, device.load * 100.0)
     };
+    let mean = |responses: &Responses| {
+        responses.known(responses.mean).map_or_else(|| "-".to_owned(), |mean| mean.to_string())
+    };
     [
         name.to_owned(),
         outcome.work_rate.map_or("-".into(), |rate| format!("{rate:.0}")),
         format!("{:.0}", outcome.rate),
         format!("{:.1}", outcome.bytes_rate / 1e6),
-        outcome.reads.mean.to_string(),
-        outcome.writes.mean.to_string(),
+        mean(&outcome.reads),
+        mean(&outcome.writes),
         outcome.moved.to_string(),
         outcome.devices.iter().map(share).collect::<Vec<_>>().join(", "),
     ]

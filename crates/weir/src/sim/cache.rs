@@ -315,10 +315,12 @@ fn percent(share: f64) -> String {
 }
 
 fn row(figures: &CacheFigures) -> [String; 14] {
-    let hits = |ratios: &Ratios| match ratios.counts.accesses {
+    // Of nothing there is no share.
+    let share = |ratios: &Ratios, share: f64| match ratios.counts.accesses {
         0 => "-".to_owned(),
-        _ => percent(ratios.hit_ratio),
+        _ => percent(share),
     };
+    let hits = |ratios: &Ratios| share(ratios, ratios.hit_ratio);
     [
         figures.policy.clone(),
         figures.admission.clone(),
@@ -328,8 +330,8 @@ fn row(figures: &CacheFigures) -> [String; 14] {
         hits(&figures.all),
         hits(&figures.reads),
         hits(&figures.writes),
-        percent(figures.all.request_hit_ratio),
-        percent(figures.all.byte_hit_ratio),
+        share(&figures.all, figures.all.request_hit_ratio),
+        share(&figures.all, figures.all.byte_hit_ratio),
         figures.cache_writes.to_string(),
         figures.clwa.map_or("-".to_owned(), |clwa| format!("{clwa:.3}")),
         figures.back_end_reads.to_string(),

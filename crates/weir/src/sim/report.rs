@@ -75,11 +75,9 @@ impl Comparison {
             ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
             rows,
         );
-        for outcome in self.outcomes.iter().filter(|outcome| outcome.unanswered > 0) {
-            text += &format!(
-                "\n{}: {} of {} requests were never answered: the pool cannot keep up\n",
-                outcome.policy, outcome.unanswered, outcome.requests
-            );
+        for outcome in &self.outcomes {
+            let said = [outcome.cannot_keep_up(), outcome.all.heavy_tail()].into_iter().flatten();
+            said.for_each(|said| text += &format!("\n{}: {said}\n", outcome.policy));
         }
         for outcome in &self.outcomes {
             text += &judged(outcome);
@@ -112,18 +110,17 @@ fn judged(outcome: &Outcome) -> String {
 
 fn responses_row(outcome: &Outcome) -> [String; 12] {
     let Outcome { policy, rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
-    let or_none = |responses: &Responses, time: Nanos| match responses.count {
-        0 => "-".to_owned(),
-        _ => time.to_string(),
+    let or_none = |responses: &Responses, time: Nanos| {
+        responses.known(time).map_or_else(|| "-".to_owned(), |time| time.to_string())
     };
     [
         policy.clone(),
         format!("{rate:.0}"),
         format!("{:.1}", bytes_rate / 1e6),
-        all.mean.to_string(),
-        all.p50.to_string(),
-        all.p99.to_string(),
-        all.p999.to_string(),
+        or_none(all, all.mean),
+        or_none(all, all.p50),
+        or_none(all, all.p99),
+        or_none(all, all.p999),
         or_none(reads, reads.mean),
         or_none(reads, reads.p99),
         or_none(writes, writes.mean),

@@ -24,7 +24,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
     args.html.iter().try_for_each(|path| files::may_replace(path, Kind::Page))?;
     let analyzed = read(&args.of, true)?;
     if let Some(path) = &args.html {
-        let page = page::html(&analyzed)?;
+        let page = page::html(&analyzed);
         files::replace(path, Kind::Page, page.as_bytes())?;
     }
     Ok(analyzed)
@@ -44,7 +44,7 @@ pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
         Picture::Footprint => (analyzed.footprint(), "footprint over time"),
     };
     let name = args.of.trace.file_name().unwrap_or(args.of.trace.as_os_str()).display();
-    picture::write_trace(&args.out, &format!("{name}: {what}"), &drawn)?;
+    picture::write(&args.out, &drawn.svg(&format!("{name}: {what}")))?;
     Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
 }
 

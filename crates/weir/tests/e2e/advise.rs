@@ -65,7 +65,7 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
     assert!(said.contains("bought.toml is there already") && said.contains("--force"), "{said}");
     std::fs::write(pool.path("bought.toml"), "mine").expect("written");
     let table = pool.run([&arguments[..], &more, &["--force"]].concat());
-    for part in ["Buy ", " EUR", "SIMULATED", "The pool file is bought.toml", "->"] {
+    for part in ["Buy ", " EUR", "PREDICTED MEAN", "The pool file is bought.toml", "->"] {
         assert!(table.contains(part), "{part:?} should be in:\n{table}");
     }
     assert_eq!(std::fs::read_to_string(pool.path("bought.toml")).expect("there"), text, "the same again");

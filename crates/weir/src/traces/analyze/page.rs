@@ -1,8 +1,6 @@
 //! An analysis as one file of HTML, with its pictures in it.
 
 use super::{heading, tables};
-use crate::failure::Failure;
-use weir_model::ErrorKind;
 use weir_sim::analysis::TraceAnalysis;
 use weir_sim::plot::TracePicture;
 
@@ -12,10 +10,7 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em a
     h1{font-size:22px}h2{font-size:17px;margin-top:1.6em}svg{max-width:100%;height:auto}";
 
 /// The page.
-///
-/// # Errors
-/// If a picture cannot be drawn.
-pub(super) fn html(analyzed: &TraceAnalysis) -> Result<String, Failure> {
+pub(super) fn html(analyzed: &TraceAnalysis) -> String {
     let heading = escaped(&heading(analyzed));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{heading}</title>\n<style>{STYLE}</style>\n\
@@ -31,13 +26,12 @@ pub(super) fn html(analyzed: &TraceAnalysis) -> Result<String, Failure> {
         page += "</tr>\n</table>\n";
     }
     for (title, picture) in pictures(analyzed) {
-        let svg = picture.svg(title);
-        page += &svg.map_err(|error| Failure::told(ErrorKind::Environment, &error.to_string()))?;
+        page += &picture.svg(title);
     }
     for note in &analyzed.notes {
         page += &format!("<p>note: {}</p>\n", escaped(note));
     }
-    Ok(page + "</html>\n")
+    page + "</html>\n"
 }
 
 fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {

@@ -1,0 +1,97 @@
+use super::*;
+use crate::advise::{Cents, Judged, Years};
+use weir_model::{Bytes, Nanos};
+
+fn window(second: u64, rate: f64) -> Window {
+    Window {
+        start: Nanos::secs(second),
+        rate,
+        work: 0.0,
+        mean: Nanos::millis(if rate > 0.0 { 5 } else { 0 }),
+        p99: Nanos::millis(if rate > 0.0 { 400 } else { 0 }),
+        moved: Bytes::mib(second),
+        loads: vec![0.5],
+        shares: vec![0.25],
+    }
+}
+
+/// All numbers that an attribute has in a document.
+fn attribute(svg: &str, name: &str) -> Vec<f64> {
+    let name = format!(" {name}=\"");
+    let values = svg.split(&name).skip(1).filter_map(|rest| rest.split('"').next());
+    values.filter_map(|value| value.parse().ok()).collect()
+}
+
+fn assert_nothing_is_cut(svg: &str) {
+    let height = attribute(svg, "height")[0];
+    let mut texts = 0;
+    for text in svg.split("<text ").skip(1) {
+        let words = text.split('>').nth(1).and_then(|rest| rest.split('<').next()).expect("words");
+        let number = |name| attribute(&format!(" {text}"), name)[0];
+        let (x, y, width) = (number("x"), number("y"), text::width(words, number("font-size")));
+        let left = match text {
+            text if text.contains("\"middle\"") => x - width / 2.0,
+            text if text.contains("\"end\"") => x - width,
+            _ => x,
+        };
+        assert!(left >= 0.0 && left + width <= 800.0, "{words:?} is cut: {left} to {}", left + width);
+        assert!((8.0..height).contains(&y), "{words:?} is cut: {y} of {height}");
+        texts += 1;
+    }
+    assert!(texts > 0);
+}
+
+#[test]
+fn a_line_is_broken_where_nothing_was_answered() {
+    let windows = [10.0, 20.0, 0.0, 20.0, 10.0].iter().enumerate();
+    let windows: Vec<_> = windows.map(|(at, rate)| window(at as u64, *rate)).collect();
+    let outcome = Outcome { windows, ..Outcome::default() };
+    let responses = panel("", Unit::Nanos, &[outcome], &[&|w| (w.rate > 0.0).then_some(w.mean.0 as f64)]);
+    let lines: Vec<_> =
+        responses.marks.iter().map(|mark| matches!(mark, Mark::Line(_, at) if at.len() == 2)).collect();
+    assert_eq!(lines, [true, true], "two lines of two points, none at 0");
+}
+
+#[test]
+fn titles_labels_and_legends_are_not_cut_however_long() {
+    let long = "a-trace-with-a-very-long-name-".repeat(9);
+    let named = |policy: &str| Outcome {
+        policy: policy.into(),
+        windows: (0..5).map(|at| window(at, 1e7 * at as f64)).collect(),
+        ..Outcome::default()
+    };
+    let outcomes = [named("adaptive"), named(&long), named("磁盘 & <b>"), named("stripe")];
+    let drawn = svg(&long, &outcomes);
+    assert_nothing_is_cut(&drawn);
+    assert!(drawn.contains("磁盘 &amp; &lt;b&gt;"), "{drawn}");
+    let compared = Compared { what: long.clone(), published: Some(0.001), here: 900.0 };
+    let none = Compared { what: "nothing".into(), published: None, here: f64::NAN };
+    let drawn = compared_svg(&long, &[compared, none]);
+    assert_nothing_is_cut(&drawn);
+    assert!(!drawn.contains("NaN") && !drawn.contains("nothing"), "{drawn}");
+}
+
+#[test]
+fn a_set_that_cannot_keep_up_is_drawn_apart_and_not_as_the_best() {
+    let judged = |price, mean| Judged {
+        price: Cents(price),
+        mean: Nanos(mean),
+        p99: Nanos(mean),
+        life: Years::UNWORN,
+    };
+    let shown = |name: &str, price, simulated, keeps_up| Shown {
+        name: name.into(),
+        predicted: judged(price, 2_000_000),
+        simulated: Some(judged(price, simulated)),
+        keeps_up,
+        is_on_frontier: keeps_up,
+        is_pick: keeps_up,
+    };
+    let sets = vec![shown("disk", 5_000, 0, false), shown("ssd + disk", 90_000, 1_000_000, true)];
+    let drawn = Frontier { currency: "EUR".into(), sets }.svg("t");
+    assert_nothing_is_cut(&drawn);
+    // One cross in each panel and one in the legend; a ring for the other set, the legend has two.
+    assert_eq!(drawn.matches("<path ").count(), 4, "{drawn}");
+    assert_eq!(drawn.matches("r=\"7\"").count(), 3 + 2, "{drawn}");
+    assert!(!drawn.contains(" ns<"), "no axis goes down to nothing:\n{drawn}");
+}
