@@ -39,7 +39,8 @@ impl Engine {
                 WriteTo::InPlace
             }
         });
-        if wish.device().is_some_and(|device| self.takes_more(device)) { wish } else { WriteTo::InPlace }
+        let takes_more = |device| self.takes_more(device) && self.may_take_extra(which);
+        if wish.device().is_some_and(takes_more) { wish } else { WriteTo::InPlace }
     }
 
     /// … of a piece that nothing is known of yet.
@@ -78,7 +79,10 @@ impl Engine {
         };
         let elsewhere = elsewhere.or_else(|| self.twice_again(id, record?));
         let (spot, run) = match elsewhere {
-            Some(chosen) => chosen,
+            Some(chosen) => {
+                self.note_redirect();
+                chosen
+            }
             None => self.in_place(id, record, device)?,
         };
         self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
@@ -165,6 +169,7 @@ impl Engine {
         }
         let whole = self.map.allocate(device)?;
         self.note_used();
+        self.note_second_place();
         self.place(key, whole);
         Some(whole)
     }
@@ -314,6 +319,7 @@ impl Engine {
 
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
+        self.second_places_are_counted();
         self.ready.extend(self.waiting_commit.drain(..));
         self.retry_waiting_moves();
     }

@@ -114,6 +114,8 @@ pub(crate) struct Device {
     pub(crate) state: State,
     /// Response to a 4 KiB read when the pool was idle.
     pub(crate) idle: Option<Nanos>,
+    /// The first and the third quartile of the reads that told.
+    pub(crate) idle_quartiles: Option<[Nanos; 2]>,
     /// The present flush epoch: writes that complete now belong to it.
     epoch: Epoch,
     /// Writes completed in this epoch.
@@ -154,6 +156,7 @@ impl Device {
             errors: ErrorCounts::default(),
             state: State::InUse,
             idle: None,
+            idle_quartiles: None,
             epoch: Epoch(1),
             dirty: false,
             flushed: None,

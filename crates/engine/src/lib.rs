@@ -36,10 +36,12 @@ mod checkpoint;
 mod choose;
 mod clear;
 mod commit;
+mod consolidate;
 mod device;
 mod doubt;
 mod drops;
 mod explain;
+mod extra;
 mod feed;
 mod flow;
 mod harm;
@@ -84,8 +86,10 @@ pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use cache::CacheStatus;
 pub use commit::FlushRules;
+pub use consolidate::QUIET;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use explain::{ExplainError, Explained, ExplainedPlace};
+pub use extra::{EXTRA_SPACE, Spread};
 pub use harm::MovesStatus;
 pub use lost::{DeviceEvent, LostWhy};
 pub use measure::{Load, Responses, ResponsesBySize};
@@ -142,6 +146,8 @@ pub struct Engine {
     mirror: mirror::Mirror,
     intents: intents::Intents,
     reclaim: reclaim::Reclaim,
+    extra: extra::Extra,
+    consolidation: consolidate::Consolidation,
     resync: resync::Resync,
     doubt: doubt::Doubt,
     abandoned: lost::Abandoned,
@@ -245,6 +251,8 @@ impl Engine {
             mirror: mirror::Mirror::default(),
             intents: intents::Intents::default(),
             reclaim: reclaim::Reclaim::default(),
+            extra: extra::Extra::default(),
+            consolidation: consolidate::Consolidation::default(),
             resync: resync::Resync::default(),
             doubt: doubt::Doubt::default(),
             abandoned: lost::Abandoned::default(),
@@ -309,6 +317,7 @@ impl Engine {
         self.close_intents();
         self.drive_resync();
         self.drive_reclaim();
+        self.drive_consolidation();
         self.drive_mover();
         self.drive_verification();
         self.drive_commits(memory);
@@ -346,6 +355,7 @@ impl Engine {
             self.intents_due(),
             self.resync_due(),
             self.reclaim_due(),
+            self.consolidation_due(),
             self.inference.due(),
             self.unreachable.due(),
             self.verification.due(),

@@ -430,7 +430,15 @@ impl Engine {
     /// Where the next run goes, and for how many of its blocks there is room there.
     fn destination(&mut self, id: MoveId, record: &Record, count: u16) -> Option<(Destination, u16)> {
         let task = &self.mover.moves[id.0];
-        let device = task.to.device;
+        let (device, is_mirrored) = (task.to.device, record.copies > 1);
+        let is_there = record.place(task.to).is_some() && task.to.kind == PlaceKind::Whole;
+        // Who moves all of an extent takes space for two only as long as that lasts.
+        let moves_all =
+            task.alone && task.to.kind == PlaceKind::Whole && task.blocks.count == self.map.extent().blocks();
+        if !is_there && !is_mirrored && !moves_all && !self.volume_may_take_extra(task.key.volume) {
+            return None;
+        }
+        let task = &self.mover.moves[id.0];
         if task.to.kind == PlaceKind::Fine {
             let slots = self.adjacent_slots(device, self.slots_for_copies(device, count));
             let first = *slots.first()?;
@@ -443,6 +451,7 @@ impl Engine {
         let wanted = record.copies > 1 && !self.space.is_waited_for();
         let whole = (wanted || self.has_reserve(device)).then(|| self.map.allocate(device))??;
         self.note_used();
+        self.note_second_place();
         Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
     }
 

@@ -55,7 +55,9 @@ impl Engine {
         let answers = &mut self.probing.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
+        let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
         self.devices[i].idle = Some(if result.is_ok() { median } else { Nanos::MAX });
+        self.devices[i].idle_quartiles = result.is_ok().then_some(quartiles);
         self.advice.device_changed();
         self.put_back_block(flight.buffer);
         self.probing.devices_left -= 1;

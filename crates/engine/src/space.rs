@@ -48,11 +48,21 @@ pub struct SpaceRules {
     pub when_full: WhenFull,
     /// How full it is when its users are to be warned, ascending.
     pub warn_at: Vec<Percent>,
+    /// Of its space for data, what may be taken beyond one place an extent where the policy keeps none on purpose; without a
+    /// bound unless given.
+    pub extra: Option<Percent>,
+    /// How long clients must have asked for nothing before extents in pieces are put together; they never are unless given.
+    pub quiet: Option<Nanos>,
 }
 
 impl Default for SpaceRules {
     fn default() -> Self {
-        Self { when_full: WhenFull::default(), warn_at: vec![Percent(80), Percent(95)] }
+        Self {
+            when_full: WhenFull::default(),
+            warn_at: vec![Percent(80), Percent(95)],
+            extra: None,
+            quiet: None,
+        }
     }
 }
 
@@ -122,6 +132,12 @@ impl SpaceState {
             rate: FillRate::new(now, used),
             told: None,
         }
+    }
+
+    /// The rules there are.
+    #[inline]
+    pub(crate) fn rules(&self) -> &SpaceRules {
+        &self.rules
     }
 
     /// When the first piece has waited long enough.

@@ -5,7 +5,7 @@ use crate::piece::{Flight, Purpose};
 use crate::policies::Which;
 use crate::{
     CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, Remark,
-    ResponsesBySize, SpaceStatus, StoppedChanges, VolumeInfo,
+    ResponsesBySize, SpaceStatus, Spread, StoppedChanges, VolumeInfo,
 };
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
@@ -112,6 +112,8 @@ pub struct PoolStatus {
     pub space: SpaceStatus,
     /// What was written since the start.
     pub written: Written,
+    /// How extents lie on the devices.
+    pub spread: Spread,
     /// What the mover has done, and is doing.
     pub mover: MoverStatus,
     /// The extent cache.
@@ -179,6 +181,7 @@ impl Engine {
             metadata: map.room(),
             space: self.space_status(),
             written: self.written,
+            spread: self.spread(),
             mover: self.mover_status(),
             cache: self.cache.status(),
             moves: self.moves_status(Which(0)),

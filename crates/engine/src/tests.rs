@@ -24,6 +24,7 @@ mod reads;
 mod reclaim;
 mod redirect;
 mod space;
+mod spread;
 mod through;
 mod twice;
 mod unreachable;

@@ -528,6 +528,16 @@ impl Map {
         self.records.live()
     }
 
+    /// Extents with more than one whole place for each copy, as of the last commit. Cost: none, they are counted.
+    pub fn extents_in_pieces(&self) -> u64 {
+        self.records.more_places().0
+    }
+
+    /// Whole places beyond one for each copy, as of the last commit. Cost: none, they are counted.
+    pub fn second_places(&self) -> u64 {
+        self.records.more_places().1
+    }
+
     /// How full the metadata area is.
     pub fn room(&self) -> MapRoom {
         let (pages, free) = self.store.room();

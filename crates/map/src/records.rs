@@ -73,6 +73,19 @@ impl Packed {
         }
     }
 
+    /// Whether it takes more than one place for each copy, and how many more whole ones.
+    fn more_places(&self) -> (bool, u64) {
+        match (self.state, &self.apart) {
+            (UNUSED, _) => (false, 0),
+            (_, Some(record)) => {
+                let wholes = record.places.iter().filter(|p| matches!(p.at, Location::Whole(_))).count();
+                let more = wholes.saturating_sub(usize::from(record.copies));
+                (more > 0 || wholes < record.places.len(), more as u64)
+            }
+            (places, None) => (places > self.copies, u64::from(places.saturating_sub(self.copies))),
+        }
+    }
+
     fn place(&self, i: usize) -> Place {
         let device = DeviceId((self.at[i] >> 32) as u8);
         let at = Location::Whole(Whole { device, extent: DeviceExtent(self.at[i] as u32) });
@@ -93,17 +106,39 @@ pub(crate) struct Records {
     unused: Vec<RecordId>,
     next: u32,
     live: usize,
+    /// Those with more than one place for each copy, and the whole places beyond these.
+    in_pieces: u64,
+    second_places: u64,
     blocks: u16,
 }
 
 impl Records {
     pub(crate) fn new(blocks: u16) -> Self {
-        Self { groups: Vec::new(), unused: Vec::new(), next: 0, live: 0, blocks }
+        Self {
+            groups: Vec::new(),
+            unused: Vec::new(),
+            next: 0,
+            live: 0,
+            in_pieces: 0,
+            second_places: 0,
+            blocks,
+        }
     }
 
     /// Records in use.
     pub(crate) fn live(&self) -> usize {
         self.live
+    }
+
+    /// Records with more than one place for each copy, and the whole places beyond these.
+    pub(crate) fn more_places(&self) -> (u64, u64) {
+        (self.in_pieces, self.second_places)
+    }
+
+    /// A record changes from one to the other.
+    fn count_places(&mut self, before: (bool, u64), after: (bool, u64)) {
+        self.in_pieces = self.in_pieces + u64::from(after.0) - u64::from(before.0);
+        self.second_places = self.second_places + after.1 - before.1;
     }
 
     /// Groups ever used.
@@ -153,7 +188,10 @@ impl Records {
         let group = self.groups[number].get_or_insert_with(|| Box::new([const { Packed::EMPTY }; GROUP]));
         let slot = &mut group[id.0 as usize % GROUP];
         self.live += usize::from(slot.state == UNUSED);
+        let counted = slot.more_places();
         *slot = Packed::pack(record, blocks);
+        let counts = slot.more_places();
+        self.count_places(counted, counts);
     }
 
     /// Removes a record; its id may be reserved again.
@@ -164,7 +202,9 @@ impl Records {
         }
         before.group(number, self);
         if let Some(Some(group)) = self.groups.get_mut(number) {
-            group[id.0 as usize % GROUP] = Packed::EMPTY;
+            let slot = &mut group[id.0 as usize % GROUP];
+            let counted = std::mem::replace(slot, Packed::EMPTY).more_places();
+            self.count_places(counted, (false, 0));
             self.live -= 1;
             self.unused.push(id);
         }

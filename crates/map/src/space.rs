@@ -100,6 +100,11 @@ impl Space {
         self.free
     }
 
+    /// Extents cut into slots.
+    pub fn slotted(&self) -> u32 {
+        self.slotted.len() as u32
+    }
+
     /// The next free extent in sequence, now taken.
     pub fn allocate(&mut self) -> Option<DeviceExtent> {
         if self.free == 0 {

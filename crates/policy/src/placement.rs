@@ -8,6 +8,7 @@ mod chaos;
 mod explain;
 mod hierarchy;
 mod hystor;
+mod keeps;
 mod metadata_on_fast;
 mod mirror;
 mod sequential;
@@ -24,6 +25,7 @@ pub use chaos::Chaos;
 pub use explain::{Figure, Question, Reasons};
 pub use hierarchy::Hierarchy;
 pub use hystor::Hystor;
+pub use keeps::Keeps;
 pub use metadata_on_fast::MetadataOnFast;
 pub use mirror::Mirror;
 pub use sequential::Sequential;
@@ -100,6 +102,12 @@ pub trait Placement: fmt::Debug + Send {
     fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         self.accessed(moment, access);
         self.write_to(moment, access)
+    }
+
+    /// Which places of an extent besides one whole place it means to keep; none unless it says so. The others may be given up in
+    /// idle time, and the space all take is bounded.
+    fn keeps(&self) -> Keeps {
+        Keeps::default()
     }
 
     /// How often there is to be a round; never, by default. Asked once.

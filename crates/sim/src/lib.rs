@@ -23,6 +23,7 @@ pub mod load;
 pub mod machine;
 mod meter;
 pub mod mix;
+pub mod noise;
 pub mod outcome;
 pub mod plot;
 pub mod pool;
@@ -37,6 +38,7 @@ mod tests;
 pub mod units;
 
 pub use load::{Arrival, Client, Load, Space};
+pub use noise::Noise;
 pub use outcome::{DeviceOutcome, Outcome, Responses, Window};
 pub use pool::{DeviceSpec, PoolSpec, Room};
 pub use postmark::Postmark;

@@ -2,10 +2,11 @@
 
 use crate::hollow::Hollow;
 use crate::meter::Meter;
+use crate::noise::{Noise, Noisy};
 use crate::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
 use smallvec::SmallVec;
-use weir_engine::{AdminId, Command, DeviceSettings, Engine};
+use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, QUIET, SpaceRules};
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
     Bytes, DeviceId, ExtentIndex, Hint, Io, IoDone, IoKind, Memory as _, Nanos, Op, Reply, Request,
@@ -76,6 +77,9 @@ impl Machine {
         let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
         engine.set_seed(seed.0);
         engine.set_mover_share(pool.mover_share);
+        // As a pool file that does not say otherwise.
+        let space = SpaceRules { extra: Some(EXTRA_SPACE), quiet: Some(QUIET), ..SpaceRules::default() };
+        engine.set_space_rules(space);
         engine.set_extent_cache(pool.extent_cache);
         engine.set_moves(world.now(), pool.moves);
         let mut machine = Self {
@@ -260,11 +264,15 @@ impl Machine {
 }
 
 fn devices(layout: &Layout) -> Vec<Box<dyn Device>> {
-    let device = |(superblock, drive): (&Superblock, &Drive)| {
+    let device = |((superblock, drive), noise): ((&Superblock, &Drive), &Option<Noise>)| {
         let data = superblock.data_at..Superblock::second_at(superblock.size);
         let storage = Storage::new(superblock.size, false);
         let timing = drive.timing(superblock.size, drive.cache);
+        let timing = match noise {
+            Some(noise) => Box::new(Noisy::new(timing, *noise)),
+            None => timing,
+        };
         Box::new(Hollow::new(storage, data, timing)) as Box<dyn Device>
     };
-    layout.superblocks.iter().zip(&layout.drives).map(device).collect()
+    layout.superblocks.iter().zip(&layout.drives).zip(&layout.noises).map(device).collect()
 }

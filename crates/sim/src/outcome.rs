@@ -4,6 +4,7 @@ use crate::meter::Meter;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
+use weir_engine::Spread;
 use weir_model::{Bytes, Nanos};
 
 /// What one policy came to. In JSON times are nanoseconds and end in `_ns`, sizes are bytes and end in
@@ -41,6 +42,9 @@ pub struct Outcome {
     pub moved: Bytes,
     /// What moving and redirecting came to by the engine's own estimate; `None` if it could not judge.
     pub estimate: Option<EstimateOutcome>,
+    /// How extents lie on the devices at the end.
+    #[serde(skip)]
+    pub spread: Spread,
     /// How often the engine stopped moves for it.
     pub stops: u32,
     /// The same, as it went, warm-up included.

@@ -1,6 +1,6 @@
 //! The pool an experiment is made with: modelled drives, and how much room each has.
 
-use crate::{SimError, Space};
+use crate::{Noise, SimError, Space};
 use weir_engine::Percent;
 use weir_map::{NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
@@ -34,6 +34,8 @@ pub struct DeviceSpec {
     pub room: Room,
     /// Whether the map may live on it; `None` lets the pool choose.
     pub metadata: Option<bool>,
+    /// How its responses vary; as the model has them unless given.
+    pub noise: Option<Noise>,
 }
 
 /// How large a device is.
@@ -88,6 +90,8 @@ impl DeviceSpec {
 pub(crate) struct Layout {
     pub(crate) superblocks: Vec<Superblock>,
     pub(crate) drives: Vec<Drive>,
+    /// By device.
+    pub(crate) noises: Vec<Option<Noise>>,
 }
 
 impl Layout {
@@ -148,7 +152,8 @@ impl PoolSpec {
             Room::Size(_) | Room::Part(_) => drive.clone(),
             Room::Share(_) => scaled(drive, superblock.size),
         });
-        Ok(Layout { drives: drives.collect(), superblocks })
+        let noises = self.devices.iter().map(|spec| spec.noise).collect();
+        Ok(Layout { drives: drives.collect(), superblocks, noises })
     }
 
     fn device(&self, spec: &DeviceSpec, drive: &Drive, data: u64) -> NewDevice {

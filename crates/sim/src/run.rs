@@ -478,6 +478,7 @@ impl<'p> Run<'p> {
             devices: meters.iter().enumerate().map(device).collect(),
             moved: self.at_end.moved - self.at_warm.moved,
             estimate: estimate(self.at_end.judged.since(self.at_warm.judged)),
+            spread: status.spread,
             stops: status.moves.stops,
             windows: self.windows,
             digest: self.machine.digest(),

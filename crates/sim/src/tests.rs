@@ -1,6 +1,7 @@
 //! Experiments on small pools.
 
 mod adaptive;
+mod alike;
 mod filling;
 mod harm;
 
@@ -22,6 +23,7 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
         model: model.into(),
         room: Room::Share(share),
         metadata: None,
+        noise: None,
     };
     let devices = vec![device("fast", "ssd-nvme", fast), device("slow", "hdd-7200", slow)];
     PoolSpec {

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Found, Keys, one_of};
-use weir_engine::{MOVER_SHARE, Percent, SpaceRules, WhenFull};
+use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::Settings;
@@ -140,6 +140,7 @@ const POOL_KEYS: &[&str] = &[
     "wait_at_most",
     "moves",
     "mover_share",
+    "extra_space",
     "extent_cache",
 ];
 const DEVICE_KEYS: &[&str] =
@@ -301,6 +302,8 @@ fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
             WhenFull::Error
         },
         warn_at: warn_at.unwrap_or_else(|| SpaceRules::default().warn_at),
+        extra: Some(pool.optional("extra_space", percent).unwrap_or(EXTRA_SPACE)),
+        quiet: Some(QUIET),
     }
 }
 

@@ -110,6 +110,7 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
             model: model.into(),
             room,
             metadata: entry.metadata,
+            noise: None,
         });
     }
     let known = |scale: &&Scale| match scale {

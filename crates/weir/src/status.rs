@@ -5,8 +5,10 @@
 
 mod measures;
 mod metrics;
+mod spread;
 
 pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
+pub use spread::SpreadPart;
 
 use crate::output::{Table, Width, table};
 use crate::pool::devices::Described;
@@ -82,6 +84,9 @@ pub struct PoolPart {
     /// What has been moved since the server started.
     #[serde(default)]
     pub moves: MovesPart,
+    /// How extents lie on the devices.
+    #[serde(default)]
+    pub spread: SpreadPart,
     /// The extent cache.
     #[serde(default)]
     pub cache: CachePart,
@@ -287,6 +292,7 @@ impl Status {
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
             moves: engine.mover.into(),
+            spread: engine.spread.into(),
             cache: engine.cache.into(),
             unreachable_bytes: engine.unreachable.get(),
             judged: engine.moves.into(),
@@ -477,6 +483,7 @@ impl PoolPart {
             size(self.metadata_bytes),
             about(Nanos(self.recovery_ns))
         );
+        text += &self.spread.human(self.used_bytes);
         let cache = &self.cache;
         if cache.size_bytes > 0 {
             text += &format!(

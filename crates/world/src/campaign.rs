@@ -240,6 +240,11 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let extent_cache = if cached.chance(0.25) { Bytes(between(&mut cached, 1, 8) * bytes) } else { Bytes(0) };
     // Drawn apart, too.
     let moves = moves(&mut Rng::new(Seed(seed.0.rotate_left(32))));
+    let mut spread = Rng::new(Seed(seed.0.rotate_left(48)));
+    let extra = weighted(&mut spread, &[(4, None), (1, Some(Percent(1))), (1, Some(Percent(20)))]);
+    // So short that it is quiet between two requests, or while one waits.
+    let micros = between(&mut spread, 1, 20_000);
+    let quiet = weighted(&mut spread, &[(2, None), (1, Some(Nanos::micros(micros)))]);
     let flushes = flushes(&mut Rng::new(Seed(seed.0.rotate_left(16))));
     let mut files = Rng::new(Seed(seed.0.rotate_left(48)));
     let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
@@ -256,6 +261,8 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
         // Mostly without a limit, so that much is being moved.
         mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
+        extra,
+        quiet,
         extent_cache,
         moves,
         flushes,

@@ -57,6 +57,10 @@ pub struct Setup {
     pub when_full: WhenFull,
     /// Of each device's time, what moves may take while clients use it.
     pub mover_share: Percent,
+    /// What may be taken beyond one place an extent; without a bound: anything.
+    pub extra: Option<Percent>,
+    /// How long clients must ask for nothing before extents in pieces are put together, if they ever are.
+    pub quiet: Option<Nanos>,
     /// Memory for whole extents; none: no extent cache.
     pub extent_cache: Bytes,
     /// Whether policies' moves are judged, and how.

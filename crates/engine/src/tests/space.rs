@@ -13,6 +13,7 @@ fn full_and_patient() -> (Harness, u64) {
     h.set_space_rules(SpaceRules {
         when_full: WhenFull::Wait { at_most: PATIENCE },
         warn_at: vec![Percent(50), Percent(90)],
+        ..SpaceRules::default()
     });
     let extents = u64::from(h.free());
     for i in 0..extents {
@@ -104,7 +105,11 @@ fn filling_up_is_told_once_each_way() {
         _ => None,
     };
     assert_eq!(told().iter().filter_map(filling).collect::<Vec<_>>(), [50, 90]);
-    h.set_space_rules(SpaceRules { when_full: WhenFull::Error, warn_at: vec![Percent(90)] });
+    h.set_space_rules(SpaceRules {
+        when_full: WhenFull::Error,
+        warn_at: vec![Percent(90)],
+        ..SpaceRules::default()
+    });
     for _ in 0..5 {
         let refused = h.request(Op::Write, extents * EXTENT, &[1; 4096], false);
         assert_eq!(refused, Err(RequestError::NoSpace));

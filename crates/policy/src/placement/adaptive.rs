@@ -31,22 +31,25 @@
 //!
 //! Constants: see below; chosen on the development traces.
 //!
-//! When not: with devices that are alike, under load too, there is nothing to save, and it only keeps books.
+//! Devices that are alike, under load too: there is nothing to save, so nothing is copied, and every write is in place. New
+//! extents go to all devices in turn, whole, but to none that has been [`BUSIER`] than another one for seconds.
 
 mod cost;
 mod explain;
 mod fast;
 mod heat;
+mod loaded;
 mod room;
 
 use super::allocation::home_off;
 use super::{
-    Access, Action, DeviceView, Key, Moment, PlaceView, Placement, Question, Reasons, Settings, Stripe,
-    Watches, WriteTo,
+    Access, Action, DeviceView, Keeps, Key, Moment, PlaceView, Placement, Question, Reasons, Settings,
+    Stripe, Watches, WriteTo,
 };
 use cost::{Costs, Prices};
-use fast::{Fast, UnderLoad};
+use fast::Fast;
 use heat::{Cut, Mask, ONE, PARTS, Table, count};
+use loaded::UnderLoad;
 use room::{BRIM, Room};
 use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
@@ -75,6 +78,9 @@ const PARTS_LEAVING: f64 = 256.0;
 /// nothing moves there unless it takes less than this of what it takes elsewhere; what is copied for the former in a round.
 const SOONER: f64 = 0.8;
 const RELIEF: usize = 8;
+/// Among devices that are alike a new extent goes to none that has this many times as many commands in flight, in the long run
+/// and with the new one, as the one that has fewest.
+const BUSIER: f64 = 3.0;
 /// Of what was asked to leave, what may not be gone a round later; space comes back within some seconds.
 const STILL_LEAVING: f64 = 0.98;
 /// Extents looked at in a round for some to leave, and for what an earlier policy left.
@@ -518,13 +524,24 @@ impl Adaptive {
     }
 }
 
+/// Where there are no fast devices.
+impl Adaptive {
+    /// The next device in turn that is not far busier than another one.
+    fn allocate_among_alike(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
+        let costs = &self.costs;
+        let commands = |d: &DeviceView| costs.in_flight_for_long(d) + 1.0;
+        let least = devices.iter().filter(|d| d.free > 0).map(commands).fold(f64::INFINITY, f64::min);
+        self.stripe.next_of(devices, |d| d.free > 0 && commands(d) <= BUSIER * least)
+    }
+}
+
 impl Placement for Adaptive {
     fn name(&self) -> &'static str {
         "adaptive"
     }
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let fast = self.fast(moment).unwrap_or_default();
+        let Some(fast) = self.fast(moment) else { return self.allocate_among_alike(moment.devices) };
         let cut = Cut::new(moment.extent.blocks());
         let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
         let costs = self.costs.prices(moment, self.fast, true, access.bytes);
@@ -540,6 +557,10 @@ impl Placement for Adaptive {
         }
         let other = self.stripe.next_of(moment.devices, others);
         other.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::On(self.fast.devices())
     }
 
     fn watches(&self) -> Watches {
@@ -567,8 +588,9 @@ impl Placement for Adaptive {
         if let Some(fast) = self.load.round(moment.now, moment.devices, self.fast) {
             self.set_fast(fast);
         }
-        let Some(fast) = self.fast(moment) else { return };
-        self.costs.round(moment.devices);
+        let fast = self.fast(moment);
+        self.costs.round(moment.devices, fast.is_some());
+        let Some(fast) = fast else { return };
         let cut = Cut::new(moment.extent.blocks());
         let since = moment.now.since(self.epoch_began);
         let accesses = EPOCH * fast.extents(moment.devices) * u64::from(PARTS);

@@ -8,7 +8,7 @@
 //!
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
 
-use super::{Access, Action, DeviceView, Moment, Placement, Watches, WriteTo};
+use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
 use crate::Random;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -38,6 +38,10 @@ impl Placement for Chaos {
         let free: Vec<_> = moment.devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
         let turn = Random::new(access.key.index.0 ^ self.accesses as u64).word() as usize;
         free.get(turn % free.len().max(1)).copied()
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::All
     }
 
     fn watches(&self) -> Watches {

@@ -33,7 +33,7 @@ mod explain;
 
 use super::allocation::{fastest, is_metadata};
 use super::{
-    Access, Action, DeviceView, Key, Moment, Placement, Question, ReadFrom, Reasons, Settings, Stripe,
+    Access, Action, DeviceView, Keeps, Key, Moment, Placement, Question, ReadFrom, Reasons, Settings, Stripe,
     Watches, WriteTo,
 };
 use crate::BlockTable;
@@ -362,6 +362,10 @@ impl Placement for Hystor {
         let is_home = |d: &DeviceView| Some(d.id) != fast && Some(d.id) != second && d.free > 0;
         let home = self.stripe.next_of(moment.devices, is_home);
         home.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::All
     }
 
     fn watches(&self) -> Watches {

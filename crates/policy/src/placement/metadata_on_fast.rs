@@ -12,7 +12,7 @@
 //! When not: where most requests are for data, or the file system is another one.
 
 use super::allocation::{fastest, is_metadata, slowest};
-use super::{Access, Action, DeviceView, Moment, Placement, Watches, WriteTo};
+use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
 use weir_model::{DeviceId, Op, PlaceId, PlaceKind};
 
 /// See the module.
@@ -32,6 +32,10 @@ impl Placement for MetadataOnFast {
 
     fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
         slowest(moment.devices)
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::All
     }
 
     fn watches(&self) -> Watches {

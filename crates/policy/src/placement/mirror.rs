@@ -18,8 +18,8 @@
 
 use super::tokens::Tokens;
 use super::{
-    Access, Action, DeviceView, Hierarchy, Key, Moment, Placement, Places, Question, Reasons, Settings,
-    Watches,
+    Access, Action, DeviceView, Hierarchy, Keeps, Key, Moment, Placement, Places, Question, Reasons,
+    Settings, Watches,
 };
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
@@ -161,6 +161,10 @@ impl Placement for Mirror {
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
         Hierarchy.allocate(moment, access)
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::All
     }
 
     fn watches(&self) -> Watches {

@@ -127,6 +127,8 @@ pub struct DeviceView {
     pub usable: bool,
     /// Response to a 4 KiB read as measured when the device was idle; `Nanos::MAX` if it gave none.
     pub idle: Nanos,
+    /// The first and the third quartile of the reads that `idle` is the median of; `None` if the spread is not known.
+    pub idle_quartiles: Option<[Nanos; 2]>,
     /// Commands in flight, whoever gave them.
     pub in_flight: u32,
     /// Mean response to clients' commands in both directions; `None` before the first.
@@ -162,6 +164,7 @@ impl DeviceView {
             extents,
             usable: true,
             idle: Nanos::MAX,
+            idle_quartiles: None,
             in_flight: 0,
             response: none,
             reads: traffic,

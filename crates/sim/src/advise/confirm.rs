@@ -116,6 +116,7 @@ impl Search<'_> {
                 model: model.clone(),
                 room,
                 metadata: None,
+                noise: None,
             })
         };
         PoolSpec {

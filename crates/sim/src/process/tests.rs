@@ -75,6 +75,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
         model: "ssd-nvme".into(),
         room: Room::Size(Bytes::mib(256)),
         metadata: None,
+        noise: None,
     };
     let pool = PoolSpec {
         extent: ExtentSize::DEFAULT,

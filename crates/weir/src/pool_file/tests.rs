@@ -180,13 +180,15 @@ fn a_pool_needs_devices() {
 fn what_a_full_pool_does_is_chosen() {
     let rules =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.space);
-    assert_eq!(rules(""), Ok(SpaceRules::default()));
+    let (extra, quiet) = (Some(weir_engine::EXTRA_SPACE), Some(weir_engine::QUIET));
+    assert_eq!(rules(""), Ok(SpaceRules { extra, quiet, ..SpaceRules::default() }));
     let given = rules("warn_at = [\"5%\", \"99 %\"]\nwhen_full = \"wait\"\nwait_at_most = \"5min\"\n");
     let when_full = WhenFull::Wait { at_most: Nanos::secs(300) };
-    assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![Percent(5), Percent(99)] }));
+    let warn_at = vec![Percent(5), Percent(99)];
+    assert_eq!(given, Ok(SpaceRules { when_full, warn_at, extra, quiet }));
     let given = rules("warn_at = []\nwhen_full = \"wait\"\n");
     let when_full = WhenFull::Wait { at_most: WAIT_DEFAULT };
-    assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![] }));
+    assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![], extra, quiet }));
 }
 
 #[test]
@@ -206,6 +208,17 @@ fn moves_have_a_share_of_devices_time() {
     assert_eq!(share(""), Ok(weir_engine::MOVER_SHARE));
     assert_eq!(share("mover_share = \"5%\"\n"), Ok(Percent(5)));
     assert!(mistake(&GOOD.replacen("name", "mover_share = \"0%\"\nname", 1)).contains("\"1%\" to \"100%\""));
+}
+
+#[test]
+fn space_beyond_one_place_an_extent_is_bounded() {
+    let extra =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.space.extra);
+    assert_eq!(extra(""), Ok(Some(weir_engine::EXTRA_SPACE)));
+    assert_eq!(extra("extra_space = \"10%\"\n"), Ok(Some(Percent(10))));
+    assert!(
+        mistake(&GOOD.replacen("name", "extra_space = \"lots\"\nname", 1)).contains("\"1%\" to \"100%\"")
+    );
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
         model: (*model).into(),
         room: Room::Size(*size),
         metadata: None,
+        noise: None,
     };
     PoolSpec {
         extent: ExtentSize::new(extent).unwrap_or(ExtentSize::DEFAULT),
@@ -163,6 +164,7 @@ impl Results {
             devices: vec![device.clone()],
             moved: Bytes(0),
             estimate: None,
+            spread: weir_engine::Spread::default(),
             stops: 0,
             windows: vec![window.clone(); 30],
             digest: 0,

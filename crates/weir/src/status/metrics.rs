@@ -54,6 +54,12 @@ impl Status {
             ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
             ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
             ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
+            ("extra_bytes", "Space taken beyond one place an extent", pool.spread.extra_bytes as f64),
+            (
+                "extents_in_pieces",
+                "Extents that are not in one whole place for each copy",
+                pool.spread.extents_in_pieces as f64,
+            ),
             ("unreachable_bytes", "Data that lost devices alone hold", pool.unreachable_bytes as f64),
             (
                 "moves_stopped",

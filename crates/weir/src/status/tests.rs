@@ -21,7 +21,13 @@ fn a_status_is_told_and_warned_about() {
         took_ns: 5_000_000,
         without_ns: 1_000_000,
     };
-    let pool = PoolPart { policy: "hystor".into(), judged, ..PoolPart::default() };
+    let spread = SpreadPart {
+        extents_in_pieces: 17,
+        extra_bytes: 2 << 20,
+        extra_most_bytes: Some(3 << 20),
+        redirects: 4711,
+    };
+    let pool = PoolPart { policy: "hystor".into(), judged, spread, ..PoolPart::default() };
     let status = Status { pool, devices: vec![device], ..Status::default() };
     assert!(status.metrics().contains("weir_moves_stopped{pool=\"\"} 1"), "{}", status.metrics());
     let text = status.human(Width::UNLIMITED);
@@ -31,6 +37,7 @@ fn a_status_is_told_and_warned_about() {
         "metadata, paced as hdd-7200, figures invalid",
         "weir volume create",
         "moves: 5.0 ms a command, and without moves 1.0 ms",
+        "2 MiB beyond one place (at most 3 MiB); 17 extents in pieces, 4711 writes redirected",
         "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");

@@ -520,7 +520,12 @@ pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Resu
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
-    engine.set_space_rules(SpaceRules { when_full: setup.when_full, ..SpaceRules::default() });
+    engine.set_space_rules(SpaceRules {
+        when_full: setup.when_full,
+        extra: setup.extra,
+        quiet: setup.quiet,
+        ..SpaceRules::default()
+    });
     engine.set_mover_share(setup.mover_share);
     engine.set_extent_cache(setup.extent_cache);
     engine.set_moves(world.now(), setup.moves);

@@ -302,6 +302,7 @@ impl Row {
             model: model.into(),
             room: Room::Share(share),
             metadata: None,
+            noise: None,
         };
         let devices =
             self.devices().into_iter().map(|(name, model, share)| device(name, model, share)).collect();

@@ -183,8 +183,9 @@ impl Costs {
         all.all(|(costed, device)| costed.prices[row] == self.price(device, write, len))
     }
 
-    /// A round: how many writes a flush follows is counted, and how many commands devices have.
-    pub(super) fn round(&mut self, devices: &[DeviceView]) {
+    /// A round: how many writes a flush follows is counted, and how many commands devices have: on average since the last
+    /// round if accesses are [noted](Self::note), else at this moment.
+    pub(super) fn round(&mut self, devices: &[DeviceView], are_noted: bool) {
         self.know(devices);
         let (mut writes, mut flushes) = (0, 0);
         for (costed, device) in self.devices.iter_mut().zip(devices) {
@@ -192,7 +193,8 @@ impl Costs {
             writes += now[0] - costed.seen[0];
             flushes = flushes.max(now[1] - costed.seen[1]);
             costed.seen = now;
-            costed.long += LONG * (costed.usual - costed.long);
+            let commands = if are_noted { costed.usual } else { f64::from(device.in_flight) };
+            costed.long += LONG * (commands - costed.long);
         }
         self.writes = STILL * self.writes + writes as f64;
         self.flushes = STILL * self.flushes + flushes as f64;
@@ -211,6 +213,11 @@ impl Costs {
         } else {
             Price { each, least, flush: 0.0 }
         }
+    }
+
+    /// Commands the device has in flight in the long run.
+    pub(super) fn in_flight_for_long(&self, device: &DeviceView) -> f64 {
+        self.devices.get(device.id.index()).map_or(0.0, |costed| costed.long)
     }
 
     /// The expected response in seconds, as it usually is, a write's with its part of a flush: as measured at this

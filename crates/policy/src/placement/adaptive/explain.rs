@@ -15,7 +15,11 @@ impl Adaptive {
     pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         if self.fast.is_empty() {
-            reasons.fast_is_unknown();
+            match moment.devices.len() {
+                1 => reasons.fast_is_unknown(),
+                _ => reasons.figure("fast device", "none: no device is clearly faster than another one"),
+            }
+            reasons.idle_reads(moment.devices, about);
             return reasons;
         }
         let cut = Cut::new(moment.extent.blocks());

@@ -327,3 +327,58 @@ proptest! {
         prop_assert_eq!(seen, touched);
     }
 }
+
+/// Three devices that answer alike, whose measurements vary.
+#[test]
+fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
+    for seed in 0..8 {
+        let mut random = crate::Random::new(seed);
+        let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80 + u64::from(id) * 15)).collect());
+        let mut policy = policy();
+        for extent in 0..30 {
+            let device = pool.allocate(&mut policy, extent).expect("there is space");
+            assert_eq!(device.0, (extent % 3) as u8, "striped");
+            pool.map.put(extent, whole(device.0));
+        }
+        for step in 0..20_000u64 {
+            for view in &mut pool.devices {
+                view.in_flight = random.below(32) as u32;
+                let response = Nanos::micros(50 + random.below(200));
+                let write = random.below(2) == 0;
+                view.note(&Command::new(write, Bytes::kib(4), 1 + view.in_flight, response, Nanos(0)));
+            }
+            let (extent, block) = (random.below(30), random.below(32) as u16);
+            match random.below(2) {
+                0 => pool.read(&mut policy, extent, block, Bytes::kib(4)),
+                _ => assert_eq!(
+                    pool.write(&mut policy, extent, block, Bytes::kib(4)),
+                    WriteTo::InPlace,
+                    "seed {seed}, step {step}"
+                ),
+            }
+            if step % 20 == 0 {
+                pool.now += ROUND;
+                assert_eq!(pool.round(&mut policy), [], "seed {seed}, step {step}");
+            }
+        }
+    }
+}
+
+/// A device that has been far busier than the others for seconds gets no new extents, until it is not.
+#[test]
+fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
+    let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80)).collect());
+    let mut policy = policy();
+    let chosen = |pool: &mut Pool, policy: &mut Adaptive, seconds: u64, busy: u32| {
+        for _ in 0..seconds * 10 {
+            pool.now += ROUND;
+            pool.devices[1].in_flight = busy;
+            pool.round(policy);
+        }
+        let all: Vec<_> = (0..9).filter_map(|extent| pool.allocate(policy, extent)).collect();
+        all.iter().filter(|device| device.0 == 1).count()
+    };
+    assert_eq!(chosen(&mut pool, &mut policy, 0, 32), 3, "a moment's queue says nothing");
+    assert_eq!(chosen(&mut pool, &mut policy, 5, 32), 0);
+    assert_eq!(chosen(&mut pool, &mut policy, 30, 0), 3);
+}

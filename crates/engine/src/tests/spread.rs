@@ -1,0 +1,188 @@
+//! Extents in pieces: what they may take, and that they are put together while nobody asks for anything.
+
+use super::harness::{EXTENT, Harness};
+use super::redirect::{Redirect, WHOLE};
+use crate::{Percent, QUIET, SpaceRules};
+use std::sync::{Arc, Mutex};
+use weir_model::{BlockRange, DeviceId, DeviceSet, Nanos, PlaceId, PlaceKind};
+use weir_policy::placement::{Access, Action, Keeps, Moment, Placement, Watches, WriteTo};
+
+const FINE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
+
+/// As [`Redirect`], and keeps what is on some devices.
+#[derive(Debug)]
+struct Keeping(Redirect, Keeps);
+
+impl Placement for Keeping {
+    fn name(&self) -> &'static str {
+        "keeping"
+    }
+    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+        self.0.allocate(moment, access)
+    }
+    fn watches(&self) -> Watches {
+        self.0.watches()
+    }
+    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+        self.0.write_to(moment, access)
+    }
+    fn keeps(&self) -> Keeps {
+        self.1
+    }
+}
+
+struct Torn {
+    h: Harness,
+    to: Arc<Mutex<WriteTo>>,
+}
+
+impl Torn {
+    fn new(devices: usize, keeps: Keeps, rules: SpaceRules) -> Self {
+        let mut h = Harness::new(devices, "sequential");
+        let to = Arc::<Mutex<WriteTo>>::default();
+        h.engine.set_policy(h.now(), Box::new(Keeping(Redirect(to.clone()), keeps)));
+        h.set_space_rules(rules);
+        Self { h, to }
+    }
+
+    fn write(&mut self, to: WriteTo, block: u64, byte: u8) {
+        *self.to.lock().expect("one thread") = to;
+        self.h.write(block * 4096, &[byte; 4096]);
+        *self.to.lock().expect("one thread") = WriteTo::InPlace;
+    }
+
+    /// Some time in which clients ask for nothing, with a commit at its end.
+    fn rest(&mut self) {
+        for _ in 0..400 {
+            self.h.wait(Nanos::millis(20));
+        }
+        self.h.flush().expect("a flush");
+        self.h.wait(Nanos::millis(20));
+    }
+}
+
+fn rules() -> SpaceRules {
+    SpaceRules { quiet: Some(QUIET), ..SpaceRules::default() }
+}
+
+const fn on(device: u8) -> WriteTo {
+    WriteTo::Whole(DeviceId(device))
+}
+
+const fn slots(device: u8) -> WriteTo {
+    WriteTo::Fine(DeviceId(device))
+}
+
+#[test]
+fn a_quiet_pool_returns_to_one_whole_place_an_extent() {
+    let mut t = Torn::new(3, Keeps::default(), rules());
+    let free = t.h.free();
+    for extent in 0..4u64 {
+        t.h.write(extent * EXTENT as u64, &[1 + extent as u8; EXTENT]);
+    }
+    t.h.flush().expect("a flush");
+    let mut expected: Vec<u8> = (0..4).flat_map(|extent| [1 + extent; EXTENT]).collect();
+    // Torn between two whole places, between a whole place and slots, and both.
+    for (to, block) in [(on(1), 3), (on(1), 4), (slots(2), 32), (on(1), 70), (slots(2), 71), (slots(1), 72)] {
+        t.write(to, block, 100 + block as u8);
+        expected[block as usize * 4096..][..4096].fill(100 + block as u8);
+    }
+    t.h.flush().expect("a flush");
+    let torn = t.h.engine.status().spread;
+    assert_eq!((torn.in_pieces, torn.redirects), (3, 6));
+    assert!(free - t.h.free() > 4 && torn.extra.0 >= 2 * EXTENT as u64, "{torn:?}");
+    t.rest();
+    for extent in 0..4 {
+        let places = t.h.places(extent);
+        assert!(matches!(places[..], [(id, 32)] if id.kind == PlaceKind::Whole), "{extent}: {places:?}");
+    }
+    let whole = t.h.engine.status().spread;
+    assert_eq!((whole.in_pieces, whole.extra.0, free - t.h.free()), (0, 0, 4));
+    assert_eq!(t.h.read(0, 4 * EXTENT).1, expected);
+    t.h.reopen();
+    assert_eq!(t.h.read(0, 4 * EXTENT).1, expected);
+}
+
+#[test]
+fn nothing_is_put_together_while_clients_ask_or_if_nobody_wants_that() {
+    for quiet in [None, Some(QUIET)] {
+        let mut t = Torn::new(2, Keeps::default(), SpaceRules { quiet, ..rules() });
+        t.h.write(0, &[1; EXTENT]);
+        t.h.flush().expect("a flush");
+        t.write(on(1), 3, 2);
+        for _ in 0..100 {
+            t.h.wait(Nanos::millis(100));
+            if quiet.is_some() {
+                t.h.read(40 * 4096, 4096);
+                t.h.read(0, 4096);
+            }
+        }
+        assert_eq!(t.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)], "{quiet:?}");
+    }
+}
+
+/// Slots on a device that the policy keeps stay; of the other places one is left, and whole.
+#[test]
+fn what_a_policy_keeps_stays_where_it_is() {
+    let kept: DeviceSet = [DeviceId(2)].into_iter().collect();
+    let mut t = Torn::new(3, Keeps::On(kept), rules());
+    t.h.write(0, &[1; EXTENT]);
+    t.h.write(EXTENT as u64, &[1; EXTENT]);
+    t.h.flush().expect("a flush");
+    for (to, block) in [(slots(2), 1), (on(1), 3), (slots(1), 4), (slots(2), 33)] {
+        t.write(to, block, 2);
+    }
+    t.rest();
+    let first = t.h.places(0);
+    assert_eq!(first, [(WHOLE(0), 31), (FINE(2), 1)], "what was not kept is at home");
+    assert_eq!(t.h.places(1), [(WHOLE(0), 31), (FINE(2), 1)]);
+    let mut expected = [1; EXTENT];
+    [1, 3, 4].into_iter().for_each(|block| expected[block * 4096..][..4096].fill(2));
+    assert_eq!(t.h.read(0, EXTENT).1, expected);
+    let mut all = Torn::new(2, Keeps::All, rules());
+    all.h.write(0, &[1; EXTENT]);
+    all.write(on(1), 3, 2);
+    all.rest();
+    assert_eq!(all.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)], "the policy sees to it itself");
+}
+
+/// Redirected writes and copies take their part of the space, and no more; moves go on.
+#[test]
+fn space_beyond_one_place_an_extent_is_bounded() {
+    let bounded = SpaceRules { extra: Some(Percent(10)), ..SpaceRules::default() };
+    for to in [on(1), slots(1)] {
+        let mut t = Torn::new(2, Keeps::default(), bounded.clone());
+        let all = t.h.free();
+        let extents = u64::from(all) / 4;
+        (0..extents).for_each(|extent| t.h.write(extent * EXTENT as u64, &[1; EXTENT]));
+        t.h.flush().expect("a flush");
+        for extent in 0..extents {
+            (0..32).step_by(2).for_each(|block| t.write(to, extent * 32 + block, 2));
+            if extent % 3 == 0 {
+                t.h.flush().expect("a flush");
+            }
+        }
+        let copies = BlockRange { first: 1, count: 8 };
+        for extent in 0..extents {
+            let key = t.h.key(extent);
+            t.h.act(Action::Copy {
+                key,
+                blocks: copies,
+                to: PlaceId { device: DeviceId(1), kind: PlaceKind::Fine },
+            });
+        }
+        t.h.flush().expect("a flush");
+        let spread = t.h.engine.status().spread;
+        assert_eq!(spread.extra_most.map(|most| most.0), Some(u64::from(all / 10) * EXTENT as u64));
+        let used = all - t.h.free();
+        assert!(
+            u64::from(used) <= extents + u64::from(all) / 10 + 1,
+            "{used} for {extents} of {all}, {to:?}"
+        );
+        assert!(u64::from(used) >= extents + u64::from(all) / 10 - 1, "as much as may be: {used}, {to:?}");
+        let key = t.h.key(extents - 1);
+        t.h.act(Action::Move { key, blocks: BlockRange { first: 0, count: 32 }, to: WHOLE(1) });
+        t.h.flush().expect("a flush");
+        assert_eq!(t.h.places(extents - 1), [(WHOLE(1), 32)], "a whole extent is moved all the same");
+    }
+}

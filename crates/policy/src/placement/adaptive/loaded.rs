@@ -1,0 +1,246 @@
+//! What load says of devices that are alike when idle.
+//!
+//! Rule: a device is faster than another if a read takes less than [`LESS`] of the time of it that it takes of the other one,
+//! if that is more than the spread of the measurements explains (two standard deviations), and if it was measured with no more
+//! commands in flight than the other one: what a read takes of a device's time falls as its queue grows, so a device that has
+//! little to do looks slow beside one that has much, and never the other way round. The difference must last.
+//!
+//! What was measured last is remembered, so that a device whose load has gone elsewhere does not look fast for that.
+
+use super::super::DeviceView;
+use super::fast::Fast;
+use weir_model::{BLOCK, Bytes, Nanos};
+
+/// Of what a read takes of a slower device's time, what it takes of a faster one's at most.
+const LESS: f64 = 0.7;
+/// How many standard deviations apart they must be.
+const DEVIATIONS: f64 = 2.0;
+/// How many times as many commands in flight a device may have had and count as measured alike.
+const AS_DEEP: f64 = 1.25;
+/// Commands a device has at a time, on average, that is under load.
+const LOADED: f64 = 2.0;
+/// Weight of a round in what is remembered: five seconds.
+const STEP: f64 = 0.02;
+/// How long a device must have been faster.
+const LONG: Nanos = Nanos::secs(10);
+
+/// What reads of a device under load took of its time: the logarithm of that in seconds, and how it varied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Service {
+    mean: f64,
+    variance: f64,
+    /// Commands in flight, on average.
+    depth: f64,
+}
+
+impl Service {
+    /// Of an idle device.
+    fn idle(device: &DeviceView) -> Self {
+        let ln = |time: Nanos| (time.0.max(1) as f64).ln();
+        // The quartiles of a normal distribution are 1.349 standard deviations apart.
+        let deviation = device.idle_quartiles.map_or(0.0, |[first, third]| (ln(third) - ln(first)) / 1.349);
+        Self { mean: ln(device.idle), variance: deviation * deviation, depth: 1.0 }
+    }
+
+    fn of(device: &DeviceView, depth: f64) -> Self {
+        Self { mean: (device.service().0.max(1) as f64).ln(), variance: 0.0, depth }
+    }
+
+    fn note(&mut self, now: Self) {
+        let off = now.mean - self.mean;
+        self.mean += STEP * off;
+        self.variance = (1.0 - STEP) * (self.variance + STEP * off * off);
+        self.depth += STEP * (now.depth - self.depth);
+    }
+
+    /// Whether this one is faster.
+    fn is_faster_than(&self, other: &Self) -> bool {
+        let apart = (DEVIATIONS * (self.variance + other.variance).sqrt()).max(-LESS.ln());
+        other.mean - self.mean > apart && self.depth <= AS_DEEP * other.depth
+    }
+
+    /// Whether neither is faster, and both were measured with about as many commands.
+    fn is_like(&self, other: &Self) -> bool {
+        let depths = self.depth.max(other.depth) / self.depth.min(other.depth);
+        (self.mean - other.mean).abs() < -LESS.ln() && depths <= 2.0
+    }
+}
+
+/// What load says of devices.
+#[derive(Clone, Debug)]
+pub(super) struct UnderLoad {
+    loaded: Vec<Option<Service>>,
+    /// Devices that have been faster, none if all have been alike, and since when.
+    other: Option<(Fast, Nanos)>,
+    /// How long that must last: twice as long after each change.
+    long: Nanos,
+}
+
+impl Default for UnderLoad {
+    fn default() -> Self {
+        Self { loaded: Vec::new(), other: None, long: LONG }
+    }
+}
+
+impl UnderLoad {
+    /// A round: which devices are to be the fast ones instead of these, if others have been faster for long, or none has been
+    /// for long.
+    pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], these: Fast) -> Option<Fast> {
+        self.measure(devices);
+        let others = self.faster(devices).filter(|fast| *fast != these);
+        let since = self.other.filter(|(fast, _)| Some(*fast) == others).map_or(now, |(_, since)| since);
+        self.other = others.map(|fast| (fast, since));
+        let changes = others.filter(|_| now.since(since) >= self.long);
+        if changes.is_some() {
+            self.long = Nanos(self.long.0.saturating_mul(2));
+        }
+        changes
+    }
+
+    fn measure(&mut self, devices: &[DeviceView]) {
+        self.loaded.resize(devices.len(), None);
+        for (loaded, device) in self.loaded.iter_mut().zip(devices) {
+            let depth = device.reads.depth_of(Bytes(BLOCK));
+            if depth >= LOADED && device.in_flight > 0 {
+                let now = Service::of(device, depth);
+                loaded.get_or_insert(now).note(now);
+            }
+        }
+    }
+
+    /// Of devices that are alike when idle, the faster ones by what each takes for a read under load, or idle where it has
+    /// had none. None of them if all are alike; `None` if idle reads tell, or load does not.
+    fn faster(&self, devices: &[DeviceView]) -> Option<Fast> {
+        if self.loaded.iter().all(Option::is_none) || !Fast::are_alike_when_idle(devices) {
+            return None;
+        }
+        let usable = devices.iter().filter(|d| d.usable);
+        let known = |d: &DeviceView| self.loaded[d.id.index()].unwrap_or_else(|| Service::idle(d));
+        let mut all: Vec<_> = usable.map(|d| (d.id, known(d))).collect();
+        all.sort_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
+        // Where the gap is widest.
+        let gap = |at: &usize| all[*at].1.mean - all[*at - 1].1.mean;
+        let at = (1..all.len()).max_by(|a, b| gap(a).total_cmp(&gap(b)))?;
+        let (faster, slower) = all.split_at(at);
+        if faster.iter().all(|(_, a)| slower.iter().all(|(_, b)| a.is_faster_than(b))) {
+            let mut fast = Fast::default();
+            faster.iter().for_each(|(id, _)| fast.insert(*id));
+            return Some(fast);
+        }
+        let are_loaded = all.iter().all(|(id, _)| self.loaded[id.index()].is_some());
+        let (first, last) = (all.first()?.1, all.last()?.1);
+        (are_loaded && first.is_like(&last)).then(Fast::default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Command;
+    use super::super::super::testing::device;
+    use super::*;
+    use crate::Random;
+    use weir_model::DeviceId;
+
+    /// A device that has answered reads, so many at a time, in so many microseconds each.
+    fn loaded(id: u8, idle: u64, depth: u32, each: u64) -> DeviceView {
+        let mut view = DeviceView { in_flight: depth, ..device(id, 64, idle) };
+        let response = Nanos::micros(u64::from(depth) * each);
+        let command = Command::new(false, Bytes::kib(4), depth, response, Nanos(0));
+        (0..1000).for_each(|_| view.note(&command));
+        view
+    }
+
+    /// Which of devices is fast after so many seconds.
+    fn after(seconds: u64, views: &[DeviceView]) -> Vec<u8> {
+        let (mut fast, mut load) = (Fast::of(views), UnderLoad::default());
+        for tenth in 0..seconds * 10 {
+            fast = load.round(Nanos::millis(tenth * 100), views, fast).unwrap_or(fast);
+        }
+        fast.these(views).map(|d| d.id.0).collect()
+    }
+
+    /// … each given by what it takes for an idle read and, of 16 at a time, for each, in microseconds.
+    fn fast_after(seconds: u64, devices: &[(u64, u64)]) -> Vec<u8> {
+        let views = (0..).zip(devices).map(|(id, (idle, each))| loaded(id, *idle, 16, *each));
+        after(seconds, &views.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn load_tells_where_idle_reads_do_not() {
+        let capped = [(900, 5000), (1000, 1700)];
+        assert_eq!(fast_after(9, &capped), [0u8; 0], "not at once");
+        assert_eq!(fast_after(12, &capped), [1]);
+        assert_eq!(fast_after(1000, &[(900, 5000), (1000, 4000)]), [0u8; 0], "not for so little");
+        assert_eq!(fast_after(12, &[(900, 5000), (1000, 1700), (800, 1600)]), [1, 2]);
+        assert_eq!(fast_after(1000, &[(100, 9000), (5000, 5000)]), [0], "overloaded, and fast all the same");
+    }
+
+    /// Of equal SSDs the one with more data has the longer queue, and takes less for each read of it.
+    #[test]
+    fn a_longer_queue_does_not_make_a_device_fast() {
+        let uneven = [loaded(0, 80, 24, 8), loaded(1, 80, 4, 27), loaded(2, 80, 4, 27)];
+        assert_eq!(after(1000, &uneven), [0u8; 0]);
+        let unused = [loaded(0, 80, 24, 8), device(1, 64, 80)];
+        assert_eq!(after(1000, &unused), [0u8; 0], "nor does one that nobody asks");
+    }
+
+    /// Two devices that take a reads' load in turn, wherever the fast one is: the other one is idle.
+    #[test]
+    fn alike_under_load_they_do_not_change_again_and_again() {
+        let mut views = [device(0, 64, 900), device(1, 64, 900)];
+        let (mut fast, mut load, mut changes) = (Fast::of(&views), UnderLoad::default(), 0);
+        for tenth in 0..36_000 {
+            let busy = usize::from(fast.has(DeviceId(1)));
+            let command = Command::new(false, Bytes::kib(4), 16, Nanos::micros(16 * 1670), Nanos(0));
+            (0..60).for_each(|_| views[busy].note(&command));
+            (views[busy].in_flight, views[1 - busy].in_flight) = (16, 0);
+            if let Some(other) = load.round(Nanos::millis(tenth * 100), &views, fast) {
+                (fast, changes) = (other, changes + 1);
+            }
+        }
+        // One that nobody asked looks fast until it is asked as much.
+        assert!(changes <= 2 && fast.is_empty(), "{changes} changes in an hour, {fast:?}");
+    }
+
+    /// An hour of equal devices whose responses vary by a factor of two within seconds, one of them slower by a fifth for
+    /// minutes at a time.
+    #[test]
+    fn noise_makes_no_device_fast() {
+        for seed in 0..8 {
+            let mut random = Random::new(seed);
+            let mut views = [0, 1, 2].map(|id| device(id, 64, 80));
+            let (mut fast, mut load) = (Fast::of(&views), UnderLoad::default());
+            let mut noise = [100; 3];
+            for tenth in 0..36_000u64 {
+                if tenth % 10 == 0 {
+                    noise = [0, 1, 2].map(|_| 70 + random.below(70));
+                    noise[(tenth / 1200 % 3) as usize] += 20;
+                }
+                for (view, noise) in views.iter_mut().zip(noise) {
+                    let response = Nanos(16 * 10 * noise);
+                    let command = Command::new(false, Bytes::kib(4), 16, Nanos(100 * response.0), Nanos(0));
+                    view.in_flight = 16;
+                    (0..40).for_each(|_| view.note(&command));
+                }
+                fast = load.round(Nanos::millis(tenth * 100), &views, fast).unwrap_or(fast);
+                assert!(fast.is_empty(), "seed {seed}: {fast:?} after {tenth} tenths of a second");
+            }
+        }
+    }
+
+    #[test]
+    fn what_load_once_told_apart_and_is_alike_for_long_is_alike_again() {
+        let (mut fast, mut load) = (Fast::default(), UnderLoad::default());
+        let mut now = Nanos(0);
+        let mut run = |views: &[DeviceView], seconds: u64, fast: &mut Fast| {
+            for _ in 0..seconds * 10 {
+                now += Nanos::millis(100);
+                *fast = load.round(now, views, *fast).unwrap_or(*fast);
+            }
+        };
+        run(&[loaded(0, 900, 16, 5000), loaded(1, 900, 16, 1700)], 12, &mut fast);
+        assert!(fast.has(DeviceId(1)));
+        run(&[loaded(0, 900, 16, 1700), loaded(1, 900, 16, 1700)], 60, &mut fast);
+        assert!(fast.is_empty());
+    }
+}

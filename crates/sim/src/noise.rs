@@ -1,0 +1,123 @@
+//! Noise: a modelled drive whose responses vary as real ones do.
+//!
+//! A model answers the same command alike each time. A real device does not: each response is somewhat longer, a few are far
+//! longer, and for seconds at a time a device is slower than its twin. Policies that compare devices must not take that for a
+//! difference between them.
+
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+use weir_policy::Random;
+use weir_timing::Timing;
+
+/// How much longer responses are than the model says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// Up to this part of a response is added to each, evenly distributed.
+    pub jitter: f64,
+    /// One response in so many is a burst …
+    pub burst_every: u64,
+    /// … and takes so many times as long.
+    pub burst: f64,
+    /// In one of three stretches of this time, drawn from the seed, …
+    pub stretch: Nanos,
+    /// … each response takes longer by this part of it.
+    pub slower: f64,
+    /// What is drawn.
+    pub seed: u64,
+}
+
+impl Noise {
+    /// As was seen of files in memory on a machine that had other things to do: responses vary by half, one in 200 takes ten
+    /// times as long, and a device is a fifth slower for a second and a half at a time.
+    pub const fn of_a_busy_machine(seed: u64) -> Self {
+        Self { jitter: 0.5, burst_every: 200, burst: 10.0, stretch: Nanos::millis(1500), slower: 0.2, seed }
+    }
+
+    /// Whether the device is slower at this time.
+    fn is_slow(&self, now: Nanos) -> bool {
+        let stretch = now.0 / self.stretch.0.max(1);
+        Random::new(self.seed ^ stretch.wrapping_mul(0x9e37_79b9_7f4a_7c15)).below(3) == 0
+    }
+}
+
+/// A drive with noise.
+pub(crate) struct Noisy {
+    drive: Box<dyn Timing>,
+    noise: Noise,
+    random: Random,
+    begun: FxHashMap<IoId, Nanos>,
+    /// What the drive has completed and is still to be answered.
+    held: BinaryHeap<Reverse<(Nanos, u64)>>,
+}
+
+impl Noisy {
+    pub(crate) fn new(drive: Box<dyn Timing>, noise: Noise) -> Self {
+        let random = Random::new(noise.seed);
+        Self { drive, noise, random, begun: FxHashMap::default(), held: BinaryHeap::new() }
+    }
+
+    /// What is added to a response that ended at this time.
+    fn more(&mut self, ended: Nanos, response: Nanos) -> Nanos {
+        let mut part = self.noise.jitter * self.random.below(1000) as f64 / 1000.0;
+        if self.noise.burst_every > 0 && self.random.below(self.noise.burst_every) == 0 {
+            part += self.noise.burst - 1.0;
+        }
+        if self.noise.is_slow(ended) {
+            part += self.noise.slower;
+        }
+        Nanos((response.0 as f64 * part) as u64)
+    }
+}
+
+impl Timing for Noisy {
+    fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
+        self.begun.insert(id, now);
+        self.drive.submit(now, id, kind, at, len);
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.drive.next().into_iter().chain(self.held.peek().map(|Reverse((at, _))| *at)).min()
+    }
+
+    fn pop(&mut self, now: Nanos) -> Option<IoId> {
+        while let Some(due) = self.drive.next().filter(|due| *due <= now) {
+            if let Some(id) = self.drive.pop(due) {
+                let begun = self.begun.remove(&id).unwrap_or(due);
+                let more = self.more(due, due.since(begun));
+                self.held.push(Reverse((due + more, id.0)));
+            }
+        }
+        let is_due = self.held.peek().is_some_and(|Reverse((at, _))| *at <= now);
+        if is_due { self.held.pop().map(|Reverse((_, id))| IoId(id)) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command is answered once, never sooner than the drive does.
+    #[test]
+    fn responses_are_longer_and_none_is_lost() {
+        let drive = || weir_timing::model("ssd-sata", Bytes::mib(64)).expect("a drive");
+        let answers = |mut drive: Box<dyn Timing>| {
+            (0..200).for_each(|i| {
+                drive.submit(Nanos(i * 1000), IoId(i), IoKind::Read, DeviceOffset(i << 12), Bytes(4096));
+            });
+            let mut answers = FxHashMap::default();
+            while let Some(due) = drive.next() {
+                if let Some(id) = drive.pop(due) {
+                    assert!(answers.insert(id, due).is_none(), "answered twice");
+                }
+            }
+            answers
+        };
+        let plain = answers(drive());
+        let noisy = answers(Box::new(Noisy::new(drive(), Noise::of_a_busy_machine(3))));
+        assert_eq!((plain.len(), noisy.len()), (200, 200));
+        assert!(plain.iter().all(|(id, at)| noisy[id] >= *at));
+        assert!(plain.iter().filter(|(id, at)| noisy[id].0 > at.0 + at.0 / 8).count() > 50);
+    }
+}
