@@ -143,20 +143,28 @@ impl Engine {
         let Some(id) = piece else { return };
         let key = self.pieces[id.0 as usize].key;
         if self.harm.moves.samples(key) {
-            self.weigh_sampled(key, device, *command);
+            self.weigh_sampled(id, key, device, *command);
         }
     }
 
     #[inline(never)]
-    fn weigh_sampled(&mut self, key: ExtentKey, device: DeviceId, command: Command) {
+    fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: Command) {
         let which = self.policies.of(key.volume);
         if self.is_mirrored(key) || self.has_stopped_moves(which) {
             return;
         }
         let under_way = 1 + self.devices.iter().map(|device| device.in_flight()).sum::<u32>();
-        let done = Done { device, command, under_way };
+        let done = Done { device, command, of: self.bytes_within(id, key), under_way };
         let Self { map, policies, harm, .. } = self;
         policies.all[which.0].judged.judge.note(key, &done, || first_place(map, key).or(harm.home));
+    }
+
+    /// How many bytes of the extent a piece's request is about.
+    fn bytes_within(&self, id: PieceId, key: ExtentKey) -> Bytes {
+        let request = &self.active[self.pieces[id.0 as usize].request.0].request;
+        let extent = self.map.extent();
+        let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
+        Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
     }
 
     /// Judges windows that are over, and sees to it that no curve is old that is needed.

@@ -11,6 +11,10 @@
 //! would have had to be busy for more than all of the time, no request would have been answered sooner than that
 //! factor allows.
 //!
+//! An access of an extent in pieces is several commands, and would have been one: its price is the mean of theirs by bytes, and
+//! each command more takes of the processor, and of whoever waits for all of them, what a command takes besides. What they all
+//! take of the devices' time counts wholly, so where clients ask again as soon as they are answered, shorter queues count.
+//!
 //! Each [window](Rules::window) with enough of a sample is judged by itself. If commands took more than a
 //! [margin](Rules::margin) longer than they would have, the policy's moves stop, and begin again after a pause, with
 //! what is where then as the first places. The pause is twice as long each time, and half as long after a window
@@ -18,7 +22,7 @@
 //!
 //! Constants: see [`Rules::default`]; ours.
 //!
-//! When it errs: a command is priced alone, so a read that waits for two devices counts as two; a write takes half a read of
+//! When it errs: a read that waits for two devices is priced by the mean of the two, not the slower one; a write takes half a read of
 //! its device's time at least, whatever its cache makes of it; a sample without the hottest extents sees less
 //! of what they gain or lose; of several policies each is judged as if all load were its own.
 
@@ -31,7 +35,7 @@ pub use estimate::{Estimate, Use};
 use crate::Lru;
 use crate::placement::Command;
 use estimate::Tally;
-use weir_model::{DeviceId, ExtentKey, Nanos};
+use weir_model::{Bytes, DeviceId, ExtentKey, Nanos};
 
 /// Extents whose first places are remembered: in some 3 MiB.
 const FIRSTS: usize = 1 << 16;
@@ -259,6 +263,9 @@ pub struct Done {
     pub device: DeviceId,
     /// What it was.
     pub command: Command,
+    /// The bytes of the access it is a part of, as far as that falls into the extent. An extent in one place would have been
+    /// asked for all of them by one command.
+    pub of: Bytes,
     /// Commands under way on all devices, itself included.
     pub under_way: u32,
 }

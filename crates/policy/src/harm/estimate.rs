@@ -4,6 +4,8 @@ use super::{Curves, Done};
 use crate::placement::SizeClass;
 use weir_model::{DeviceId, Nanos};
 
+/// What a command takes besides, of the processor and of who waits for all of them: submitted, completed, looked up.
+const COMMAND: f64 = 5e-6;
 /// Beyond this part of the time a queue is taken as long as it gets.
 const BUSIEST: f64 = 0.98;
 
@@ -19,7 +21,7 @@ pub struct Use {
 /// What the commands of a sample took, as priced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// How many there were.
+    /// How many there were: those that make up one access of an extent count as one.
     pub commands: u64,
     /// What they took together.
     pub took: Nanos,
@@ -58,13 +60,15 @@ impl Estimate {
 }
 
 /// Commands by direction and size.
-type Counts = [[u32; SizeClass::COUNT]; 2];
+type Counts = [[f64; SizeClass::COUNT]; 2];
 
 /// The sampled commands of one device.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// Those that went there, and those that would have.
+    /// Those that went there; the same as parts of their accesses; and the accesses that would have gone there, each as one
+    /// command.
     here: Counts,
+    parts: Counts,
     there: Counts,
     /// Of those that went there: commands there when they began, and the time they took of it.
     depth: u64,
@@ -76,6 +80,8 @@ struct Side {
 pub(super) struct Tally {
     devices: Vec<Side>,
     commands: u32,
+    /// The accesses they were.
+    accesses: f64,
     /// Commands under way on all devices.
     under_way: u64,
 }
@@ -84,7 +90,7 @@ pub(super) struct Tally {
 fn each(counts: &Counts) -> impl Iterator<Item = (bool, SizeClass, f64)> + '_ {
     let both = [false, true].into_iter().zip(counts);
     let all = both.flat_map(|(write, sizes)| SizeClass::all().zip(sizes).map(move |(s, n)| (write, s, *n)));
-    all.filter(|(.., n)| *n > 0).map(|(write, size, n)| (write, size, f64::from(n)))
+    all.filter(|(.., n)| *n > 0.0)
 }
 
 fn sum(counts: &Counts) -> f64 {
@@ -104,18 +110,23 @@ impl Tally {
         let command = &done.command;
         let (direction, size) = (usize::from(command.write), command.size.index());
         let here = &mut self.devices[done.device.index()];
-        here.here[direction][size] += 1;
+        // Whatever of a command is more than its access was read or written with it.
+        let part = (command.len.0 as f64 / done.of.0.max(1) as f64).min(1.0);
+        let whole = if part < 1.0 { SizeClass::of(done.of).index() } else { size };
+        here.here[direction][size] += 1.0;
+        here.parts[direction][size] += part;
         here.depth += u64::from(command.depth);
         here.took += command.took;
-        self.devices[first.index()].there[direction][size] += 1;
+        self.devices[first.index()].there[direction][whole] += part;
         self.commands += 1;
+        self.accesses += part;
         self.under_way += u64::from(done.under_way);
     }
 
     /// Sizes of reads that would have gone to a device.
     pub(super) fn reads_there(&self, device: DeviceId) -> impl Iterator<Item = SizeClass> + '_ {
         let sizes = self.devices.get(device.index()).map(|side| &side.there[0]);
-        SizeClass::all().filter(move |size| sizes.is_some_and(|sizes| sizes[size.index()] > 0))
+        SizeClass::all().filter(move |size| sizes.is_some_and(|sizes| sizes[size.index()] > 0.0))
     }
 
     /// What they took and would have taken; `None` if some device has no curve yet.
@@ -139,14 +150,15 @@ impl Tally {
             let price = |counts: &Counts, depth: f64| -> Option<f64> {
                 each(counts).map(|(write, size, n)| Some(n * curves.response(write, size, depth)?)).sum()
             };
-            took += price(&side.here, depth)?;
+            took += price(&side.parts, depth)?;
             without += price(&side.there, deeper)?;
         }
+        took += COMMAND * (f64::from(self.commands) - self.accesses).max(0.0);
         if busiest > 1.0 {
             without = without.max(busiest * took);
         }
         Some(Estimate {
-            commands: self.commands.into(),
+            commands: self.accesses.round() as u64,
             took: Nanos::from_secs_f64(took),
             without: Nanos::from_secs_f64(without),
         })

@@ -46,7 +46,8 @@ impl Window {
             let response = Nanos(took.0 * u64::from(depth));
             let command = Command::new(false, Bytes::kib(4), depth, response, took);
             curves[device].note(now, &command);
-            let done = Done { device: DeviceId(device as u8), command, under_way: 2 * depth };
+            let of = Bytes::kib(4);
+            let done = Done { device: DeviceId(device as u8), command, of, under_way: 2 * depth };
             let first = DeviceId(u8::from(part < self.first));
             judge.note(key(i), &done, || Some(first));
         }
@@ -81,6 +82,46 @@ fn one_extent_in_so_many_is_sampled() {
     assert!((900..1150).contains(&sampled(2048)), "{}", sampled(2048));
     assert_eq!(Moves::default().in_pool_of(1 << 30), Moves::default());
     assert!(!Moves::Never.samples(key(0)));
+}
+
+/// Reads of 64 KiB, on two devices that are alike: each in so many commands, one on each device in turn. A command takes 20
+/// microseconds of a device's time, and 1 for each 4 KiB.
+fn torn(commands: u64) -> (Estimate, Option<Verdict>) {
+    let (mut judge, mut curves) = (Judge::new(Moves::Judged(RULES)), vec![Curves::default(); 2]);
+    let now = Nanos::secs(10);
+    let took = |bytes: Bytes| Nanos::micros(20 + bytes.0 / 4096);
+    let of = Bytes::kib(64);
+    let len = Bytes(of.0 / commands);
+    for i in 0..10_000u64 {
+        for part in 0..commands {
+            let device = ((i + part) % 2) as usize;
+            let command = Command::new(false, len, 4, Nanos(4 * took(len).0), took(len));
+            curves[device].note(now, &command);
+            let done = Done { device: DeviceId(device as u8), command, of, under_way: 8 };
+            judge.note(key(i), &done, || Some(DeviceId((i % 2) as u8)));
+        }
+    }
+    for curves in &mut curves {
+        curves.note(now, &Command::new(false, of, 4, Nanos(4 * took(of).0), took(of)));
+    }
+    let used = Nanos(took(len).0 * 5_000 * commands);
+    let uses = [Use { busy: used, moved: Nanos(0) }; 2];
+    // As busy as they can be.
+    let Reviewed::Over(verdict) = judge.review(now, now - used, &uses, &curves) else { panic!("enough") };
+    (judge.last().expect("judged"), verdict)
+}
+
+#[test]
+fn who_tears_extents_apart_is_stopped() {
+    let (whole, verdict) = torn(1);
+    assert!((whole.ratio() - 1.0).abs() < 0.05 && verdict.is_none(), "{whole:?}");
+    assert_eq!(whole.commands, 10_000);
+    for commands in [4, 16] {
+        let (torn, verdict) = torn(commands);
+        assert!(torn.ratio() > 1.1, "{commands}: {torn:?}");
+        assert!(matches!(verdict, Some(Verdict::Stopped { .. })), "{commands}: {torn:?}");
+        assert_eq!(torn.commands, 10_000, "accesses, not commands");
+    }
 }
 
 #[test]
@@ -156,7 +197,7 @@ fn a_window_with_few_commands_goes_on_and_who_is_free_is_never_stopped() {
 fn memory_is_bounded() {
     let mut judge = Judge::new(Moves::Judged(RULES));
     let command = Command::new(false, Bytes::kib(4), 1, Nanos(1), Nanos(1));
-    let done = Done { device: DeviceId(0), command, under_way: 1 };
+    let done = Done { device: DeviceId(0), command, of: command.len, under_way: 1 };
     (0..3 * FIRSTS as u64).for_each(|i| judge.note(key(i), &done, || Some(DeviceId(0))));
     assert_eq!(judge.firsts.len(), FIRSTS);
     const { assert!(FIRSTS * Lru::<ExtentKey, DeviceId>::BYTES_EACH < 4 << 20) };

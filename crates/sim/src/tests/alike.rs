@@ -145,7 +145,7 @@ fn what_is_in_pieces_is_put_together_in_idle_time() {
 
 /// Writes each block to slots of a device drawn at random, as long as it may.
 #[derive(Debug, Default)]
-struct Tears(Stripe);
+pub(super) struct Tears(Stripe);
 
 impl Placement for Tears {
     fn name(&self) -> &'static str {

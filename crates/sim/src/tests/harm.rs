@@ -1,5 +1,6 @@
 //! Do no harm: what the engine estimates moves to be worth, and what it does about it.
 
+use super::alike::Tears;
 use super::{closed, made_up, plan, pool, run};
 use crate::{Mode, Outcome, PoolSpec, place};
 use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
@@ -85,4 +86,17 @@ fn the_estimate_is_on_the_right_side_in_a_closed_loop_too() {
     assert_eq!(free.stops, 0, "it is judged only");
     assert!(never.rate > 1.5 * free.rate, "{} and {}", never.rate, free.rate);
     assert!(ratio(&free) > 1.5, "{}", ratio(&free));
+}
+
+/// Redirected writes tear extents of devices that are alike apart: what is read then takes several commands.
+#[test]
+fn who_tears_extents_apart_is_stopped() {
+    let rules = Rules { window: Nanos::secs(2), ..RULES };
+    let mut alike = judged(1.2, Moves::Judged(rules));
+    alike.devices.iter_mut().for_each(|device| device.model = "intel-x25-m-g2".into());
+    let load = "uniform reads=70% size=64KiB writes=4KiB over=64MiB";
+    let outcome = place(&alike, Box::new(Tears::default()), &mut made_up(load), &plan(closed(8), 9));
+    let outcome = outcome.expect("an outcome");
+    assert!(outcome.spread.redirects > 100, "{:?}", outcome.spread);
+    assert!(outcome.stops > 0, "{:?}", outcome.estimate);
 }
