@@ -98,7 +98,7 @@ pub use notice::Notice;
 pub use pacing::MoverShare;
 pub use rounds::Remark;
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
-pub use status::{DeviceState, DeviceStatus, PoolStatus, Status, Written};
+pub use status::{DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written};
 pub use weir_map::Hardening;
 
 use crate::active::{Active, ActiveId};

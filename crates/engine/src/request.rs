@@ -6,7 +6,7 @@ use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, ReadShape, Reply, Request, RequestError,
-    SECTOR, Span, VolumeId, VolumeOffset,
+    Span, VolumeId, VolumeOffset,
 };
 
 /// Pieces a long request makes at a time, and has in flight at most.
@@ -68,8 +68,7 @@ impl Engine {
         let fits = |buffer: Buffer| {
             u64::from(buffer.len) == Request::buffer_len(offset, len).0 && buffer.at.is_multiple_of(BLOCK)
         };
-        let misshapen = offset.0 % SECTOR != 0 || len.0 % SECTOR != 0 || len.0 == 0;
-        if misshapen {
+        if len.0 == 0 {
             return Err(RequestError::Misaligned { offset, len });
         }
         if offset.0.checked_add(len.0).is_none_or(|end| end > volume.size.0) {

@@ -135,9 +135,23 @@ pub struct PoolStatus {
 pub struct Status {
     /// How many bytes.
     pub len: Bytes,
-    /// They hold data; otherwise they read as zeros.
-    pub data: bool,
+    /// What is there.
+    pub kind: RunKind,
 }
+
+/// What a run of a volume's bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunKind {
+    /// It holds data.
+    Data,
+    /// It reads as zeros, and its space is kept: a write there cannot run out of space for data.
+    Zeros,
+    /// It reads as zeros and has no space.
+    Hole,
+}
+
+/// Extents that one [`Engine::block_status`] looks at: some tens of microseconds.
+pub const STATUS_EXTENTS_MAX: usize = 1024;
 
 impl Engine {
     /// The pool as it is. Walks the leaves of every volume: for people, not for every request.
@@ -193,8 +207,9 @@ impl Engine {
     }
 
     /// Which bytes of a range hold data and which read as zeros: runs appended to `out`, at most
-    /// `most`, from the start of the range; fewer bytes than asked for if that is not enough, or if
-    /// the volume ends.
+    /// `most`, from the start of the range; fewer bytes than asked for if that is not enough, if
+    /// the volume ends, or after [`STATUS_EXTENTS_MAX`] extents (holes between extents count as one):
+    /// nobody else waits for a walk through terabytes.
     pub fn block_status(
         &self,
         volume: VolumeId,
@@ -206,23 +221,26 @@ impl Engine {
         let Some(size) = self.map.volume(volume).map(|v| v.size.0) else { return };
         let end = offset.0.saturating_add(len.0).min(size);
         let first = out.len();
-        let mut push = |len: u64, data: bool| {
+        let mut push = |len: u64, kind: RunKind| {
             let full = out.len() - first == most;
             match out[first..].last_mut() {
-                Some(last) if last.data == data => last.len += Bytes(len),
+                Some(last) if last.kind == kind => last.len += Bytes(len),
                 _ if full => return false,
-                _ => out.push(Status { len: Bytes(len), data }),
+                _ => out.push(Status { len: Bytes(len), kind }),
             }
             true
         };
         let extent = self.map.extent();
         let mut at = offset.0;
-        while at < end {
+        for _ in 0..STATUS_EXTENTS_MAX {
+            if at >= end {
+                return;
+            }
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
-            let (run_end, data) = match self.map.find(key) {
-                Found::Empty if !self.doubt.has(key) => (self.next_used(key).0.min(end), false),
-                Found::Direct(_) => (extent_end, true),
+            let (run_end, kind) = match self.map.find(key) {
+                Found::Empty if !self.doubt.has(key) => (self.next_used(key).0.min(end), RunKind::Hole),
+                Found::Direct(_) => (extent_end, RunKind::Data),
                 found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
                     // What is in doubt is no hole: who took it for zeros would not notice the loss.
@@ -231,10 +249,16 @@ impl Engine {
                     let blocks = extent.blocks();
                     let past = (first..blocks).find(|b| data_at(*b) != data).unwrap_or(blocks);
                     let run_end = extent.start(key.index).0 + u64::from(past) * BLOCK;
-                    (run_end.min(end), data)
+                    let keeps = matches!(&found, Found::Record(record) if record.keep);
+                    let kind = match (data, keeps) {
+                        (true, _) => RunKind::Data,
+                        (false, true) => RunKind::Zeros,
+                        (false, false) => RunKind::Hole,
+                    };
+                    (run_end.min(end), kind)
                 }
             };
-            if !push(run_end - at, data) {
+            if !push(run_end - at, kind) {
                 return;
             }
             at = run_end;

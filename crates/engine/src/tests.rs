@@ -27,6 +27,7 @@ mod space;
 mod spread;
 mod through;
 mod twice;
+mod unaligned;
 mod unreachable;
 mod verify;
 
@@ -161,7 +162,6 @@ fn bad_requests_are_refused_with_the_reason() {
     let mut h = Harness::new(1, "sequential");
     let refused =
         |h: &mut Harness, offset, len: usize| h.request(Op::Trim, offset, &vec![0; len], false).unwrap_err();
-    assert!(matches!(refused(&mut h, 100, 512), RequestError::Misaligned { .. }));
     assert!(matches!(refused(&mut h, 0, 0), RequestError::Misaligned { .. }));
     assert!(matches!(refused(&mut h, VOLUME_SIZE - 512, 1024), RequestError::OutOfRange { .. }));
     assert!(matches!(refused(&mut h, u64::MAX - 511, 512), RequestError::OutOfRange { .. }));
@@ -215,7 +215,7 @@ fn block_status_tells_data_from_holes() {
     let status = |h: &Harness, most, out: &mut Vec<Status>| {
         out.clear();
         h.engine.block_status(volume, weir_model::VolumeOffset(0), Bytes(VOLUME_SIZE), most, out);
-        out.iter().map(|s| (s.len.0 >> 12, s.data)).collect::<Vec<_>>()
+        out.iter().map(|s| (s.len.0 >> 12, s.kind == RunKind::Data)).collect::<Vec<_>>()
     };
     let all = VOLUME_SIZE >> 12;
     let expected = vec![(1, false), (1, true), (30, false), (32, true), (all - 64, false)];

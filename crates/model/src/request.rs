@@ -61,9 +61,9 @@ pub struct Request {
     pub volume: VolumeId,
     /// What to do.
     pub op: Op,
-    /// Where, a multiple of 512.
+    /// Where: any byte of the volume. What is shorter than a sector is read-modify-write.
     pub offset: VolumeOffset,
-    /// How much, a multiple of 512. Reads and writes: what the buffer was taken for.
+    /// How much: any number of bytes but zero. Reads and writes: what the buffer was taken for.
     /// Trim and write-zeroes: any length within the volume.
     pub len: Bytes,
     /// Do not reply before the change is durable.

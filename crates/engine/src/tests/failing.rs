@@ -102,7 +102,7 @@ fn what_is_in_doubt_is_no_hole() {
     let mut runs = Vec::new();
     let (volume, start) = (h.volume, weir_model::VolumeOffset(0));
     h.engine.block_status(volume, start, Bytes(EXTENT), 9, &mut runs);
-    let runs: Vec<_> = runs.iter().map(|run| (run.len.0 / 4096, run.data)).collect();
+    let runs: Vec<_> = runs.iter().map(|run| (run.len.0 / 4096, run.kind == crate::RunKind::Data)).collect();
     assert_eq!(runs, [(1, false), (1, true), (30, false)]);
 }
 

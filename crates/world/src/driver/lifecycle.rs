@@ -49,7 +49,7 @@ impl Driver {
                 return Err(Failure::NoStatus(at));
             }
             for run in runs.drain(..) {
-                if !run.data {
+                if run.kind != weir_engine::RunKind::Data {
                     let ask = Ask { volume, op: Op::Read, offset: at, len: run.len, fua: false };
                     let ticket = self.oracle.read(Place { volume, offset: at, len: run.len });
                     let same = self.oracle.read_done(ticket, Answer::Zeros);
