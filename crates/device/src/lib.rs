@@ -19,6 +19,7 @@ mod file;
 mod forget;
 mod in_use;
 mod location;
+pub mod limits;
 mod lock;
 mod mapped;
 mod open;
@@ -35,6 +36,6 @@ pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
 pub use reactor::{
-    ConnId, Event, Fill, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker,
+    ConnId, Event, Fill, Listen, ListenerId, Peer, Reactor, ReactorOptions, Ring, SocketAccess, Waker,
 };
 pub use store::Devices;

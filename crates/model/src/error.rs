@@ -62,8 +62,8 @@ pub enum RequestError {
     /// ENOSPC: the write needs new space and no device has any.
     #[error("no device has free space; free some with TRIM, remove a volume, or add a device")]
     NoSpace,
-    /// EINVAL: not aligned to 512 bytes, empty, or otherwise not a request.
-    #[error("{len} at {offset} is not a whole number of 512-byte sectors, or its buffer does not fit it")]
+    /// EINVAL: of no bytes, or otherwise not a request.
+    #[error("{len} at {offset} is no bytes at all, or its buffer does not fit it")]
     Misaligned {
         /// Where it was to start.
         offset: VolumeOffset,

@@ -18,7 +18,7 @@ use weir_model::{
     Reply, Request, RequestError, VolumeId,
 };
 use weir_serve::volumes::{RunsOf, Volumes};
-use weir_serve::{Limits, Server};
+use weir_serve::{ClientCounts, Limits, Server};
 
 const DEVICE: DeviceId = DeviceId(0);
 /// Requests at a time.
@@ -122,7 +122,7 @@ impl Volumes for Identity {
         }]
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
-        runs.push(Status { len: of.len, data: true });
+        runs.push(Status { len: of.len, kind: weir_engine::RunKind::Data });
     }
     fn admin(&mut self, _: Nanos, id: AdminId, _: Command) {
         self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName("v".into())) });
@@ -157,7 +157,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arena = Arena::new(limits.memory())?;
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
     let reactor = Reactor::new(&options, devices, &arena)?;
-    let describe = Box::new(|_: &Identity, _: &Reactor| serde_json::Value::Null);
+    let describe = Box::new(|_: &Identity, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
     let mut server = Server::new(reactor, arena, Identity::new(size), &limits, describe);
     server.listen(&Listen::private(path))?;
     println!("{:?}", server.run());

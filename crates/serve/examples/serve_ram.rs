@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use weir_device::{Arena, Devices, Listen, Reactor, ReactorOptions};
 use weir_model::Bytes;
-use weir_serve::{Limits, Ram, Server};
+use weir_serve::{ClientCounts, Limits, Ram, Server};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arena = Arena::new(limits.memory())?;
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
     let reactor = Reactor::new(&options, Devices::default(), &arena)?;
-    let describe = Box::new(|_: &Ram, _: &Reactor| serde_json::Value::Null);
+    let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
     let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(size)), &limits, describe);
     server.listen(&Listen::private(path))?;
     let end = server.run();

@@ -74,6 +74,12 @@ impl Credit {
         Self { reserve, spare: Bytes(clients as u64 * Connection::ENTITLED.0), each }
     }
 
+    /// Whether a client holds too much to have so much more, whatever others hold.
+    const fn is_at_limit(&self, held: u64, run: u64) -> bool {
+        let most = if self.each.0 > ENTITLED { self.each.0 } else { ENTITLED };
+        held + run > most
+    }
+
     /// Beyond what it is entitled to, a client may not hold more than is left for others to
     /// take: however many are greedy, the next one finds some.
     #[inline]
@@ -81,7 +87,7 @@ impl Credit {
         let holds = held + run;
         let used = self.reserve.0 + run;
         let needed = if holds <= ENTITLED { used } else { used + self.spare.0 + holds };
-        holds <= self.each.0.max(ENTITLED) && memory.free().0 >= needed
+        !self.is_at_limit(held, run) && memory.free().0 >= needed
     }
 }
 
@@ -90,6 +96,9 @@ impl Credit {
 pub enum Step {
     /// This is for the engine.
     Request(Request),
+    /// The handshake is over: the client has chosen a volume. Whoever drives the connection may end it,
+    /// or go on.
+    Negotiated,
     /// Nothing until something in flight is done: a reply, a send, or other clients' memory.
     Wait,
     /// Nothing until more bytes have arrived.
@@ -137,6 +146,23 @@ pub struct Connection {
     unsent: u64,
     /// Bytes of memory its payloads hold.
     held: u64,
+    /// Block statuses asked for since [`Self::take_statuses`].
+    statuses: u64,
+    /// It has asked something since it [rested](Self::rest) last.
+    has_asked: bool,
+    /// Others hold the memory it waits for.
+    lacks_memory: bool,
+}
+
+/// Whether a connection gave its buffers back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// It keeps a block to receive into, and nothing else.
+    Resting,
+    /// It would, but a receive into a large buffer is in flight: cancel that, and ask again.
+    Receiving,
+    /// It has something to do.
+    Busy,
 }
 
 /// How long a connection has to live.
@@ -197,11 +223,7 @@ impl Connection {
         if memory.free().0 < credit.reserve.0 + Self::ENTITLED.0 {
             return None;
         }
-        let inbox = Inbox::new(memory)?;
-        let Some(outbox) = Outbox::new(memory) else {
-            inbox.release(memory);
-            return None;
-        };
+        let (inbox, outbox) = (Inbox::new(memory)?, Outbox::default());
         Some(Self {
             number,
             phase: Phase::Open,
@@ -218,6 +240,9 @@ impl Connection {
             submitted: 0,
             unsent: 0,
             held: 0,
+            statuses: 0,
+            has_asked: false,
+            lacks_memory: false,
         })
     }
 
@@ -243,6 +268,55 @@ impl Connection {
     /// Requests that are not answered yet.
     pub fn requests(&self) -> usize {
         self.requests.len()
+    }
+
+    /// Bytes of a handshake's answer that wait to be sent.
+    pub fn answer_len(&self) -> usize {
+        self.greeting.len()
+    }
+
+    /// Block statuses asked for since this was called last: each is a walk through the map.
+    pub fn take_statuses(&mut self) -> u64 {
+        std::mem::take(&mut self.statuses)
+    }
+
+    /// Whether the last [`Step::Wait`] was for memory that others hold.
+    pub fn lacks_memory(&self) -> bool {
+        self.lacks_memory
+    }
+
+    /// Gives back what it needs only while it has something to do: buffers, and the tables of requests.
+    /// With the next bytes it takes them again. For clients that have been idle for a while.
+    pub fn rest<M: Memory>(&mut self, memory: &mut M) -> Rest {
+        let has_nothing_to_do = self.phase == Phase::Open
+            && matches!(self.input, Input::Header)
+            && self.requests.len() == 0
+            && self.pieces.len() == 0
+            && self.ready.is_empty()
+            && self.greeting.is_empty()
+            && !self.outbox.sending
+            && self.inbox.is_empty();
+        if !has_nothing_to_do {
+            return Rest::Busy;
+        }
+        self.has_asked = false;
+        if self.receiving && self.inbox.is_large() {
+            return Rest::Receiving;
+        }
+        if !self.receiving {
+            self.inbox.shrink(memory);
+        }
+        self.outbox.rest(memory);
+        self.requests = Slab::new(REQUESTS);
+        self.pieces = Slab::new(PIECES);
+        self.ready = ReplyQueue::default();
+        self.greeting = Vec::new();
+        Rest::Resting
+    }
+
+    /// The receive in flight was cancelled: nothing arrived.
+    pub fn receive_cancelled(&mut self) {
+        self.receiving = false;
     }
 
     /// Takes no more requests; those in flight are answered.

@@ -53,6 +53,7 @@ pub fn client(bytes: &[u8]) {
         hungry = loop {
             match connection.step(&exports, &credit, &mut memory) {
                 Step::Request(request) => ram.submit(Nanos(0), request, &mut memory),
+                Step::Negotiated => {}
                 step => break matches!(step, Step::Receive),
             }
         };

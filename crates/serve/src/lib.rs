@@ -1,6 +1,8 @@
 //! Serving volumes to clients.
 //!
 //! - [`nbd`]: the protocol, as pure functions over bytes.
+//! - [`admission`]: who is let in, and what handshakes may take.
+//! - [`turns`]: whose turn it is.
 //! - [`connection`]: one client's state, without a socket.
 //! - [`server`]: the loop that owns sockets, memory, engine and clients.
 //! - [`control`]: what commands ask of a running server.
@@ -10,6 +12,7 @@
 //! - [`fuzzing`]: any bytes as a client, for the fuzz target.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod connection;
 pub mod control;
 pub mod explain;
@@ -21,8 +24,10 @@ pub mod server;
 mod slab;
 #[cfg(test)]
 mod testing;
+pub mod turns;
 pub mod volumes;
 
+pub use admission::{ClientCounts, Limits};
 pub use ram::Ram;
-pub use server::{Describe, End, Limits, Server};
+pub use server::{Describe, End, Server};
 pub use volumes::Volumes;

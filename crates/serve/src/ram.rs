@@ -4,7 +4,9 @@
 use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, Status, VolumeInfo};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, RunKind, Status, VolumeInfo};
+#[cfg(test)]
+use weir_model::RequestId;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, VolumeId,
@@ -20,6 +22,9 @@ pub struct Ram {
     /// Blocks no request may touch: a broken device.
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
+    /// Everything that was submitted.
+    #[cfg(test)]
+    pub(crate) submitted: Vec<(RequestId, Op)>,
     refused: VecDeque<AdminReply>,
     stopping: bool,
 }
@@ -32,6 +37,8 @@ impl Ram {
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
+            #[cfg(test)]
+            submitted: Vec::new(),
             refused: VecDeque::new(),
             stopping: false,
         }
@@ -102,6 +109,8 @@ fn read<M: Memory>(bytes: &[u8], written: &[bool], payload: Buffer, memory: &mut
 
 impl Volumes for Ram {
     fn submit<M: Memory>(&mut self, _: Nanos, request: Request, memory: &mut M) {
+        #[cfg(test)]
+        self.submitted.push((request.id, request.op));
         let result = self.carry_out(&request, memory);
         self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) });
     }
@@ -141,13 +150,13 @@ impl Volumes for Ram {
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);
         while at < end {
-            let data = self.written[(at / BLOCK) as usize];
+            let kind = if self.written[(at / BLOCK) as usize] { RunKind::Data } else { RunKind::Hole };
             let next = (at / BLOCK * BLOCK + BLOCK).min(end);
             let known = runs.len();
             match runs.last_mut() {
-                Some(run) if run.data == data => run.len += Bytes(next - at),
+                Some(run) if run.kind == kind => run.len += Bytes(next - at),
                 _ if known == of.most => return,
-                _ => runs.push(Status { len: Bytes(next - at), data }),
+                _ => runs.push(Status { len: Bytes(next - at), kind }),
             }
             at = next;
         }

@@ -12,7 +12,8 @@ mod recorder;
 mod sessions;
 mod trouble;
 
-use crate::connection::{Connection, Credit};
+use crate::admission::{ClientCounts, HANDSHAKES, Limits};
+use crate::connection::Connection;
 use crate::nbd::Export;
 use crate::volumes::Volumes;
 use clients::Clients;
@@ -20,46 +21,23 @@ use recorder::Recorder;
 use sessions::Sessions;
 use std::net::SocketAddr;
 use std::path::Path;
-use weir_device::{Arena, ConnId, DeviceError, Event, Listen, ListenerId, Reactor, Waker};
+use weir_device::{Arena, ConnId, DeviceError, Event, Listen, ListenerId, Peer, Reactor, Waker};
 use weir_model::{Bytes, Memory, Nanos, RequestId};
 
 /// How long clients may take to receive their last replies when the server stops.
 const FAREWELL: Nanos = Nanos::secs(5);
 
-/// How much of everything clients may have.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// NBD clients at a time; more are turned away.
-    pub clients: u16,
-    /// The most memory one client may hold in payloads.
-    pub each: Bytes,
-    /// Memory no client may touch.
-    pub reserve: Bytes,
-    /// How long a client may take to say what it wants.
-    pub handshake: Nanos,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { clients: 128, each: Bytes::mib(16), reserve: Bytes::mib(2), handshake: Nanos::secs(30) }
-    }
-}
-
 impl Limits {
     /// Buffer memory with which these limits leave every client what it is entitled to, and some
     /// large ones what they want. Pages nobody uses cost nothing.
     pub fn memory(&self) -> Bytes {
-        let entitled = u64::from(self.clients) * Connection::ENTITLED.0;
+        let entitled = u64::from(self.clients + 2 * HANDSHAKES) * Connection::ENTITLED.0;
         Bytes((self.reserve.0 + entitled + 6 * self.each.0).next_multiple_of(1 << 21))
-    }
-
-    fn credit(&self) -> Credit {
-        Credit::new(self.clients, self.each, self.reserve)
     }
 }
 
-/// Tells the control socket what the pool is doing.
-pub type Describe<V> = Box<dyn Fn(&V, &Reactor) -> serde_json::Value>;
+/// Tells the control socket what the pool is doing, and how many clients it has.
+pub type Describe<V> = Box<dyn Fn(&V, &Reactor, &ClientCounts) -> serde_json::Value>;
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +58,10 @@ pub struct Server<V> {
     control: Option<ListenerId>,
     describe: Describe<V>,
     trouble: trouble::Trouble,
-    /// Clients may have more to submit, without anything happening first.
-    more: bool,
+    /// Clients there may be.
+    limit: u16,
+    /// Clients are accepted.
+    accepts: bool,
     stop: Stop,
 }
 
@@ -111,18 +91,19 @@ impl<V: Volumes> Server<V> {
     /// for SIGTERM and SIGINT to stop the server, with `signals`.
     pub fn new(reactor: Reactor, arena: Arena, volumes: V, limits: &Limits, describe: Describe<V>) -> Self {
         let exports = Export::all(&volumes);
-        let clients = Clients::new(limits);
         let now = reactor.now();
+        let clients = Clients::new(limits, now);
         Self {
             outside: Outside { reactor, arena, now, recorder: None },
             volumes,
             exports,
             clients,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(limits.control),
             control: None,
             describe,
             trouble: trouble::Trouble::default(),
-            more: false,
+            limit: limits.clients,
+            accepts: true,
             stop: Stop::Not,
         }
     }
@@ -178,18 +159,19 @@ impl<V: Volumes> Server<V> {
             Stop::Clients(until) => Some(until),
             _ => None,
         };
-        let more = self.more.then_some(self.outside.now);
+        let now = self.outside.now;
+        let clients = self.clients.deadline(now, self.volumes.can_accept(), self.accepts);
         let recorder = self.outside.recorder.as_ref().and_then(|recorder| recorder.deadline());
-        let all = [more, self.volumes.deadline(), self.clients.deadline(), recorder, stop];
+        let all = [self.volumes.deadline(), clients, self.sessions.deadline(now), recorder, stop];
         all.into_iter().flatten().min()
     }
 
     fn take(&mut self, event: Event) -> Told {
         match event {
             Event::Io(done) => self.volumes.complete(self.outside.now, done, &mut self.outside.arena),
-            Event::Accepted { listener, conn } => self.accept(listener, conn),
+            Event::Accepted { listener, conn, peer } => self.accept(listener, conn, peer),
             Event::Received { conn, result } => {
-                if !self.clients.received(conn, result) {
+                if !self.clients.received(conn, result, &mut self.outside) {
                     self.sessions.received(conn, result, &mut self.outside);
                 }
             }
@@ -207,13 +189,18 @@ impl<V: Volumes> Server<V> {
         Told::GoOn
     }
 
-    fn accept(&mut self, listener: ListenerId, conn: ConnId) {
+    fn accept(&mut self, listener: ListenerId, conn: ConnId, peer: Peer) {
+        self.clients.note_accepted();
         let taken = if self.stop != Stop::Not {
             false
         } else if self.control == Some(listener) {
-            self.sessions.accept(conn, &mut self.outside)
+            let taken = self.sessions.accept(conn, &mut self.outside);
+            if let Err(why) = taken {
+                self.clients.refused.note(why);
+            }
+            taken.is_ok()
         } else {
-            self.clients.accept(conn, &mut self.outside)
+            self.clients.accept(conn, peer, &mut self.outside)
         };
         if !taken {
             self.outside.reactor.close(conn);
@@ -223,7 +210,7 @@ impl<V: Volumes> Server<V> {
     /// Everything that follows from what has arrived.
     fn turn(&mut self) {
         let outside = &mut self.outside;
-        self.more = self.clients.submit(&mut self.volumes, &self.exports, outside);
+        self.clients.submit(&mut self.volumes, &self.exports, outside);
         self.answer_sessions();
         let outside = &mut self.outside;
         self.volumes.tick(outside.now, &mut outside.arena);
@@ -244,9 +231,17 @@ impl<V: Volumes> Server<V> {
             };
             self.trouble.tell(outside.now, notice, |device| self.volumes.device_name(device), volume_name);
         }
-        self.clients.send(&self.volumes, outside);
+        self.clients.finish_turn(&self.volumes, outside);
         self.sessions.send(outside);
-        self.clients.close_what_is_over(outside);
+        let accepts = self.clients.may_accept(outside.now);
+        if accepts != std::mem::replace(&mut self.accepts, accepts) {
+            outside.reactor.set_accepting(accepts);
+        }
+    }
+
+    /// How many clients there are.
+    fn counts(&self) -> ClientCounts {
+        ClientCounts { sessions: self.sessions.count() as u64, ..self.clients.counts(self.limit) }
     }
 
     fn begin_stop(&mut self) -> Told {
@@ -272,8 +267,7 @@ impl<V: Volumes> Server<V> {
                 self.turn();
             }
             Stop::Clients(until) if self.outside.now >= until => {
-                self.clients.kill_all();
-                self.clients.close_what_is_over(&mut self.outside);
+                self.clients.kill_all(&mut self.outside);
                 self.stop = Stop::Requests;
             }
             Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}

@@ -23,11 +23,6 @@ impl<T> Slab<T> {
         self.free.last().copied().unwrap_or(self.slots.len() as u16)
     }
 
-    /// All numbers in use are below this one.
-    pub(crate) fn reach(&self) -> u16 {
-        self.slots.len() as u16
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

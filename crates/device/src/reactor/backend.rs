@@ -150,6 +150,30 @@ impl Backend {
         }
     }
 
+    /// Ends a receive in flight.
+    pub(super) fn cancel_recv(
+        &mut self,
+        conn: ConnId,
+        sockets: &mut Sockets,
+        region: &Region,
+        events: &mut Vec<Event>,
+    ) {
+        match self {
+            Self::Uring(ring) => ring.cancel_recv(conn),
+            Self::Plain(_) => {
+                sockets.moved(conn.index() as u32, Way::In, -libc::ECANCELED, region, events);
+            }
+        }
+    }
+
+    /// Whether listeners accept.
+    pub(super) fn set_accepting(&mut self, accepting: bool, sockets: &Sockets) {
+        match self {
+            Self::Uring(ring) => ring.set_accepting(accepting, sockets),
+            Self::Plain(plain) => plain.set_accepting(accepting),
+        }
+    }
+
     /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
     pub(super) fn turn(&mut self, sleep: Sleep, world: World<'_>, signals: &Signals) {
         match self {

@@ -1,11 +1,12 @@
 //! Listening sockets: unix paths and TCP addresses.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -17,6 +18,24 @@ const BACKLOG: i32 = 128;
 /// Bytes a socket may hold on their way to a client: room for the replies of a deep queue in one
 /// call, and little enough to stay in the processor's cache.
 const SEND_BUFFER: usize = 1 << 18;
+
+/// A TCP client that is silent for so long is probed.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Time between two probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// Probes without an answer after which the client is gone.
+const KEEPALIVE_PROBES: u32 = 4;
+/// A TCP client that acknowledges nothing of what was sent for so long (ms) is gone.
+const ACKNOWLEDGE_WITHIN: u32 = 120_000;
+
+/// Who a client is, as far as its socket says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Peer {
+    /// A process on this machine, by its id when it connected; 0 if that is not known.
+    Process(u32),
+    /// Whoever is at this address.
+    Address(IpAddr),
+}
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -96,14 +115,47 @@ impl Listener {
         self.address
     }
 
+    /// Who is at the other end of a client's socket.
+    pub(super) fn peer(&self, client: &OwnedFd) -> Peer {
+        if self.address.is_some()
+            && let Ok(Some(address)) = rustix::net::getpeername(client)
+            && let Ok(address) = SocketAddr::try_from(address)
+        {
+            return Peer::Address(address.ip().to_canonical());
+        }
+        Peer::Process(process_behind(client))
+    }
+
     /// Sets a client's socket up. What is refused costs only speed.
     pub(super) fn tune(&self, client: &OwnedFd) {
         if self.address.is_some() {
             let _ = sockopt::set_tcp_nodelay(client, true);
+            let _ = sockopt::set_socket_keepalive(client, true);
+            let _ = sockopt::set_tcp_keepidle(client, KEEPALIVE_IDLE);
+            let _ = sockopt::set_tcp_keepintvl(client, KEEPALIVE_INTERVAL);
+            let _ = sockopt::set_tcp_keepcnt(client, KEEPALIVE_PROBES);
+            let _ = sockopt::set_tcp_user_timeout(client, ACKNOWLEDGE_WITHIN);
         } else if sockopt::set_socket_send_buffer_size_force(client, SEND_BUFFER).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(client, SEND_BUFFER);
         }
     }
+}
+
+/// The process that connected, 0 if it is not known: it may live where this one sees no processes.
+fn process_behind(client: &OwnedFd) -> u32 {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the structure, which outlives the call.
+    let answer = unsafe {
+        libc::getsockopt(
+            client.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut len,
+        )
+    };
+    if answer == 0 { credentials.pid.unsigned_abs() } else { 0 }
 }
 
 impl Drop for Listener {

@@ -27,7 +27,7 @@ use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
 use signal::Signals;
 pub use signal::Waker;
-pub use socket::{ConnId, Fill, Listen, ListenerId, SocketAccess};
+pub use socket::{ConnId, Fill, Listen, ListenerId, Peer, SocketAccess};
 use socket::{Sockets, Way};
 
 /// Turns of a backend that may be skipped while there is other work, before what was started
@@ -88,6 +88,8 @@ pub enum Event {
         listener: ListenerId,
         /// The connection.
         conn: ConnId,
+        /// Who it is.
+        peer: Peer,
     },
     /// A receive ended; its buffers are the caller's again.
     Received {
@@ -242,6 +244,21 @@ impl Reactor {
         if self.sockets.begin_recv(conn, into, fill, &self.region) {
             self.backend.transfer(conn, Way::In, &mut self.sockets);
         }
+    }
+
+    /// Ends a receive in flight, if there is one: its [`Event::Received`] then comes soon, with what arrived
+    /// just now, or `ECANCELED`.
+    pub fn cancel_recv(&mut self, conn: ConnId) {
+        if self.sockets.is_receiving(conn) {
+            let events = &mut self.ready;
+            self.backend.cancel_recv(conn, &mut self.sockets, &self.region, events);
+        }
+    }
+
+    /// Whether clients are accepted: one at each listener a [`wait`](Self::wait), or none from now on (but
+    /// one at each that is on its way already). The others stay in the listeners' queues.
+    pub fn set_accepting(&mut self, accepting: bool) {
+        self.backend.set_accepting(accepting, &self.sockets);
     }
 
     /// Sends the buffers' bytes, all of them, in turn; ends in [`Event::Sent`]. One send at a

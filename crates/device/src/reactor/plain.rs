@@ -28,6 +28,7 @@ pub(super) struct Plain {
     skipped: u32,
     /// Accepting failed: leave listeners out of this many sleeps' end.
     pause_accepting: bool,
+    accepting: bool,
 }
 
 /// Whose descriptor is asked about.
@@ -48,6 +49,7 @@ impl Plain {
             fresh: false,
             skipped: 0,
             pause_accepting: false,
+            accepting: true,
         })
     }
 
@@ -67,6 +69,11 @@ impl Plain {
             Some(listener) => Ok(rustix::io::ioctl_fionbio(listener.socket(), true)?),
             None => Ok(()),
         }
+    }
+
+    /// Whether listeners accept.
+    pub(super) fn set_accepting(&mut self, accepting: bool) {
+        self.accepting = accepting;
     }
 
     /// Something is to be received or sent.
@@ -108,7 +115,7 @@ impl Plain {
                 self.watch(Source::Bell(bell), source, libc::POLLIN);
             }
         }
-        if !self.pause_accepting {
+        if self.accepting && !self.pause_accepting {
             for (id, socket) in sockets.listeners() {
                 self.watch(Source::Listener(id), socket, libc::POLLIN);
             }

@@ -12,7 +12,7 @@ use super::transfer::{Progress, Transfer};
 use crate::DeviceError;
 use crate::arena::{Lent, Region};
 
-pub use super::listen::{Listen, SocketAccess};
+pub use super::listen::{Listen, Peer, SocketAccess};
 
 /// A connection of this reactor. Never used for another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,7 +108,9 @@ impl Sockets {
 
     /// A client came.
     pub(super) fn accepted(&mut self, listener: ListenerId, socket: OwnedFd) -> Option<Event> {
-        self.listener(listener)?.tune(&socket);
+        let at = self.listener(listener)?;
+        at.tune(&socket);
+        let peer = at.peer(&socket);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -116,7 +118,8 @@ impl Sockets {
         let slot = &mut self.slots[index as usize];
         let new = Conn { socket, recv: Transfer::default(), send: Transfer::default(), closing: false };
         slot.conn = Some(Box::new(new));
-        Some(Event::Accepted { listener, conn: ConnId { index, generation: slot.generation } })
+        let conn = ConnId { index, generation: slot.generation };
+        Some(Event::Accepted { listener, conn, peer })
     }
 
     /// A connection that has not been closed.
@@ -191,6 +194,11 @@ impl Sockets {
             self.remove(index, events);
         }
         false
+    }
+
+    /// Whether a receive is in flight on an open connection.
+    pub(super) fn is_receiving(&mut self, id: ConnId) -> bool {
+        self.open(id).is_some_and(|conn| conn.recv.is_active())
     }
 
     /// Starts the end of a connection; true if commands in flight must be cancelled first.

@@ -33,6 +33,9 @@ pub(super) struct Uring {
     bell_sources: [Option<RawFd>; Bell::ALL.len()],
     /// Listeners that could not accept just now, until a timeout in flight ends.
     paused: Vec<ListenerId>,
+    /// Listeners that accept nothing for now.
+    waiting: Vec<ListenerId>,
+    accepting: bool,
     /// Completions of this turn; kept for its memory.
     reaped: Vec<cqueue::Entry>,
     /// Requests the kernel will still answer: device commands, transfers, accepts, bells.
@@ -108,6 +111,8 @@ impl Uring {
             bells: Box::default(),
             bell_sources: Bell::ALL.map(|bell| signals.source(bell)),
             paused: Vec::new(),
+            waiting: Vec::new(),
+            accepting: true,
             reaped: Vec::new(),
             in_flight: 0,
             urgent: false,
@@ -183,16 +188,31 @@ impl Uring {
         self.push(entry.user_data(Kind::File.tag(slot)));
     }
 
+    /// Accepts one client there, now or when clients are accepted again.
     pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) {
+        if !self.accepting {
+            return self.waiting.push(id);
+        }
         if let Some(listener) = sockets.listener(id) {
             let socket = Fd(listener.socket().as_raw_fd());
-            let entry = opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build();
+            let none = std::ptr::null_mut();
+            let entry = opcode::Accept::new(socket, none, none.cast()).flags(libc::SOCK_CLOEXEC).build();
             self.push(entry.user_data(Kind::Accept.tag(id.0)));
+        }
+    }
+
+    pub(super) fn set_accepting(&mut self, accepting: bool, sockets: &Sockets) {
+        self.accepting = accepting;
+        if accepting {
+            for id in std::mem::take(&mut self.waiting) {
+                self.listening(id, sockets);
+            }
         }
     }
 
     pub(super) fn stop_listening(&mut self, sockets: &Sockets) {
         self.paused.clear();
+        self.waiting.clear();
         for (id, _) in sockets.listeners() {
             self.cancel_tag(Kind::Accept.tag(id.0));
         }
@@ -223,6 +243,11 @@ impl Uring {
         let index = conn.index() as u32;
         self.cancel_tag(Kind::Recv.tag(index));
         self.cancel_tag(Kind::Send.tag(index));
+    }
+
+    /// Cancels the receive in flight on a connection.
+    pub(super) fn cancel_recv(&mut self, conn: ConnId) {
+        self.cancel_tag(Kind::Recv.tag(conn.index() as u32));
     }
 
     fn watch(&mut self, bell: Bell) {
@@ -291,7 +316,7 @@ impl Uring {
             Kind::File => self.file_moved(index, answer, world),
             Kind::Recv => self.moved(index, Way::In, answer, world),
             Kind::Send => self.moved(index, Way::Out, answer, world),
-            Kind::Accept => self.accepted(ListenerId(index), answer, cqueue::more(entry.flags()), world),
+            Kind::Accept => self.accepted(ListenerId(index), answer, world),
             Kind::Bell => self.rang(index, answer, world.events),
             Kind::Resume => self.resume_accepting(world.sockets),
             Kind::Cancel => {}
@@ -317,7 +342,7 @@ impl Uring {
         }
     }
 
-    fn accepted(&mut self, id: ListenerId, answer: i32, more: bool, world: &mut World<'_>) {
+    fn accepted(&mut self, id: ListenerId, answer: i32, world: &mut World<'_>) {
         if answer >= 0 {
             // SAFETY: a fresh descriptor that the kernel made for this completion alone.
             let socket = unsafe { OwnedFd::from_raw_fd(answer) };
@@ -326,7 +351,7 @@ impl Uring {
             let error = io::Error::from_raw_os_error(-answer);
             tracing::warn!(%error, "a client could not be accepted; trying again in a moment");
         }
-        if more || self.stopping || answer == -libc::ECANCELED {
+        if self.stopping || answer == -libc::ECANCELED {
             return;
         }
         if answer >= 0 { self.listening(id, world.sockets) } else { self.pause(id) }

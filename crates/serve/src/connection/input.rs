@@ -37,10 +37,45 @@ pub struct Inbox {
 impl Inbox {
     /// Room for the longest option, or a good many small requests.
     pub const LEN: u32 = 64 << 10;
+    /// Room for what wakes an idle client.
+    const SMALL: u32 = BLOCK as u32;
 
+    /// A small one.
     pub(super) fn new<M: Memory>(memory: &mut M) -> Option<Self> {
-        let buffer = memory.take(Bytes(Self::LEN.into()))?;
+        let buffer = memory.take(Bytes(Self::SMALL.into()))?;
         Some(Self { buffer, start: 0, end: 0 })
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) const fn is_large(&self) -> bool {
+        self.buffer.len > Self::SMALL
+    }
+
+    const fn is_full(&self) -> bool {
+        self.len() == self.buffer.len
+    }
+
+    /// Makes room, if there is memory.
+    fn grow<M: Memory>(&mut self, memory: &mut M) {
+        if let Some(large) = memory.take(Bytes(Self::LEN.into())) {
+            let len = self.len();
+            memory.copy(self.buffer.part(self.start, len), large.part(0, len));
+            memory.give(self.buffer);
+            *self = Self { buffer: large, start: 0, end: len };
+        }
+    }
+
+    /// Makes an empty one small, if there is memory for that.
+    pub(super) fn shrink<M: Memory>(&mut self, memory: &mut M) {
+        if self.is_large()
+            && let Some(small) = memory.take(Bytes(Self::SMALL.into()))
+        {
+            memory.give(self.buffer);
+            *self = Self { buffer: small, start: 0, end: 0 };
+        }
     }
 
     pub(super) fn release<M: Memory>(self, memory: &mut M) {
@@ -69,7 +104,7 @@ impl Inbox {
             memory.bytes_mut(self.buffer.part(0, self.end)).copy_within(start..end, 0);
             (self.start, self.end) = (0, self.len());
         }
-        self.buffer.part(self.end, Self::LEN - self.end)
+        self.buffer.part(self.end, self.buffer.len - self.end)
     }
 }
 
@@ -88,6 +123,14 @@ impl Connection {
     pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<Room> {
         if self.receiving || self.phase != Phase::Open {
             return None;
+        }
+        if !self.inbox.is_large() && (self.has_asked || self.inbox.is_full()) {
+            self.inbox.grow(memory);
+            if self.inbox.is_full() {
+                tracing::debug!(client = self.number, "closing: there is no memory for what it says");
+                self.kill();
+                return None;
+            }
         }
         self.receiving = true;
         let inbox = self.inbox.room(memory);
@@ -123,6 +166,7 @@ impl Connection {
     /// [`Step::Request`]; for the others see [`Step`].
     #[inline]
     pub fn step<M: Memory>(&mut self, exports: &[Export], credit: &Credit, memory: &mut M) -> Step {
+        self.lacks_memory = false;
         loop {
             if self.phase != Phase::Open && !matches!(self.input, Input::Reading(_))
                 || self.phase == Phase::Dead
@@ -142,6 +186,7 @@ impl Connection {
         }
     }
 
+    /// [`Self::step`] of a handshake is one option at most.
     fn shake_hands<M: Memory>(&mut self, exports: &[Export], memory: &M) -> Option<Step> {
         if !self.greeting.is_empty() {
             return Some(Step::Wait);
@@ -150,7 +195,10 @@ impl Connection {
         match handshake.step(self.inbox.bytes(memory), exports, &mut self.greeting) {
             handshake::Step::NeedMore => return Some(Step::Receive),
             handshake::Step::Next(used) => self.inbox.consume(used as u32),
-            handshake::Step::Start(used, agreed) => self.start(used as u32, agreed),
+            handshake::Step::Start(used, agreed) => {
+                self.start(used as u32, agreed);
+                return Some(Step::Negotiated);
+            }
             handshake::Step::End => self.finish(),
         }
         None
@@ -175,6 +223,7 @@ impl Connection {
             return Some(Step::Over);
         };
         self.inbox.consume(HEADER_LEN as u32);
+        self.has_asked = true;
         let command = header.command(&self.agreed);
         if command == Ok(Command::Disconnect) {
             self.finish();
@@ -187,7 +236,10 @@ impl Connection {
     fn begin(&mut self, header: &Header, command: Result<Command, Fault>) -> Option<Step> {
         let (op, fua, one) = match command {
             Ok(Command::Engine { op, fua, whole }) => (Some(op), fua, whole),
-            Ok(Command::BlockStatus { one }) => (None, false, one),
+            Ok(Command::BlockStatus { one }) => {
+                self.statuses += 1;
+                (None, false, one)
+            }
             _ => (None, false, false),
         };
         let in_pieces = op.is_some_and(Op::has_payload) || header.payload() > 0;
@@ -341,6 +393,7 @@ impl Connection {
             }
             unit /= 4;
             if whole || u64::from(unit) < BLOCK {
+                self.lacks_memory = !credit.is_at_limit(self.held, run(room.0));
                 return None;
             }
         }

@@ -8,9 +8,10 @@ const PARTS_MAX: usize = 512;
 const PAYLOAD_MAX: u32 = 512 << 10;
 
 /// A send that is being put together, or in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outbox {
-    headers: Buffer,
+    /// None at first, and while the client is idle.
+    headers: Option<Buffer>,
     used: u32,
     payload: u32,
     parts: Vec<Buffer>,
@@ -27,15 +28,24 @@ impl Outbox {
     /// The most parts a single step may add: a piece of which every other block is a hole.
     const STEP_PARTS: usize = (super::PIECE / BLOCK as u32) as usize + 2;
 
-    pub(super) fn new<M: Memory>(memory: &mut M) -> Option<Self> {
-        let headers = memory.take(Bytes(Self::LEN.into()))?;
-        let (parts, lent) = (Vec::new(), Vec::new());
-        Some(Self { headers, used: 0, payload: 0, parts, lent, sending: false })
+    /// Has a buffer for headers, or takes one; `false` if there is no memory for one.
+    pub(super) fn is_there<M: Memory>(&mut self, memory: &mut M) -> bool {
+        if self.headers.is_none() {
+            self.headers = memory.take(Bytes(Self::LEN.into()));
+        }
+        self.headers.is_some()
+    }
+
+    /// Gives its buffers back; with the next [`is_there`](Self::is_there) it takes them again. Nothing may be
+    /// in flight.
+    pub(super) fn rest<M: Memory>(&mut self, memory: &mut M) {
+        self.give_back(memory);
+        self.headers.take().into_iter().for_each(|buffer| memory.give(buffer));
+        (self.parts, self.lent) = (Vec::new(), Vec::new());
     }
 
     pub(super) fn release<M: Memory>(mut self, memory: &mut M) {
-        self.give_back(memory);
-        memory.give(self.headers);
+        self.rest(memory);
     }
 
     /// Starts anew. Nothing may be in flight.
@@ -56,7 +66,8 @@ impl Outbox {
     /// Adds a header.
     #[inline]
     pub(super) fn header<M: Memory>(&mut self, bytes: &[u8], memory: &mut M) {
-        let part = self.headers.part(self.used, bytes.len() as u32);
+        let Some(headers) = self.headers else { return };
+        let part = headers.part(self.used, bytes.len() as u32);
         memory.bytes_mut(part).copy_from_slice(bytes);
         self.used += part.len;
         match self.parts.last_mut() {

@@ -5,10 +5,13 @@ use super::outbox::Outbox;
 use super::request::{Active, NONE, State};
 use super::{BUFFERED, Connection, Input, Phase, Ready};
 use crate::nbd::transmission as wire;
+use crate::nbd::wire::command;
 use crate::volumes::RunsOf;
 use weir_engine::Status;
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
+/// Block statuses answered in one send: each is a walk through the map, and others wait.
+const STATUSES_AT_ONCE: u32 = 4;
 /// Descriptors of one block status reply at most.
 const STATUS_MAX: usize = 500;
 const _: () = assert!(24 + 8 * STATUS_MAX <= Outbox::STEP as usize);
@@ -195,7 +198,7 @@ impl Connection {
         memory: &mut M,
         mut runs_of: impl FnMut(RunsOf, &mut Vec<Status>),
     ) -> &[Buffer] {
-        if self.outbox.sending || self.phase == Phase::Dead {
+        if self.outbox.sending || self.phase == Phase::Dead || !self.outbox.is_there(memory) {
             return &[];
         }
         self.outbox.clear();
@@ -204,10 +207,15 @@ impl Connection {
             self.outbox.header(&self.greeting[..now], memory);
             self.greeting.drain(..now);
         }
-        while self.outbox.has_room() {
+        let mut statuses = 0;
+        while self.outbox.has_room() && statuses < STATUSES_AT_ONCE {
             match self.ready.pop() {
                 Some(Ready::Piece(index)) => self.lay_out_piece(index, memory),
-                Some(Ready::Request(number)) => self.lay_out_request(number, memory, &mut runs_of),
+                Some(Ready::Request(number)) => {
+                    let request = self.requests.get(number);
+                    statuses += u32::from(request.is_some_and(|r| r.kind == command::BLOCK_STATUS));
+                    self.lay_out_request(number, memory, &mut runs_of);
+                }
                 None => break,
             }
         }
@@ -294,7 +302,10 @@ impl Connection {
                 let error = fault.number(request.kind);
                 self.outbox.header(&wire::simple_reply(request.cookie, error), memory);
             }
-            None if request.op.is_none() => self.lay_out_status(&request, memory, runs_of),
+            None if request.kind == command::BLOCK_STATUS => self.lay_out_status(&request, memory, runs_of),
+            None if request.kind == command::READ && self.agreed.structured => {
+                self.outbox.header(&wire::empty_chunk(request.cookie), memory);
+            }
             None => self.outbox.header(&wire::simple_reply(request.cookie, 0), memory),
         }
     }
@@ -318,7 +329,7 @@ impl Connection {
         }
         self.outbox.header(&wire::status_chunk(request.cookie, runs.len() as u32), memory);
         for run in runs {
-            self.outbox.header(&wire::descriptor(run.len.0.min(request.len.into()) as u32, run.data), memory);
+            self.outbox.header(&wire::descriptor(run.len.0.min(request.len.into()) as u32, run.kind), memory);
         }
     }
 

@@ -69,6 +69,9 @@ impl Wire {
         loop {
             let step = self.connection.step(&exports, &self.credit, &mut self.memory);
             self.hungry = matches!(step, Step::Receive);
+            if matches!(step, Step::Negotiated) {
+                continue;
+            }
             let Step::Request(request) = step else { break };
             assert_eq!(request.id.0 >> 16, 7);
             self.ram.submit(Nanos(0), request, &mut self.memory);
@@ -230,14 +233,14 @@ fn a_failed_simple_read_is_told_unless_its_reply_has_begun() {
 fn wrong_requests_are_refused_with_their_payload() {
     let mut wire = Wire::ready(Bytes(4 * MIB), false);
     wire.send(&write(1, 4 * MIB - 512, &pattern(6, 100_352)));
-    wire.send(&write(2, 1, &pattern(6, 512)));
-    wire.send(&request(command::READ, 0, 3, 0, 0));
+    wire.send(&write(2, 4 * MIB - 1, &pattern(6, 2)));
+    wire.send(&request(command::READ, 0, 3, 4 * MIB + 1, 0));
     wire.send(&request(77, 0, 4, 0, 512));
     wire.send(&request(command::READ, 0, 5, 0, u32::MAX));
     wire.send(&request(command::BLOCK_STATUS, 0, 6, 0, 512));
     wire.send(&request(command::TRIM, 0, 7, 4 * MIB, 512));
     wire.send(&request(command::FLUSH, 0, 8, 0, 0));
-    let errors = [28, 22, 22, 22, 22, 22, 22, 0];
+    let errors = [28, 28, 22, 22, 22, 22, 22, 0];
     let expected: Vec<Said> =
         (1..).zip(errors).map(|(cookie, error)| Said::Simple { cookie, error }).collect();
     assert_eq!(said(&wire.output), expected);
@@ -305,6 +308,7 @@ fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
         wire.hungry = loop {
             match wire.connection.step(&exports, &wire.credit, &mut wire.memory) {
                 Step::Request(request) => wire.ram.submit(Nanos(0), request, &mut wire.memory),
+                Step::Negotiated => {}
                 step => break matches!(step, Step::Receive),
             }
         };
@@ -314,6 +318,99 @@ fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
         assert!(before.0 - wire.memory.free().0 <= most.0);
     }
     assert!(!wire.hungry, "it is not read any more");
+    wire.end();
+}
+
+#[test]
+fn any_bytes_are_read_and_written_and_none_at_all_too() {
+    for structured in [false, true] {
+        let mut wire = Wire::ready(Bytes::mib(1), structured);
+        wire.send(&write(1, 4095, &pattern(1, 300_001)));
+        wire.send(&request(command::WRITE_ZEROES, 0, 2, 4097, 3));
+        wire.send(&request(command::TRIM, 0, 3, 1, 4000));
+        for (cookie, kind) in [(4, command::WRITE), (5, command::TRIM), (6, command::WRITE_ZEROES)] {
+            wire.send(&request(kind, 0, cookie, MIB, 0));
+        }
+        assert_eq!(said(&wire.output), [1, 2, 3, 4, 5, 6].map(|cookie| Said::Simple { cookie, error: 0 }));
+        wire.output.clear();
+        // Of no bytes, and one past the end: what comes back has no data.
+        wire.send(&request(command::READ, 0, 7, 3, 0));
+        let none = match structured {
+            true => b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x07\0\0\0\0".to_vec(),
+            false => b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x07".to_vec(),
+        };
+        assert_eq!(wire.output, none);
+        let mut expected = vec![0; MIB as usize];
+        expected[4095..4095 + 300_001].copy_from_slice(&pattern(1, 300_001));
+        expected[4097..4100].fill(0);
+        assert!(wire.ram.contents() == expected);
+        wire.output.clear();
+        wire.send(&request(command::READ, 0, 8, 4090, 19));
+        let data = wire.output[wire.output.len() - 19..].to_vec();
+        assert_eq!(data, expected[4090..4109]);
+        wire.end();
+    }
+}
+
+#[test]
+fn an_idle_client_keeps_one_block_and_goes_on_as_before() {
+    let mut wire = Wire::ready(Bytes::mib(1), true);
+    for round in 0..3u64 {
+        let long = pattern(round, 200_000);
+        wire.send(&write(round, 512, &long));
+        wire.send(&request(command::READ, 0, 100 + round, 512, 200_000));
+        wire.output.clear();
+        assert!(wire.free.0 - wire.memory.free().0 > 64 << 10, "it has what it works with");
+        // The receive that waits for the next request is in flight.
+        assert!(wire.connection.receive(&mut wire.memory).is_some());
+        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Receiving);
+        wire.connection.receive_cancelled();
+        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
+        assert_eq!(wire.free.0 - wire.memory.free().0, 4096);
+        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
+        // Now it is not: there is nothing to cancel.
+        wire.hungry = true;
+    }
+    // Half a write: it is not idle.
+    wire.send(&write(9, 0, &pattern(9, 8192))[..5000]);
+    assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Busy);
+    wire.end();
+}
+
+#[test]
+fn a_new_client_takes_one_block_and_a_long_option_the_rest() {
+    let mut wire = Wire::new(Ram::new(Bytes::mib(1)));
+    wire.send(&[0, 0, 0, 3]);
+    let mut option = b"IHAVEOPT\0\0\0\x63\0\0\x80\0".to_vec();
+    option.extend(vec![0; 32 << 10]);
+    wire.send(&option[..4000]);
+    assert!(wire.free.0 - wire.memory.free().0 <= 4096 + (16 << 10), "an inbox of one block, and an outbox");
+    wire.output.clear();
+    wire.send(&option[4000..]);
+    assert!(!wire.output.is_empty(), "an option of 32 KiB is answered");
+    wire.end();
+}
+
+#[test]
+fn a_flood_of_statuses_is_answered_in_portions() {
+    let mut wire = Wire::ready(Bytes::mib(1), true);
+    (0..100).for_each(|cookie| wire.input.extend(request(command::BLOCK_STATUS, 0, cookie, 0, 4096)));
+    let exports = wire.ram.exports();
+    while wire.receive() {
+        let step = wire.connection.step(&exports, &wire.credit, &mut wire.memory);
+        wire.hungry = matches!(step, Step::Receive);
+    }
+    assert_eq!(wire.connection.take_statuses(), 100);
+    let mut walks = 0;
+    let ram = &wire.ram;
+    wire.connection.gather(&mut wire.memory, |of, runs| {
+        walks += 1;
+        ram.runs(of, runs);
+    });
+    assert_eq!(walks, 4, "in one send");
+    wire.connection.sent(&mut wire.memory);
+    while wire.turn() {}
+    assert_eq!(said(&wire.output).len(), 96);
     wire.end();
 }
 
@@ -332,7 +429,7 @@ fn many_greedy_clients_leave_room_for_another() {
         let mut sends = 0;
         loop {
             match connection.step(&exports, &credit, &mut memory) {
-                Step::Request(_) => {}
+                Step::Request(_) | Step::Negotiated => {}
                 Step::Receive if !bytes.is_empty() => {
                     let room = connection.receive(&mut memory).unwrap().parts()[0];
                     let len = bytes.len().min(room.len as usize);

@@ -9,7 +9,8 @@ use super::PAYLOAD_MAX;
 use super::handshake::Agreed;
 use super::wire::{CHUNK_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, chunk, command, flag};
 use thiserror::Error;
-use weir_model::{Bytes, IoError, IoKind, Op, RequestError, SECTOR, VolumeOffset};
+use weir_engine::RunKind;
+use weir_model::{Bytes, IoError, IoKind, Op, RequestError, VolumeOffset};
 
 /// Bytes of a request before its payload.
 pub const HEADER_LEN: usize = 28;
@@ -49,6 +50,9 @@ pub enum Command {
         /// One descriptor is enough.
         one: bool,
     },
+    /// A read or change of no bytes within the export, which succeeds and does nothing, as with
+    /// qemu-nbd.
+    Nothing,
     /// Answer what is in flight, then close.
     Disconnect,
 }
@@ -135,10 +139,26 @@ impl Header {
     /// What is asked, if it may be asked of this export.
     #[inline]
     pub fn command(&self, agreed: &Agreed) -> Result<Command, Fault> {
-        let engine = |op| Ok(Command::Engine { op, fua: self.flags & flag::FUA != 0, whole: false });
-        let unsupported = Err(Fault::Unsupported { kind: self.kind, flags: self.flags });
         // FUA is valid, if idle, on every command.
         let flags = self.flags & !flag::FUA;
+        let command = self.command_of_any_length(flags, agreed)?;
+        let of_no_bytes = match command {
+            Command::Engine { op: Op::Flush, .. } | Command::Disconnect | Command::Nothing => false,
+            Command::Engine { .. } | Command::BlockStatus { .. } => self.len == 0,
+        };
+        match command {
+            Command::BlockStatus { .. } if of_no_bytes => {
+                Err(RequestError::Misaligned { offset: self.offset, len: Bytes(0) }.into())
+            }
+            _ if of_no_bytes => Ok(Command::Nothing),
+            _ => Ok(command),
+        }
+    }
+
+    #[inline]
+    fn command_of_any_length(&self, flags: u16, agreed: &Agreed) -> Result<Command, Fault> {
+        let engine = |op| Ok(Command::Engine { op, fua: self.flags & flag::FUA != 0, whole: false });
+        let unsupported = Err(Fault::Unsupported { kind: self.kind, flags: self.flags });
         match self.kind {
             command::READ if flags & !flag::DF == 0 => {
                 let whole = flags & flag::DF != 0 && agreed.structured;
@@ -180,9 +200,6 @@ impl Header {
     #[inline]
     fn check_range(&self, agreed: &Agreed) -> Result<(), RequestError> {
         let (offset, len) = (self.offset, Bytes(self.len.into()));
-        if len.0 == 0 || (offset.0 | len.0) % SECTOR != 0 {
-            return Err(RequestError::Misaligned { offset, len });
-        }
         match offset.0.checked_add(len.0) {
             Some(end) if end <= agreed.size.0 => Ok(()),
             _ => Err(RequestError::OutOfRange { offset, len, size: agreed.size }),
@@ -255,13 +272,24 @@ pub fn status_chunk(cookie: u64, count: u32) -> [u8; 24] {
     bytes
 }
 
-/// The next `len` bytes hold data, or are a hole and read as zeros.
-pub fn descriptor(len: u32, data: bool) -> [u8; 8] {
-    const HOLE_AND_ZERO: u32 = 3;
+/// What the next `len` bytes are.
+pub fn descriptor(len: u32, kind: RunKind) -> [u8; 8] {
+    const HOLE: u32 = 1;
+    const ZERO: u32 = 2;
+    let flags = match kind {
+        RunKind::Data => 0,
+        RunKind::Zeros => ZERO,
+        RunKind::Hole => HOLE | ZERO,
+    };
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&len.to_be_bytes());
-    bytes[4..].copy_from_slice(&(if data { 0 } else { HOLE_AND_ZERO }).to_be_bytes());
+    bytes[4..].copy_from_slice(&flags.to_be_bytes());
     bytes
+}
+
+/// The whole structured reply to a read of no bytes.
+pub fn empty_chunk(cookie: u64) -> [u8; 20] {
+    chunk_head(cookie, chunk::NONE, true, 0)
 }
 
 #[cfg(test)]

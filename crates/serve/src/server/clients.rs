@@ -1,17 +1,26 @@
 //! The NBD clients: whose turn it is, and what their sockets do.
+//!
+//! What a turn of the server costs depends on the clients that have something to do, not on how many
+//! there are: those are in [`Turns`], in the queue of handshakes, or among the *touched*, whose sockets
+//! are looked at when the turn ends.
 
-use super::{Limits, Outside, client_of};
-use crate::connection::{Connection, Credit, Step};
+use super::{Outside, client_of};
+use crate::admission::{Admission, Budget, ClientCounts, HANDSHAKES, Limits, Refusal, Refused};
+use crate::connection::{Connection, Credit, Rest, Step};
 use crate::nbd::Export;
 use crate::slab::Slab;
+use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
-use weir_device::{Arena, ConnId, Fill};
-use weir_model::{Bytes, IoError, Nanos, Reply, VolumeId};
+use std::collections::{BTreeSet, VecDeque};
+use weir_device::{Arena, ConnId, Fill, Peer};
+use weir_model::{Bytes, IoError, Nanos, Op, Reply, Request, VolumeId};
 
-/// Pieces of requests, and bytes of payload, that a client may submit before the next one has
-/// its turn and the engine goes to work.
-const TURN: usize = 32;
-const TURN_BYTES: u64 = 512 << 10;
+/// What a turn costs in which nothing came of it.
+const LOOK: Cost = Cost(8);
+/// Clients that wait for memory others hold, looked at each turn.
+const STARVED_AT_ONCE: usize = 8;
+/// Bytes of a handshake's answer that are one step.
+const ANSWER_STEP: u64 = 4096;
 const NOBODY: u16 = u16::MAX;
 
 /// All NBD clients.
@@ -20,21 +29,74 @@ pub(super) struct Clients {
     /// The client of each of the reactor's connections, by their index.
     by_conn: Vec<u16>,
     credit: Credit,
+    admission: Admission,
+    budget: Budget,
+    pub(super) refused: Refused,
+    handshakes_dropped: u64,
     /// How long a client may take to say what it wants.
     handshake: Nanos,
-    /// Whose turn is first.
-    first: u16,
-    /// When to look for clients that say nothing.
-    look: Option<Nanos>,
+    /// How long one may ask nothing before it gives its buffers back.
+    rest: Nanos,
+    turns: Turns<Party>,
+    /// Handshakes with something to do, in turn.
+    greeting: VecDeque<u16>,
+    /// Clients in the handshake, the oldest first.
+    handshakes: BTreeSet<(Nanos, u16)>,
+    /// Clients that wait for memory others hold.
+    starved: VecDeque<u16>,
+    /// Clients whose sockets have to be looked at.
+    touched: Vec<u16>,
+    /// When to look for clients that are idle.
+    look_for_idle: Option<Nanos>,
+    /// Clients that have given their buffers back.
+    resting: u64,
+    /// Nobody is let in any more.
+    finishing: bool,
+}
+
+/// Who is treated alike: a peer's connections to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Party {
+    peer: Peer,
+    volume: VolumeId,
 }
 
 struct Client {
     conn: ConnId,
+    peer: Peer,
     connection: Connection,
     since: Nanos,
-    /// Waits for bytes.
-    hungry: bool,
+    /// When something came from it last.
+    heard: Nanos,
+    stage: Stage,
+    waits: Waits,
+    /// It gave its buffers back.
+    rests: bool,
+    /// A receive is being cancelled so that it can.
+    cancelling: bool,
+    is_touched: bool,
     socket: Socket,
+}
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    /// It was let in.
+    In,
+    /// It will be closed.
+    Over,
+}
+
+/// What a client waits for, if it has no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// It is among those with something to do.
+    No,
+    /// Bytes.
+    Bytes,
+    /// A reply or a send of its own.
+    Own,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +108,26 @@ enum Socket {
 }
 
 impl Clients {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, now: Nanos) -> Self {
         Self {
-            slots: Slab::new(limits.clients),
+            // Those that gave way are there until the kernel is done with their buffers.
+            slots: Slab::new(limits.clients + 2 * HANDSHAKES),
             by_conn: Vec::new(),
-            credit: limits.credit(),
+            credit: credit(limits),
+            admission: Admission::new(limits),
+            budget: Budget::new(now),
+            refused: Refused::default(),
+            handshakes_dropped: 0,
             handshake: limits.handshake,
-            first: 0,
-            look: None,
+            rest: limits.rest,
+            turns: Turns::default(),
+            greeting: VecDeque::new(),
+            handshakes: BTreeSet::new(),
+            starved: VecDeque::new(),
+            touched: Vec::new(),
+            look_for_idle: None,
+            resting: 0,
+            finishing: false,
         }
     }
 
@@ -61,9 +135,37 @@ impl Clients {
         self.slots.len() == 0
     }
 
-    /// When [`Self::close_what_is_over`] must be called at the latest.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
-        self.look
+    /// How many there are of each kind.
+    pub(super) fn counts(&self, limit: u16) -> ClientCounts {
+        ClientCounts {
+            clients: self.admission.count().into(),
+            limit: limit.into(),
+            handshakes: self.handshakes.len() as u64,
+            idle: self.resting,
+            refused: self.refused.total(),
+            handshakes_dropped: self.handshakes_dropped,
+            sessions: 0,
+        }
+    }
+
+    /// When the server has to turn at the latest, if the volumes accept requests (or do not).
+    pub(super) fn deadline(&self, now: Nanos, accepts: bool, is_listening: bool) -> Option<Nanos> {
+        let more = (accepts && !self.turns.is_empty()).then_some(now);
+        let greeting = (!self.greeting.is_empty()).then(|| self.budget.due(false));
+        let accept = (!is_listening && !self.finishing).then(|| self.budget.due(true));
+        let expires = self.handshakes.first().map(|(since, _)| *since + self.handshake);
+        let all = [more, greeting, accept, expires, self.look_for_idle, self.refused.due(now)];
+        all.into_iter().flatten().min()
+    }
+
+    /// Whether another client may be accepted now.
+    pub(super) fn may_accept(&mut self, now: Nanos) -> bool {
+        self.budget.may_accept(now)
+    }
+
+    /// Somebody connected, to whatever.
+    pub(super) fn note_accepted(&mut self) {
+        self.budget.spend(1);
     }
 
     /// Clients that use a volume.
@@ -72,59 +174,168 @@ impl Clients {
     }
 
     /// A client came; false if there is no room for it.
-    pub(super) fn accept(&mut self, conn: ConnId, outside: &mut Outside) -> bool {
-        if self.slots.is_full() {
-            tracing::warn!("a client was turned away: there are {} already", self.slots.len());
+    pub(super) fn accept(&mut self, conn: ConnId, peer: Peer, outside: &mut Outside) -> bool {
+        if let Err(why) = self.admission.check(peer) {
+            self.refused.note(why);
             return false;
         }
+        if self.handshakes.len() >= usize::from(HANDSHAKES)
+            && let Some((_, oldest)) = self.handshakes.first().copied()
+        {
+            self.drop_handshake(oldest);
+        }
         let number = self.slots.next();
-        let Some(connection) = Connection::new(u32::from(number), &self.credit, &mut outside.arena) else {
-            tracing::warn!("a client was turned away: there is no buffer memory for it");
+        let connection = match self.slots.is_full() {
+            true => None,
+            false => Connection::new(u32::from(number), &self.credit, &mut outside.arena),
+        };
+        let Some(connection) = connection else {
+            self.refused.note(Refusal::Memory);
             return false;
         };
-        let since = outside.now;
-        let client = Client { conn, connection, since, hungry: false, socket: Socket::Open };
+        let now = outside.now;
+        let client = Client {
+            conn,
+            peer,
+            connection,
+            since: now,
+            heard: now,
+            stage: Stage::Handshake,
+            waits: Waits::No,
+            rests: false,
+            cancelling: false,
+            is_touched: false,
+            socket: Socket::Open,
+        };
         let Ok(_) = self.slots.insert(client) else { return false };
         if self.by_conn.len() <= conn.index() {
             self.by_conn.resize(conn.index() + 1, NOBODY);
         }
         self.by_conn[conn.index()] = number;
-        self.look.get_or_insert(since + self.handshake);
+        self.handshakes.insert((now, number));
+        self.greeting.push_back(number);
+        self.touch(number);
         true
     }
 
-    fn of(&mut self, conn: ConnId) -> Option<&mut Client> {
+    /// A handshake is given up.
+    fn drop_handshake(&mut self, number: u16) {
+        self.handshakes_dropped += 1;
+        tracing::debug!(client = number, "closing: it did not say in time what it wants");
+        self.kill(number);
+        self.retire(number);
+    }
+
+    fn kill(&mut self, number: u16) {
+        if let Some(client) = self.slots.get_mut(number) {
+            client.connection.kill();
+            self.touch(number);
+        }
+    }
+
+    /// Takes a client out of the queues it is in. Whoever is over has no more turns.
+    fn retire(&mut self, number: u16) {
+        let Some(client) = self.slots.get_mut(number) else { return };
+        match std::mem::replace(&mut client.stage, Stage::Over) {
+            Stage::Handshake => {
+                self.handshakes.remove(&(client.since, number));
+                self.greeting.retain(|other| *other != number);
+            }
+            Stage::In => {
+                if std::mem::take(&mut client.rests) {
+                    self.resting -= 1;
+                }
+                self.admission.leave(client.peer);
+                self.turns.leave(number);
+            }
+            Stage::Over => {}
+        }
+    }
+
+    fn touch(&mut self, number: u16) {
+        if let Some(client) = self.slots.get_mut(number)
+            && !std::mem::replace(&mut client.is_touched, true)
+        {
+            self.touched.push(number);
+        }
+    }
+
+    /// The client has something to do.
+    fn wake(&mut self, number: u16) {
+        let Some(client) = self.slots.get_mut(number) else { return };
+        client.waits = Waits::No;
+        match client.stage {
+            Stage::Handshake if !self.greeting.contains(&number) => self.greeting.push_back(number),
+            Stage::In => self.turns.ready(number),
+            Stage::Handshake | Stage::Over => {}
+        }
+    }
+
+    /// What the client may have waited for has happened.
+    fn wake_waiting(&mut self, number: u16) {
+        if self.slots.get(number).is_some_and(|client| client.waits == Waits::Own) {
+            self.wake(number);
+        }
+    }
+
+    fn number_of(&self, conn: ConnId) -> Option<u16> {
         let number = *self.by_conn.get(conn.index())?;
-        self.slots.get_mut(number).filter(|client| client.conn == conn)
+        self.slots.get(number).filter(|client| client.conn == conn).map(|_| number)
     }
 
     /// Bytes arrived; false if the connection is none of these.
-    pub(super) fn received(&mut self, conn: ConnId, result: Result<usize, IoError>) -> bool {
-        let Some(client) = self.of(conn) else { return false };
-        client.hungry = false;
+    pub(super) fn received(
+        &mut self,
+        conn: ConnId,
+        result: Result<usize, IoError>,
+        outside: &mut Outside,
+    ) -> bool {
+        let Some(number) = self.number_of(conn) else { return false };
+        let Some(client) = self.slots.get_mut(number) else { return false };
+        let was_cancelled = std::mem::take(&mut client.cancelling);
         match result {
-            Ok(bytes) => client.connection.received(Bytes(bytes as u64)),
+            Err(_) if was_cancelled => {
+                client.connection.receive_cancelled();
+                self.rest_one(number, outside);
+            }
+            Ok(bytes) => {
+                client.heard = outside.now;
+                client.connection.received(Bytes(bytes as u64));
+                if client.stage == Stage::In {
+                    if std::mem::take(&mut client.rests) {
+                        self.resting -= 1;
+                    }
+                    self.look_for_idle.get_or_insert(outside.now + self.rest);
+                }
+            }
             Err(_) => client.connection.kill(),
         }
+        self.wake(number);
+        self.touch(number);
         true
     }
 
     /// A send ended; false if the connection is none of these.
     pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, arena: &mut Arena) -> bool {
-        let Some(client) = self.of(conn) else { return false };
+        let Some(number) = self.number_of(conn) else { return false };
+        let Some(client) = self.slots.get_mut(number) else { return false };
         client.connection.sent(arena);
         if result.is_err() {
             client.connection.kill();
         }
+        self.wake_waiting(number);
+        self.touch(number);
         true
     }
 
     /// The socket is gone, and its buffers are free.
     pub(super) fn closed(&mut self, conn: ConnId, arena: &mut Arena) {
-        let Some(client) = self.of(conn) else { return };
+        let Some(number) = self.number_of(conn) else { return };
+        self.by_conn[conn.index()] = NOBODY;
+        self.retire(number);
+        let Some(client) = self.slots.get_mut(number) else { return };
         client.connection.kill();
         client.socket = Socket::Closed;
-        let number = std::mem::replace(&mut self.by_conn[conn.index()], NOBODY);
         self.forget_if_done(number, arena);
     }
 
@@ -144,97 +355,221 @@ impl Clients {
         let Some(client) = self.slots.get_mut(number) else { return };
         client.connection.reply(reply, arena);
         if client.socket == Socket::Closed {
-            self.forget_if_done(number, arena);
+            return self.forget_if_done(number, arena);
+        }
+        if client.waits == Waits::Own {
+            self.wake(number);
+        }
+        self.touch(number);
+    }
+
+    /// Lets clients, in turn, submit what has arrived from them and what their credit allows, up to a
+    /// bound for all of them together, and receives from those that have nothing more.
+    pub(super) fn submit<V: Volumes>(&mut self, volumes: &mut V, exports: &[Export], outside: &mut Outside) {
+        for _ in 0..self.starved.len().min(STARVED_AT_ONCE) {
+            if let Some(number) = self.starved.pop_front() {
+                self.wake_waiting(number);
+            }
+        }
+        self.shake_hands(exports, outside);
+        let mut left = Cost::TURN.0;
+        while left > 0
+            && volumes.can_accept()
+            && let Some(number) = self.turns.next()
+        {
+            let Some(client) = self.slots.get_mut(number) else { continue };
+            let (cost, then) = client.turn(Cost(left), volumes, exports, &self.credit, outside);
+            let cost = cost.max(LOOK);
+            left = left.saturating_sub(cost.0);
+            self.after_turn(number, then);
+            self.turns.served(number, cost, then == Then::More);
+            self.touch(number);
         }
     }
 
-    /// Lets each client, in turn, submit what has arrived from it and what its credit allows, up
-    /// to a bound, and receives from those that have nothing more. Whether some may have more to
-    /// submit at once.
-    pub(super) fn submit<V: Volumes>(
-        &mut self,
-        volumes: &mut V,
-        exports: &[Export],
-        outside: &mut Outside,
-    ) -> bool {
-        let count = self.slots.reach();
-        let mut more = false;
-        for _ in 0..count {
-            let number = self.first % count;
-            if !volumes.can_accept() {
-                break;
-            }
-            if let Some(client) = self.slots.get_mut(number).filter(|client| client.may_submit()) {
-                more |= client.turn(volumes, exports, &self.credit, outside);
-            }
-            self.first = number + 1;
+    fn after_turn(&mut self, number: u16, then: Then) {
+        let Some(client) = self.slots.get_mut(number) else { return };
+        client.waits = match then {
+            Then::More => Waits::No,
+            Then::Receive => Waits::Bytes,
+            Then::Wait | Then::Over => Waits::Own,
+        };
+        if then == Then::Wait && client.connection.lacks_memory() && !self.starved.contains(&number) {
+            self.starved.push_back(number);
         }
-        // A full engine makes room by what happens next; there is no use in asking again before.
-        more && volumes.can_accept()
     }
 
-    /// Sends what there is to be sent.
-    pub(super) fn send<V: Volumes>(&mut self, volumes: &V, outside: &mut Outside) {
-        for (_, client) in self.slots.iter_mut() {
+    /// Goes on with handshakes, in turn, as far as their budget goes.
+    fn shake_hands(&mut self, exports: &[Export], outside: &mut Outside) {
+        for _ in 0..self.greeting.len() {
+            if !self.budget.has_step(outside.now) {
+                return;
+            }
+            let Some(number) = self.greeting.pop_front() else { return };
+            let Some(client) = self.slots.get_mut(number) else { continue };
+            let step = client.connection.step(exports, &self.credit, &mut outside.arena);
+            let answer = client.connection.answer_len() as u64;
+            self.budget.spend(1 + answer / ANSWER_STEP);
+            self.touch(number);
+            match step {
+                Step::Negotiated => self.enter(number),
+                Step::Receive => {
+                    if let Some(client) = self.slots.get_mut(number) {
+                        client.waits = Waits::Bytes;
+                        client.receive(outside);
+                    }
+                }
+                Step::Wait | Step::Over | Step::Request(_) => self.after_turn(number, Then::Wait),
+            }
+        }
+    }
+
+    /// The client has said which volume it wants.
+    fn enter(&mut self, number: u16) {
+        let Some(client) = self.slots.get_mut(number) else { return };
+        if let Err(why) = self.admission.enter(client.peer) {
+            self.refused.note(why);
+            return self.kill(number);
+        }
+        self.handshakes.remove(&(client.since, number));
+        client.stage = Stage::In;
+        let volume = client.connection.volume().unwrap_or(VolumeId(0));
+        self.turns.join(number, Party { peer: client.peer, volume });
+        self.wake(number);
+    }
+
+    /// Sends what there is to be sent, and closes the sockets of clients that are done.
+    pub(super) fn finish_turn<V: Volumes>(&mut self, volumes: &V, outside: &mut Outside) {
+        self.expire(outside);
+        let mut at = 0;
+        while let Some(&number) = self.touched.get(at) {
+            at += 1;
+            let Some(client) = self.slots.get_mut(number) else { continue };
             if client.socket == Socket::Open && client.connection.wants_to_send() {
                 let parts = client.connection.gather(&mut outside.arena, |of, runs| volumes.runs(of, runs));
-                outside.reactor.send(client.conn, parts);
+                if parts.is_empty() {
+                    // No memory for headers: tried again when others have given some back.
+                    client.waits = Waits::Own;
+                    self.starved.push_back(number);
+                } else {
+                    outside.reactor.send(client.conn, parts);
+                    self.wake_waiting(number);
+                }
+            }
+        }
+        self.close_touched(outside);
+        if let Some(line) = self.refused.line(outside.now) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// Closes the sockets of those touched that are done.
+    fn close_touched(&mut self, outside: &mut Outside) {
+        for number in std::mem::take(&mut self.touched) {
+            let Some(client) = self.slots.get_mut(number) else { continue };
+            client.is_touched = false;
+            if client.socket == Socket::Open && client.connection.is_over() {
+                client.socket = Socket::Closing;
+                let conn = client.conn;
+                self.retire(number);
+                outside.reactor.close(conn);
             }
         }
     }
 
-    /// Closes the sockets of clients that are done, or never said what they want.
-    pub(super) fn close_what_is_over(&mut self, outside: &mut Outside) {
-        let looking = self.look.is_some_and(|at| at <= outside.now);
-        if looking {
-            self.look = None;
+    /// Gives up handshakes that take too long; has clients rest that have been idle for a while.
+    fn expire(&mut self, outside: &mut Outside) {
+        while let Some(&(since, number)) = self.handshakes.first()
+            && since + self.handshake <= outside.now
+        {
+            self.handshakes.pop_first();
+            self.drop_handshake(number);
         }
-        for (number, client) in self.slots.iter_mut() {
-            if looking && client.connection.in_handshake() {
-                let until = client.since + self.handshake;
-                if until <= outside.now {
-                    tracing::debug!(client = number, "closing: it did not say what it wants");
-                    client.connection.kill();
-                } else {
-                    self.look = Some(self.look.map_or(until, |look| look.min(until)));
-                }
+        if self.look_for_idle.is_none_or(|at| at > outside.now) {
+            return;
+        }
+        let awake = |client: &Client| client.stage == Stage::In && !client.rests;
+        let (idle, others): (Vec<_>, Vec<_>) = (self.slots.iter())
+            .filter(|(_, client)| awake(client))
+            .map(|(number, client)| (number, client.heard + self.rest))
+            .partition(|(_, due)| *due <= outside.now);
+        for (number, _) in &idle {
+            self.rest_one(*number, outside);
+        }
+        // Those that could not are looked at again.
+        let again = idle.iter().any(|(number, _)| self.slots.get(*number).is_some_and(awake));
+        let again = again.then(|| outside.now + self.rest);
+        self.look_for_idle = others.into_iter().map(|(_, due)| due).chain(again).min();
+    }
+
+    fn rest_one(&mut self, number: u16, outside: &mut Outside) {
+        let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::In) else {
+            return;
+        };
+        match client.connection.rest(&mut outside.arena) {
+            Rest::Resting if !client.rests => {
+                client.rests = true;
+                self.resting += 1;
             }
-            if client.socket == Socket::Open && client.connection.is_over() {
-                client.socket = Socket::Closing;
-                outside.reactor.close(client.conn);
+            Rest::Receiving if !client.cancelling => {
+                client.cancelling = true;
+                outside.reactor.cancel_recv(client.conn);
             }
+            Rest::Resting | Rest::Receiving | Rest::Busy => {}
         }
     }
 
     /// No client may ask for more.
     pub(super) fn finish(&mut self) {
-        self.slots.iter_mut().for_each(|(_, client)| client.connection.finish());
+        self.finishing = true;
+        let all: Vec<u16> = self.slots.iter_mut().map(finish).collect();
+        all.into_iter().for_each(|number| self.touch(number));
     }
 
     /// No client gets anything more.
-    pub(super) fn kill_all(&mut self) {
-        self.slots.iter_mut().for_each(|(_, client)| client.connection.kill());
+    pub(super) fn kill_all(&mut self, outside: &mut Outside) {
+        let all: Vec<u16> = self.slots.iter().map(|(number, _)| number).collect();
+        all.into_iter().for_each(|number| self.kill(number));
+        self.close_touched(outside);
     }
 }
 
-impl Client {
-    fn may_submit(&self) -> bool {
-        !self.hungry && self.socket == Socket::Open
-    }
+fn finish((number, client): (u16, &mut Client)) -> u16 {
+    client.connection.finish();
+    number
+}
 
-    /// Submits up to a bound; whether there may be more.
+/// What clients may hold of the memory.
+fn credit(limits: &Limits) -> Credit {
+    Credit::new(limits.clients, limits.each, limits.reserve)
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    More,
+    Receive,
+    Wait,
+    Over,
+}
+
+impl Client {
+    /// Submits up to a bound; what that cost, and how it ended.
     fn turn<V: Volumes>(
         &mut self,
+        most: Cost,
         volumes: &mut V,
         exports: &[Export],
         credit: &Credit,
         outside: &mut Outside,
-    ) -> bool {
-        let mut bytes = 0;
-        for _ in 0..TURN {
-            match self.connection.step(exports, credit, &mut outside.arena) {
+    ) -> (Cost, Then) {
+        let mut cost = Cost(0);
+        loop {
+            let step = self.connection.step(exports, credit, &mut outside.arena);
+            cost.0 += Cost::STATUS.0 * self.connection.take_statuses();
+            match step {
                 Step::Request(request) => {
-                    bytes += request.buffer.map_or(0, |buffer| u64::from(buffer.len));
+                    cost.0 += cost_of(&request).0;
                     if let Some(recorder) = &mut outside.recorder
                         && let Some(asked) = self.connection.asked(&request)
                     {
@@ -242,24 +577,32 @@ impl Client {
                     }
                     volumes.submit(outside.now, request, &mut outside.arena);
                 }
+                Step::Negotiated => {}
                 Step::Receive => {
                     self.receive(outside);
-                    return false;
+                    return (cost, Then::Receive);
                 }
-                Step::Wait | Step::Over => return false,
+                Step::Wait => return (cost, Then::Wait),
+                Step::Over => return (cost, Then::Over),
             }
-            if bytes >= TURN_BYTES || !volumes.can_accept() {
-                break;
+            if cost >= most || !volumes.can_accept() {
+                return (cost, Then::More);
             }
         }
-        true
     }
 
     fn receive(&mut self, outside: &mut Outside) {
-        self.hungry = true;
         if let Some(room) = self.connection.receive(&mut outside.arena) {
             let fill = if room.whole { Fill::Whole } else { Fill::Some };
             outside.reactor.recv(self.conn, room.parts(), fill);
         }
+    }
+}
+
+fn cost_of(request: &Request) -> Cost {
+    match request.op {
+        Op::Flush => Cost::FLUSH,
+        Op::Read | Op::Write => Cost::of_payload(request.len.0),
+        Op::Trim | Op::WriteZeroes { .. } => Cost::of_range(request.len.0),
     }
 }

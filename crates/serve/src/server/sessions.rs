@@ -2,14 +2,16 @@
 
 use super::recorder::Recorder;
 use super::{Outside, Server, Stop, Told};
+use crate::admission::Refusal;
 use crate::control::{Answer, LINE_MAX, Request};
 use crate::explain::Explanation;
 use crate::nbd;
 use crate::volumes::Volumes;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use weir_device::{ConnId, Fill};
 use weir_engine::{AdminError, AdminId, AdminReply};
-use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory, VolumeOffset};
+use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory, Nanos, VolumeOffset};
 use weir_policy::placement::Choice;
 
 /// Sessions at a time.
@@ -18,9 +20,12 @@ const SESSIONS: usize = 16;
 const ROOM: usize = 4096;
 
 /// Everybody at the control socket.
-#[derive(Default)]
 pub(super) struct Sessions {
     open: BTreeMap<ConnId, Session>,
+    /// How long a session may be silent, or take no answer.
+    idle: Nanos,
+    /// Who was answered last: the others are before it.
+    last: Option<ConnId>,
     /// Changes the engine is at, and who asked.
     asked: BTreeMap<u64, ConnId>,
     next: u64,
@@ -41,6 +46,10 @@ struct Session {
     ended: bool,
     /// It is told what clients ask for.
     records: bool,
+    /// Its socket is being closed.
+    is_closing: bool,
+    /// When it came, was answered, or took (part of) an answer last.
+    used: Nanos,
 }
 
 /// What is left to be told of what clients ask for.
@@ -55,10 +64,44 @@ enum Stream {
 }
 
 impl Sessions {
-    /// Somebody came; false if there is no room.
-    pub(super) fn accept(&mut self, conn: ConnId, outside: &mut Outside) -> bool {
-        let room = if self.open.len() < SESSIONS { outside.arena.take(Bytes(ROOM as u64)) } else { None };
-        let Some(room) = room else { return false };
+    pub(super) const fn new(idle: Nanos) -> Self {
+        Self { open: BTreeMap::new(), idle, last: None, asked: BTreeMap::new(), next: 0 }
+    }
+
+    /// Sessions that are open.
+    pub(super) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// When [`Self::send`] must be called at the latest, for a session that has something to answer or has
+    /// been silent for too long.
+    pub(super) fn deadline(&self, now: Nanos) -> Option<Nanos> {
+        if self.open.values().any(Session::has_line) {
+            return Some(now);
+        }
+        self.open
+            .values()
+            .filter(|session| session.may_expire())
+            .map(|session| session.used + self.idle)
+            .min()
+    }
+
+    /// Somebody came. The one that has been idle for the longest time gives way if there are too many.
+    pub(super) fn accept(&mut self, conn: ConnId, outside: &mut Outside) -> Result<(), Refusal> {
+        if self.open.len() >= SESSIONS {
+            let idle = self.open.iter().filter(|(_, session)| session.is_idle());
+            let longest = idle.min_by_key(|(_, session)| session.used).map(|(conn, _)| *conn);
+            let Some(longest) = longest else { return Err(Refusal::Sessions(SESSIONS)) };
+            // It is there until the kernel is done with its buffer.
+            if let Some(session) = self.open.get_mut(&longest) {
+                session.is_closing = true;
+            }
+            outside.reactor.close(longest);
+        }
+        if self.open.len() >= 2 * SESSIONS {
+            return Err(Refusal::Sessions(SESSIONS));
+        }
+        let Some(room) = outside.arena.take(Bytes(ROOM as u64)) else { return Err(Refusal::Memory) };
         let session = Session {
             room,
             line: Vec::new(),
@@ -68,9 +111,11 @@ impl Sessions {
             receiving: false,
             ended: false,
             records: false,
+            is_closing: false,
+            used: outside.now,
         };
         self.open.insert(conn, session);
-        true
+        Ok(())
     }
 
     pub(super) fn received(&mut self, conn: ConnId, result: Result<usize, IoError>, outside: &mut Outside) {
@@ -88,6 +133,7 @@ impl Sessions {
     pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, outside: &mut Outside) {
         let Some(session) = self.open.get_mut(&conn) else { return };
         session.sending.take().into_iter().for_each(|buffer| outside.arena.give(buffer));
+        session.used = outside.now;
         if let Some(recorder) = outside.recorder.as_mut().filter(|_| session.records) {
             recorder.sending = false;
         }
@@ -118,23 +164,33 @@ impl Sessions {
         }
     }
 
-    /// The next request that may be answered now.
-    fn next_line(&mut self) -> Option<(ConnId, Vec<u8>)> {
-        self.open.iter_mut().find_map(|(&conn, session)| {
-            if session.waiting || session.records || !session.answer.is_empty() {
-                return None;
-            }
-            let end = session.line.iter().position(|&byte| byte == b'\n')?;
-            let rest = session.line.split_off(end + 1);
-            let mut line = std::mem::replace(&mut session.line, rest);
-            line.pop();
-            Some((conn, line))
-        })
+    /// The next request that may be answered now: of each session in turn.
+    fn next_line(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
+        let has_line = |(_, session): &(&ConnId, &Session)| session.has_line();
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.open.range((after, Bound::Unbounded)).find(has_line);
+        let conn = *later.or_else(|| self.open.iter().find(has_line))?.0;
+        self.last = Some(conn);
+        let session = self.open.get_mut(&conn)?;
+        session.used = now;
+        let end = session.line.iter().position(|&byte| byte == b'\n')?;
+        let rest = session.line.split_off(end + 1);
+        let mut line = std::mem::replace(&mut session.line, rest);
+        line.pop();
+        Some((conn, line))
     }
 
     /// Sends answers, receives from who has been answered, closes who is done.
     pub(super) fn send(&mut self, outside: &mut Outside) {
         for (&conn, session) in &mut self.open {
+            if session.may_expire() && session.used + self.idle <= outside.now {
+                tracing::debug!("closing a control session: it was silent, or took no answer, for too long");
+                session.is_closing = true;
+                outside.reactor.close(conn);
+            }
+            if session.is_closing {
+                continue;
+            }
             if session.sending.is_some() || session.waiting {
                 continue;
             }
@@ -151,6 +207,7 @@ impl Sessions {
                 continue;
             }
             if session.ended && stream == Stream::Over {
+                session.is_closing = true;
                 outside.reactor.close(conn);
             } else if !session.receiving {
                 session.receiving = true;
@@ -161,6 +218,25 @@ impl Sessions {
 }
 
 impl Session {
+    /// Whether it has asked something that may be answered now.
+    fn has_line(&self) -> bool {
+        !(self.waiting || self.records || self.is_closing)
+            && self.answer.is_empty()
+            && self.sending.is_none()
+            && self.line.contains(&b'\n')
+    }
+
+    /// Whether nobody waits for anything of it: it can give way.
+    fn is_idle(&self) -> bool {
+        self.may_expire() && self.answer.is_empty() && self.sending.is_none() && !self.has_line()
+    }
+
+    /// Whether it is its own fault that nothing happens. A change that the engine is at takes its time, and
+    /// what is recorded comes when clients ask for something.
+    fn may_expire(&self) -> bool {
+        !(self.waiting || self.is_closing) && (!self.records || self.sending.is_some())
+    }
+
     /// Sends what was recorded, if it is time.
     fn send_recorded(&mut self, conn: ConnId, outside: &mut Outside) -> Stream {
         let Some(mut recorder) = outside.recorder.take() else { return Stream::Over };
@@ -194,7 +270,8 @@ impl Session {
 impl<V: Volumes> Server<V> {
     /// Answers what has been asked at the control socket, or has the engine do it.
     pub(super) fn answer_sessions(&mut self) {
-        while let Some((conn, line)) = self.sessions.next_line() {
+        // One in a turn: a status walks through the map, and clients wait.
+        if let Some((conn, line)) = self.sessions.next_line(self.outside.now) {
             let answer = match Request::parse(&line) {
                 Ok(request) => self.answer(conn, &request),
                 Err(answer) => Some(answer),
@@ -239,7 +316,7 @@ impl<V: Volumes> Server<V> {
         }
         match request {
             Request::Status => {
-                let status = (self.describe)(&self.volumes, &self.outside.reactor);
+                let status = (self.describe)(&self.volumes, &self.outside.reactor, &self.counts());
                 return Some(Answer::Status(status));
             }
             Request::Explain { volume, offset_bytes } => {

@@ -264,6 +264,7 @@ impl World {
                     client.hungry = true;
                     return true;
                 }
+                Step::Negotiated => {}
                 Step::Wait | Step::Over => return done > 0,
             }
         }

@@ -42,6 +42,12 @@ fn commands_carry_the_flags_they_may() {
     assert_eq!(request(command::WRITE_ZEROES, flag::NO_HOLE | flag::FAST_ZERO, 0, 512), zeroes);
     assert_eq!(request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 512), Ok(Command::BlockStatus { one: true }));
     assert_eq!(request(command::DISC, 0, 0, 0), Ok(Command::Disconnect));
+    assert_eq!(request(command::WRITE, flag::FUA, 513, 3), engine(Op::Write, true, false));
+    for kind in [command::READ, command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+        for at in [0, 3, 64 << 20] {
+            assert_eq!(request(kind, 0, at, 0), Ok(Command::Nothing), "as qemu-nbd does");
+        }
+    }
     for (kind, flags) in [
         (command::READ, flag::NO_HOLE),
         (command::WRITE, flag::DF),
@@ -61,8 +67,8 @@ fn faults_have_the_numbers_clients_expect() {
         Err(fault) => fault.number(kind),
     };
     let end = 64 << 20;
-    assert_eq!(number(command::READ, 1, 512), 22);
-    assert_eq!(number(command::READ, 0, 0), 22);
+    assert_eq!(number(command::BLOCK_STATUS, 0, 0), 22);
+    assert_eq!(number(command::READ, end + 1, 0), 22);
     assert_eq!(number(command::READ, end, 512), 22);
     assert_eq!(number(command::WRITE, end - 512, 1024), 28);
     assert_eq!(number(command::WRITE_ZEROES, u64::MAX - 511, 512), 28);
@@ -107,5 +113,8 @@ fn replies_are_laid_out_as_the_protocol_says() {
         *b"\x00\x00\x80\x02cookie!!\x00\x00\x00\x1c"
     );
     assert_eq!(&status_chunk(cookie, 2)[16..], b"\x00\x00\x00\x14\x00\x00\x00\x01");
-    assert_eq!(descriptor(4096, false), [0, 0, 16, 0, 0, 0, 0, 3]);
+    assert_eq!(descriptor(4096, RunKind::Hole), [0, 0, 16, 0, 0, 0, 0, 3]);
+    assert_eq!(descriptor(4096, RunKind::Zeros), [0, 0, 16, 0, 0, 0, 0, 2]);
+    assert_eq!(descriptor(4096, RunKind::Data), [0, 0, 16, 0, 0, 0, 0, 0]);
+    assert_eq!(&empty_chunk(cookie), b"\x66\x8e\x33\xef\x00\x01\x00\x00cookie!!\x00\x00\x00\x00");
 }

@@ -1,0 +1,36 @@
+//! What the process may have of the system.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many files and sockets the process may have open, after raising the soft limit to `wanted` as far
+/// as the hard limit allows. Never lowers it.
+pub fn open_files(wanted: u64) -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let now = current.unwrap_or(u64::MAX);
+    let most = maximum.unwrap_or(u64::MAX);
+    let raised = wanted.min(most);
+    if raised <= now {
+        return now;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        Err(error) => {
+            tracing::warn!(%error, "the limit on open files stays at {now}");
+            now
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_and_never_lowered() {
+        let before = open_files(0);
+        assert_eq!(open_files(before), before);
+        let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        assert_eq!(open_files(before.saturating_add(1)), maximum.min(before.saturating_add(1)));
+        assert!(open_files(0) >= before);
+    }
+}

@@ -1,0 +1,204 @@
+//! Clients that take more than their share, or hold what they do not use. What is counted is turns and
+//! clients, not time.
+
+use super::*;
+use crate::admission::HANDSHAKES;
+use crate::turns::Cost;
+
+impl Running {
+    /// Clients, handshakes, idle clients, refused clients, control sessions.
+    fn counts(&self) -> [u64; 5] {
+        let answer = control::ask(&self.path("control"), &Request::Status);
+        let Ok(Answer::Status(counts)) = answer else { panic!("{answer:?}") };
+        serde_json::from_value(counts).unwrap()
+    }
+
+    /// Waits until the counts are as wanted.
+    fn await_counts(&self, wanted: impl Fn(&[u64; 5]) -> bool) -> [u64; 5] {
+        loop {
+            let counts = self.counts();
+            if wanted(&counts) {
+                return counts;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn works(client: &mut Client, cookie: u64) {
+    client.send(&write(cookie, 8192, &pattern(cookie, 10_000)));
+    assert_eq!(client.hear(), Said::Simple { cookie, error: 0 });
+}
+
+#[test]
+fn handshakes_give_way_to_newer_ones_and_clients_never_do() {
+    everywhere(Limits { clients: 2, ..Limits::default() }, |server| {
+        let mut first = server.client();
+        let half_open: Vec<_> =
+            (0..HANDSHAKES + 50).map(|_| UnixStream::connect(server.path("nbd")).unwrap()).collect();
+        let mut second = server.client();
+        works(&mut first, 1);
+        works(&mut second, 2);
+        let counts = server.await_counts(|counts| counts[1] <= u64::from(HANDSHAKES));
+        assert_eq!((counts[0], counts[3]), (2, 0), "{counts:?}");
+        assert!(server.try_client().is_err(), "there are two");
+        drop(half_open);
+        drop(second);
+        server.await_counts(|counts| counts[..2] == [1, 0]);
+        let mut third = server.client();
+        works(&mut third, 3);
+        works(&mut first, 4);
+        assert_eq!(server.counts()[3], 1);
+    });
+}
+
+#[test]
+fn clients_that_ask_nothing_rest_and_wake() {
+    everywhere(Limits { rest: Nanos::millis(5), ..Limits::default() }, |server| {
+        let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+        for round in 0..3 {
+            clients.iter_mut().for_each(|client| works(client, round));
+            server.await_counts(|counts| counts[..3] == [20, 0, 20]);
+        }
+        drop(clients);
+        server.await_counts(|counts| counts[..3] == [0, 0, 0]);
+    });
+}
+
+#[test]
+fn control_sessions_that_ask_nothing_give_way() {
+    everywhere(Limits::default(), |server| {
+        let connect = || UnixStream::connect(server.path("control")).unwrap();
+        let mut silent: Vec<_> = (0..100).map(|_| connect()).collect();
+        for session in &mut silent {
+            // Some have been closed already.
+            let _ = session.write_all(b"{\"do\":");
+        }
+        let counts = server.counts();
+        assert!(counts[4] <= 17, "{counts:?}");
+        drop(silent);
+        server.await_counts(|counts| counts[4] == 1);
+    });
+}
+
+#[test]
+fn control_sessions_that_are_silent_or_take_no_answer_are_closed() {
+    everywhere(Limits { control: Nanos::millis(20), ..Limits::default() }, |server| {
+        let connect = || UnixStream::connect(server.path("control")).unwrap();
+        let (silent, mut half, mut deaf) = (connect(), connect(), connect());
+        half.write_all(b"{\"do\":\"sta").unwrap();
+        deaf.set_nonblocking(true).unwrap();
+        // Until neither side's buffers take any more.
+        let questions = b"{\"do\":\"dance\"}\n".repeat(1000);
+        while deaf.write_all(&questions).is_ok() {}
+        for session in [&silent, &half] {
+            let mut session = session;
+            assert_eq!(session.read(&mut [0; 16]).unwrap_or(0), 0);
+        }
+        // The answers it did not take are all there is.
+        deaf.set_nonblocking(false).unwrap();
+        let _ = deaf.read_to_end(&mut Vec::new());
+        server.await_counts(|counts| counts[4] == 1);
+    });
+}
+
+#[test]
+fn whoever_records_and_takes_nothing_makes_room_for_others() {
+    everywhere(Limits { control: Nanos::millis(50), ..Limits::default() }, |server| {
+        let mut deaf = UnixStream::connect(server.path("control")).unwrap();
+        deaf.write_all(b"{\"do\":\"record\",\"volumes\":[\"ram\"]}\n").unwrap();
+        let mut client = server.client();
+        let names = ["ram".to_owned()];
+        let mut cookie = 0;
+        // Requests enough to fill its socket; then it is closed, and the next one may record.
+        while let Err(answer) = crate::recording::Recording::begin(&server.path("control"), &names).unwrap() {
+            assert!(matches!(answer, Answer::Failed { class: Class::Refused, .. }), "{answer:?}");
+            for _ in 0..1000 {
+                client.send(&request(command::TRIM, 0, cookie, 4096, 4096));
+                assert_eq!(client.hear(), Said::Simple { cookie, error: 0 });
+                cookie += 1;
+            }
+        }
+    });
+}
+
+/// A server that is turned by hand.
+struct Turned {
+    _folder: tempfile::TempDir,
+    server: Server<Ram>,
+    events: Vec<Event>,
+    clients: Vec<UnixStream>,
+}
+
+impl Turned {
+    /// With so many clients past the handshake.
+    fn with_clients(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits::default();
+        let arena = Arena::new(limits.memory()).unwrap();
+        let reactor = Reactor::new(&ReactorOptions::default(), Devices::default(), &arena).unwrap();
+        let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
+        let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(1)), &limits, describe);
+        let path = folder.path().join("nbd");
+        server.listen(&Listen::Unix { path: path.clone(), private: false }).unwrap();
+        let mut turned = Self { _folder: folder, server, events: Vec::new(), clients: Vec::new() };
+        for _ in 0..count {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(&hello(false)).unwrap();
+            let wanted = turned.clients.len() as u64 + 1;
+            turned.clients.push(stream);
+            while turned.server.counts().clients < wanted {
+                turned.turn();
+            }
+        }
+        turned
+    }
+
+    fn turn(&mut self) {
+        let server = &mut self.server;
+        server.outside.now = server.outside.reactor.wait(server.deadline(), &mut self.events);
+        for event in self.events.drain(..) {
+            server.take(event);
+        }
+        server.turn();
+    }
+}
+
+/// Twenty connections have a hundred flushes each in their sockets; another one asks for 32 blocks. They
+/// are all of one party: the worst case.
+#[test]
+fn a_flood_of_flushes_has_its_turns_and_no_more() {
+    let mut turned = Turned::with_clients(21);
+    let (good, flood) = turned.clients.split_last_mut().unwrap();
+    for client in flood {
+        (0..100).for_each(|cookie| client.write_all(&request(command::FLUSH, 0, cookie, 0, 0)).unwrap());
+    }
+    (0..32).for_each(|cookie| good.write_all(&request(command::READ, 0, cookie, 0, 4096)).unwrap());
+    while turned.server.volumes.submitted.len() < 2032 {
+        turned.turn();
+    }
+    let submitted = &turned.server.volumes.submitted;
+    let last = submitted.iter().rposition(|(_, op)| *op == Op::Read).unwrap();
+    let before = submitted[..last].iter().filter(|(_, op)| *op == Op::Flush).count();
+    // A round in which some had not arrived, and one in which all had.
+    assert!(before <= 40, "{before} flushes were before 32 reads");
+    // They were not put off either.
+    assert!(submitted.iter().filter(|(_, op)| *op == Op::Flush).count() == 2000);
+}
+
+/// However many clients have much to ask, the engine goes to work after a turn's worth.
+#[test]
+fn one_turn_is_bounded_for_all_clients_together() {
+    let mut turned = Turned::with_clients(10);
+    for client in &mut turned.clients {
+        (0..100).for_each(|cookie| client.write_all(&request(command::READ, 0, cookie, 0, 4096)).unwrap());
+    }
+    let mut most = 0;
+    while turned.server.volumes.submitted.len() < 1000 {
+        let before = turned.server.volumes.submitted.len();
+        turned.turn();
+        most = most.max(turned.server.volumes.submitted.len() - before);
+    }
+    let bound = Cost::TURN.0.div_ceil(Cost::of_payload(4096).0) as usize;
+    assert!(most <= bound, "{most} requests in one turn");
+}

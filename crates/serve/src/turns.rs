@@ -1,0 +1,273 @@
+//! Whose turn it is: fair shares between parties, however many connections each has.
+//!
+//! A *party* is who is to be treated alike: a peer's connections to one volume. Each party has a clock
+//! of the service it has received, in [`Cost`]; the ready party whose clock is furthest behind is next
+//! (start-time fair queueing), and its ready members take turns. A party that was away starts at the
+//! clock of whoever was served last: being away saves nothing up.
+//!
+//! Pure: no sockets, no clock but that of service.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Service, counted so that a small request is [`Cost::REQUEST`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cost(pub u64);
+
+impl Cost {
+    /// A request, whatever it asks.
+    pub const REQUEST: Self = Self(16);
+    /// What clients may submit before the engine goes to work: 32 requests of 4 KiB, or two pieces of
+    /// 256 KiB.
+    pub const TURN: Self = Self(32 * (Self::REQUEST.0 + 4));
+    /// A FLUSH: it takes devices' time, and makes others' writes durable as well. One is a whole turn, so
+    /// that twenty connections that flush have twenty flushes where one that writes has its turn.
+    pub const FLUSH: Self = Self::TURN;
+    /// A look at the map.
+    pub const STATUS: Self = Self(64);
+
+    /// Of a request with so many bytes of payload.
+    pub const fn of_payload(bytes: u64) -> Self {
+        Self(Self::REQUEST.0 + bytes / 1024)
+    }
+
+    /// Of a change of so many bytes without payload: a part of the map is looked at.
+    pub const fn of_range(bytes: u64) -> Self {
+        Self(Self::REQUEST.0 + bytes / (1 << 20))
+    }
+}
+
+/// The members of all parties, by number, and whose turn is next. `K` names a party.
+#[derive(Debug)]
+pub struct Turns<K> {
+    parties: BTreeMap<K, Party>,
+    /// Parties with ready members, by clock.
+    order: BTreeSet<(Cost, K)>,
+    members: Vec<Option<Member<K>>>,
+    /// The clock of the party served last.
+    now: Cost,
+}
+
+#[derive(Debug, Default)]
+struct Party {
+    clock: Cost,
+    ready: VecDeque<u16>,
+    members: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member<K> {
+    party: K,
+    is_ready: bool,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        let (parties, order) = (BTreeMap::new(), BTreeSet::new());
+        Self { parties, order, members: Vec::new(), now: Cost(0) }
+    }
+}
+
+impl<K: Copy + Ord> Turns<K> {
+    /// Somebody belongs to a party from now on.
+    pub fn join(&mut self, number: u16, party: K) {
+        let at = usize::from(number);
+        if self.members.len() <= at {
+            self.members.resize_with(at + 1, || None);
+        }
+        self.members[at] = Some(Member { party, is_ready: false });
+        self.parties.entry(party).or_default().members += 1;
+    }
+
+    /// Somebody is gone.
+    pub fn leave(&mut self, number: u16) {
+        let Some(member) = self.members.get_mut(usize::from(number)).and_then(Option::take) else { return };
+        let Some(party) = self.parties.get_mut(&member.party) else { return };
+        party.members -= 1;
+        if member.is_ready {
+            party.ready.retain(|other| *other != number);
+        }
+        if party.ready.is_empty() {
+            self.order.remove(&(party.clock, member.party));
+        }
+        if party.members == 0 {
+            self.parties.remove(&member.party);
+        }
+    }
+
+    /// A member has something to do.
+    pub fn ready(&mut self, number: u16) {
+        let Some(member) = self.members.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
+        if std::mem::replace(&mut member.is_ready, true) {
+            return;
+        }
+        let Some(party) = self.parties.get_mut(&member.party) else { return };
+        if party.ready.is_empty() {
+            party.clock = party.clock.max(self.now);
+            self.order.insert((party.clock, member.party));
+        }
+        party.ready.push_back(number);
+    }
+
+    /// Who is next, no longer ready; to be followed by [`served`](Self::served).
+    pub fn next(&mut self) -> Option<u16> {
+        let (clock, key) = *self.order.first()?;
+        let party = self.parties.get_mut(&key)?;
+        let number = party.ready.pop_front()?;
+        if party.ready.is_empty() {
+            self.order.pop_first();
+        }
+        self.now = clock;
+        if let Some(Some(member)) = self.members.get_mut(usize::from(number)) {
+            member.is_ready = false;
+        }
+        Some(number)
+    }
+
+    /// What a member's turn cost its party; `more` if it is ready again.
+    pub fn served(&mut self, number: u16, cost: Cost, more: bool) {
+        let Some(Some(member)) = self.members.get(usize::from(number)) else { return };
+        let key = member.party;
+        let Some(party) = self.parties.get_mut(&key) else { return };
+        let was_ready = self.order.remove(&(party.clock, key));
+        party.clock = Cost(party.clock.0 + cost.0);
+        if was_ready {
+            self.order.insert((party.clock, key));
+        }
+        if more {
+            self.ready(number);
+        }
+    }
+
+    /// Nobody is ready.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What each member gets in so many turns, if all are always ready and a turn costs `costs` of it.
+    fn shares(parties: &[u8], costs: &[u64], turns: usize) -> Vec<u64> {
+        let mut all = Turns::default();
+        for (number, party) in (0u16..).zip(parties) {
+            all.join(number, *party);
+            all.ready(number);
+        }
+        let mut got = vec![0; parties.len()];
+        for _ in 0..turns {
+            let number = all.next().expect("somebody is ready");
+            got[usize::from(number)] += costs[usize::from(number)];
+            all.served(number, Cost(costs[usize::from(number)]), true);
+        }
+        got
+    }
+
+    #[test]
+    fn a_party_of_twenty_gets_as_much_as_a_party_of_one() {
+        let mut parties = vec![1; 20];
+        parties.push(2);
+        let got = shares(&parties, &[100; 21], 4000);
+        let many: u64 = got[..20].iter().sum();
+        assert!(got[20].abs_diff(many) <= 100, "{got:?}");
+        assert!(got[..20].iter().all(|one| one.abs_diff(many / 20) <= 100), "{got:?}");
+    }
+
+    #[test]
+    fn within_a_party_what_costs_more_comes_more_rarely_per_cost() {
+        // Alone in a party with twenty that flush, one still has a turn in each round.
+        let mut costs = vec![160; 20];
+        costs.push(320);
+        let got = shares(&[1; 21], &costs, 2100);
+        assert_eq!(got[20], 320 * 100);
+    }
+
+    #[test]
+    fn who_was_away_has_saved_nothing_up_and_lost_nothing() {
+        let mut all = Turns::default();
+        all.join(0, 'a');
+        all.join(1, 'b');
+        all.ready(0);
+        for _ in 0..1000 {
+            assert_eq!(all.next(), Some(0));
+            all.served(0, Cost(100), true);
+        }
+        all.ready(1);
+        let mut of_b = 0;
+        for _ in 0..100 {
+            let number = all.next().expect("ready");
+            of_b += u32::from(number == 1);
+            all.served(number, Cost(100), true);
+        }
+        assert!((49..=51).contains(&of_b), "{of_b} of 100 turns");
+    }
+
+    #[test]
+    fn a_client_that_asks_once_in_a_while_is_next() {
+        let mut all = Turns::default();
+        (0..20).for_each(|number| {
+            all.join(number, 'f');
+            all.ready(number);
+        });
+        all.join(20, 'g');
+        for _ in 0..100 {
+            for _ in 0..7 {
+                let number = all.next().expect("a flood");
+                all.served(number, Cost(160), true);
+            }
+            all.ready(20);
+            let first = all.next().expect("ready");
+            all.served(first, Cost(20), first != 20);
+            // At most one other is before it: who is as far behind.
+            if first != 20 {
+                assert_eq!(all.next(), Some(20));
+                all.served(20, Cost(20), false);
+            }
+        }
+    }
+
+    proptest! {
+        /// Nobody who is ready is forgotten, and nobody has a turn who is not.
+        #[test]
+        fn turns_are_for_the_ready(
+            steps in prop::collection::vec((0u8..5, 0u16..12, 0u8..3, 1u64..500), 1..400),
+        ) {
+            let mut turns = Turns::default();
+            let mut twin: BTreeMap<u16, bool> = BTreeMap::new();
+            for (what, number, party, cost) in steps {
+                match what {
+                    0 if !twin.contains_key(&number) => {
+                        turns.join(number, party);
+                        twin.insert(number, false);
+                    }
+                    1 => {
+                        turns.leave(number);
+                        twin.remove(&number);
+                    }
+                    2 | 3 => {
+                        turns.ready(number);
+                        twin.entry(number).and_modify(|ready| *ready = true);
+                    }
+                    _ => match turns.next() {
+                        Some(next) => {
+                            prop_assert_eq!(twin.get(&next), Some(&true));
+                            let more = cost % 2 == 0;
+                            turns.served(next, Cost(cost), more);
+                            twin.insert(next, more);
+                        }
+                        None => prop_assert!(twin.values().all(|ready| !ready)),
+                    },
+                }
+                prop_assert_eq!(turns.is_empty(), twin.values().all(|ready| !ready));
+            }
+            let ready = twin.values().filter(|ready| **ready).count();
+            for _ in 0..ready {
+                let next = turns.next();
+                prop_assert!(next.is_some());
+            }
+            prop_assert_eq!(turns.next(), None);
+        }
+    }
+}
