@@ -188,6 +188,10 @@ impl Engine {
             if self.is_stopping() && self.commits_are_settled() {
                 // Changes that came to nothing: no commit is due for them later either.
                 self.commits.changed = None;
+            } else if self.has_nothing_to_commit() {
+                self.commits.now = std::mem::take(&mut self.commits.next);
+                self.verify_for_waiters();
+                self.end_commit();
             } else {
                 self.begin_commit();
             }
@@ -209,6 +213,32 @@ impl Engine {
         }
     }
 
+    /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
+    /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
+    /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
+    /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
+    /// acknowledged. That members are being recorded holds everybody up, as with a commit.
+    fn has_nothing_to_commit(&self) -> bool {
+        let owes =
+            |(sb, device): (&weir_map::Superblock, &crate::device::Device)| device.owes(sb.device).is_some();
+        let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
+        !(self.commits.next.is_empty() || self.commits.requested)
+            && self.commits.beside.is_empty()
+            && (!any_owes || Sabotage::FlushAnsweredEarly.is_on())
+            && self.map.pending() == 0
+            && !self.map.has_uncommitted()
+            && self.waiting_commit.is_empty()
+            && !self.members.are_recording()
+            && self.stopped_changes.is_none()
+    }
+
+    /// Has devices verified for the requests that wait for this commit, or need none.
+    fn verify_for_waiters(&mut self) {
+        if self.commits.now.iter().any(|waiting| matches!(waiting.who, Waiter::Request(_))) {
+            self.commits.verified = self.verify_devices();
+        }
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
     }
@@ -223,10 +253,8 @@ impl Engine {
             .filter(|(_, device)| device.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
-        if self.commits.now.iter().any(|waiting| matches!(waiting.who, Waiter::Request(_))) {
-            // Beside the flushes: whoever waits was submitted before.
-            self.commits.verified = self.verify_devices();
-        }
+        // Beside the flushes: whoever waits was submitted before.
+        self.verify_for_waiters();
         let hurried = self.is_hurried(&self.commits.now);
         let (later, now): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));

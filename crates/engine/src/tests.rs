@@ -10,6 +10,7 @@ mod durable_writes;
 mod explain;
 mod failing;
 mod feed;
+mod flushes;
 mod hardening;
 mod harm;
 mod harness;

@@ -9,6 +9,8 @@
 pub enum Sabotage {
     /// A commit begins without flushing the devices.
     FlushSkipped,
+    /// A FLUSH is answered without a commit though devices owe what was acknowledged before.
+    FlushAnsweredEarly,
     /// A commit flushes the devices that carry the map, and takes the others' data for durable.
     OtherDevicesNotFlushed,
     /// What a flush beside commits is to make durable counts as durable when it begins.
@@ -59,8 +61,9 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All there are, by name.
-    pub const ALL: [(&str, Self); 24] = [
+    pub const ALL: [(&str, Self); 25] = [
         ("flush-skipped", Self::FlushSkipped),
+        ("flush-answered-early", Self::FlushAnsweredEarly),
         ("other-devices-not-flushed", Self::OtherDevicesNotFlushed),
         ("flush-beside-not-awaited", Self::FlushBesideNotAwaited),
         ("revised-state-needs-nothing", Self::RevisedStateNeedsNothing),

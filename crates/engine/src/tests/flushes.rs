@@ -1,0 +1,129 @@
+//! FLUSHes that need no commit, and those that do.
+
+use super::harness::{Harness, Shape};
+use crate::FlushRules;
+use weir_map::Hardening;
+use weir_model::{DeviceId, IoError, IoKind, Nanos, Op, RequestError};
+
+const FLUSH: IoKind = IoKind::Flush;
+const DURABLE: IoKind = IoKind::Write { fua: true };
+
+/// A pool in which everything is durable.
+fn settled(copies: u8, hardening: Hardening) -> Harness {
+    let shape = Shape { devices: 2, members: 2, copies, ..Shape::default() };
+    let mut h = Harness::of(shape, "sequential");
+    h.set_hardening(hardening).expect("a command");
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.wait(Nanos::secs(60));
+    h.log.clear();
+    h
+}
+
+#[test]
+fn a_flush_after_which_nothing_was_written_asks_nothing_of_the_devices() {
+    for (copies, hardening) in [(1, Hardening::Flush), (2, Hardening::Flush), (1, Hardening::Write)] {
+        let mut h = settled(copies, hardening);
+        for id in 0..100 {
+            h.submit(id, Op::Flush, 0, 0, 0);
+        }
+        h.run();
+        for id in 0..100 {
+            assert_eq!(h.answer().map(|(id, result)| (id, result.is_ok())), Some((id, true)));
+        }
+        assert!(h.log.is_empty(), "{copies} copies, {hardening:?}: {:?}", h.log);
+    }
+}
+
+#[test]
+fn durable_overwrites_leave_nothing_to_flush() {
+    let mut h = settled(1, Hardening::Flush);
+    h.request(Op::Write, 4096, &[2; 4096], true).expect("a write");
+    h.log.clear();
+    h.flush().expect("a flush");
+    assert!(h.log.is_empty(), "{:?}", h.log);
+}
+
+#[test]
+fn every_kind_of_change_is_flushed() {
+    for copies in [1, 2] {
+        let changes: [(Op, u64, usize); 4] = [
+            (Op::Write, 0, 4096),
+            (Op::Write, 1 << 20, 100),
+            (Op::WriteZeroes { no_hole: false }, 4096, 4096),
+            (Op::Trim, 0, 8192),
+        ];
+        for (op, at, len) in changes {
+            let mut h = settled(copies, Hardening::Flush);
+            h.request(op, at, &vec![3; len], false).expect("a change");
+            h.log.clear();
+            h.flush().expect("a flush");
+            assert!(!h.log.is_empty(), "{op:?} with {copies} copies: nothing was made durable");
+            let (_, before) = h.read(0, 2 << 20);
+            h.reopen();
+            assert_eq!(h.read(0, 2 << 20).1, before, "{op:?} with {copies} copies");
+        }
+    }
+}
+
+/// What a flush in flight is to make durable is owed until that has ended well, whoever asked for it.
+#[test]
+fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
+    for fails in [false, true] {
+        let mut h = settled(1, Hardening::Flush);
+        h.write(0, &[2; 4096]);
+        h.holding = Some(FLUSH);
+        h.submit(1, Op::Flush, 0, 0, 0);
+        h.run();
+        h.submit(2, Op::Flush, 0, 0, 0);
+        h.run();
+        assert_eq!(h.answer(), None);
+        h.release(fails.then_some(IoError::Os(5)));
+        let expected = fails.then_some(RequestError::FlushFailed(h.log[0].device));
+        let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
+        answers.sort_by_key(|(id, _)| *id);
+        assert_eq!(answers.map(|(_, result)| result.err()), [expected, expected]);
+    }
+}
+
+/// A device whose flushes take long is flushed beside the commits nobody waits for: a FLUSH that comes then
+/// waits for that device.
+#[test]
+fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
+    let mut h = settled(1, Hardening::Flush);
+    h.engine.set_flush_rules(FlushRules { dear: Nanos(0), patience: Nanos(0) });
+    h.write(0, &[2; 4096]);
+    h.holding = Some(FLUSH);
+    h.wait(Nanos::secs(10));
+    assert_eq!(h.held.len(), 1, "a flush nobody asked for");
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.answer(), None, "the device owes what was written");
+    h.release(None);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+}
+
+/// While it is being recorded that a member was left behind, nobody is told that anything is durable.
+#[test]
+fn a_flush_waits_until_a_lost_member_is_recorded() {
+    let mut h = settled(1, Hardening::Flush);
+    h.holding = Some(DURABLE);
+    h.lose(DeviceId(1));
+    assert_eq!(h.held.len(), 1, "a superblock is being written: {:?}", h.log);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.answer(), None);
+    h.release(None);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+}
+
+/// A device that is lost takes what it owed with it: the next FLUSH says so, later ones do not pretend.
+#[test]
+fn what_a_lost_device_owed_fails_one_flush() {
+    let mut h = settled(1, Hardening::Flush);
+    h.write(0, &[2; 4096]);
+    let device = h.log.iter().find(|io| matches!(io.kind, IoKind::Write { .. })).expect("a write").device;
+    h.lose(device);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(device)));
+    assert!(h.try_read(0, 4096).is_err());
+}
