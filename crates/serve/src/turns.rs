@@ -109,7 +109,7 @@ impl<K: Copy + Ord> Turns<K> {
     }
 
     /// Who is next, no longer ready; to be followed by [`served`](Self::served).
-    pub fn next(&mut self) -> Option<u16> {
+    pub fn take_next(&mut self) -> Option<u16> {
         let (clock, key) = *self.order.first()?;
         let party = self.parties.get_mut(&key)?;
         let number = party.ready.pop_front()?;
@@ -158,7 +158,7 @@ mod tests {
         }
         let mut got = vec![0; parties.len()];
         for _ in 0..turns {
-            let number = all.next().expect("somebody is ready");
+            let number = all.take_next().expect("somebody is ready");
             got[usize::from(number)] += costs[usize::from(number)];
             all.served(number, Cost(costs[usize::from(number)]), true);
         }
@@ -191,13 +191,13 @@ mod tests {
         all.join(1, 'b');
         all.ready(0);
         for _ in 0..1000 {
-            assert_eq!(all.next(), Some(0));
+            assert_eq!(all.take_next(), Some(0));
             all.served(0, Cost(100), true);
         }
         all.ready(1);
         let mut of_b = 0;
         for _ in 0..100 {
-            let number = all.next().expect("ready");
+            let number = all.take_next().expect("ready");
             of_b += u32::from(number == 1);
             all.served(number, Cost(100), true);
         }
@@ -214,15 +214,15 @@ mod tests {
         all.join(20, 'g');
         for _ in 0..100 {
             for _ in 0..7 {
-                let number = all.next().expect("a flood");
+                let number = all.take_next().expect("a flood");
                 all.served(number, Cost(160), true);
             }
             all.ready(20);
-            let first = all.next().expect("ready");
+            let first = all.take_next().expect("ready");
             all.served(first, Cost(20), first != 20);
             // At most one other is before it: who is as far behind.
             if first != 20 {
-                assert_eq!(all.next(), Some(20));
+                assert_eq!(all.take_next(), Some(20));
                 all.served(20, Cost(20), false);
             }
         }
@@ -250,7 +250,7 @@ mod tests {
                         turns.ready(number);
                         twin.entry(number).and_modify(|ready| *ready = true);
                     }
-                    _ => match turns.next() {
+                    _ => match turns.take_next() {
                         Some(next) => {
                             prop_assert_eq!(twin.get(&next), Some(&true));
                             let more = cost % 2 == 0;
@@ -264,10 +264,10 @@ mod tests {
             }
             let ready = twin.values().filter(|ready| **ready).count();
             for _ in 0..ready {
-                let next = turns.next();
+                let next = turns.take_next();
                 prop_assert!(next.is_some());
             }
-            prop_assert_eq!(turns.next(), None);
+            prop_assert_eq!(turns.take_next(), None);
         }
     }
 }

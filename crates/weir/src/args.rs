@@ -313,8 +313,16 @@ pub struct Accept {
     pub without: Vec<String>,
 }
 
+/// What `weir serve --help` says of limits.
+const SERVE_LIMITS: &str = "Limits, set under [serve] in the pool file:
+  clients              connected clients [default: 1024]
+  clients_per_address  of these, from one IP address [default: 256]
+  handshake_timeout    time to choose a volume [default: 30s]
+  control_timeout      silence of a control session [default: 60s]";
+
 /// `weir serve ...`
 #[derive(Debug, Args)]
+#[command(after_help = SERVE_LIMITS)]
 pub struct ServeArgs {
     /// For a pool that is not all there.
     #[command(flatten)]

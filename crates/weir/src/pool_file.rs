@@ -12,6 +12,12 @@
 //! mover_share = "20%"      # optional
 //! extent_cache = "256MiB"  # optional
 //!
+//! [serve]                  # optional
+//! clients = 1024           # optional
+//! clients_per_address = 256 # optional
+//! handshake_timeout = "30s" # optional
+//! control_timeout = "60s"  # optional
+//!
 //! [policy.asymmetry]       # optional: a policy's tuning, by its name
 //! delta = 0.5
 //!
@@ -32,6 +38,7 @@
 //! [`parse`] is pure: text in, a checked [`PoolFile`] or all its [`Mistakes`] out, never a panic. A
 //! mistake names the key, the value and what is allowed, and where it stands.
 
+mod limits;
 mod policies;
 pub(crate) mod table;
 #[cfg(test)]
@@ -46,6 +53,7 @@ use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET, SpaceRules, WhenFull
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::Settings;
+use weir_serve::Limits;
 pub use weir_sim::units::{duration, size};
 
 /// The most devices a pool has.
@@ -75,6 +83,8 @@ pub struct PoolFile {
     pub mover_share: Percent,
     /// Memory for whole extents; none unless given.
     pub extent_cache: Bytes,
+    /// What clients may have.
+    pub serve: Limits,
     /// The devices in the file's order, at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
 }
@@ -207,9 +217,10 @@ impl Mistakes {
 pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
     let document = table::document(text)?;
     let found = Found::default();
-    let sections = &["pool", "policy", "volume", "device"];
+    let sections = &["pool", "serve", "policy", "volume", "device"];
     let root = Keys::new(text, "the pool file", document.get_ref(), document.span(), sections, &found);
     let devices = devices(&root, &found);
+    let serve = limits::limits(&root);
     let (tuning, volumes) = (policies::tuning(&root), policies::of_volumes(&root));
     let read = root.table("pool", POOL_KEYS).and_then(|pool| {
         let name = pool.required("name", name);
@@ -230,6 +241,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
             moves,
             mover_share,
             extent_cache,
+            serve,
             devices,
         })
     });

@@ -51,7 +51,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     let (map, recovery) = opened.map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
     described.log_recovery(&recovery);
-    let limits = Limits::default();
+    let limits = fit_open_files(described.file.serve, described.file.devices.len());
     let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);
     let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
@@ -84,6 +84,27 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     Ok(())
 }
 
+/// Files and sockets beside clients' sockets and devices: the pool's other files, the ring, the log,
+/// control sessions, connections in the handshake.
+const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::admission::HANDSHAKES as u64;
+
+/// The limits, with no more clients than the process may have sockets. Raises that limit as far as it goes.
+fn fit_open_files(limits: Limits, devices: usize) -> Limits {
+    let others = OTHER_FILES + 4 * devices as u64;
+    let wanted = others + u64::from(limits.clients);
+    let allowed = weir_device::limits::open_files(wanted);
+    if allowed >= wanted {
+        return limits;
+    }
+    let clients = allowed.saturating_sub(others).clamp(1, u64::from(limits.clients)) as u16;
+    tracing::warn!(
+        "the limit on open files ({allowed}) allows {clients} clients instead of {}; raise the hard limit \
+         (ulimit -Hn, or LimitNOFILE= of the service) to {wanted}, or lower `clients` under [serve]",
+        limits.clients
+    );
+    Limits { clients, ..limits }
+}
+
 /// Tries again while somebody answers at the socket: a server that was killed may seem to, until
 /// the kernel has cleared up behind it.
 fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
@@ -98,10 +119,11 @@ fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T,
 
 /// The pool's status for the control socket.
 fn describe(described: Described, opening: Opening) -> Describe<Engine> {
-    Box::new(move |engine, reactor| {
+    Box::new(move |engine, reactor, clients| {
         let status: PoolStatus = engine.status();
         let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
-        let status = Status::new(SERVED, &described, engine.map(), status, &paces, &opening);
+        let mut status = Status::new(SERVED, &described, engine.map(), status, &paces, &opening);
+        status.pool.clients = Some(clients.into());
         json!(status.with_devices(|id| reactor.device(id)))
     })
 }

@@ -3,10 +3,12 @@
 //! The same document is printed with `--json`, so its fields are a promise: docs/guide.md
 //! describes them, and a field may be added but not renamed.
 
+mod clients;
 mod measures;
 mod metrics;
 mod spread;
 
+pub use clients::ClientsPart;
 pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
 pub use spread::SpreadPart;
 
@@ -101,6 +103,9 @@ pub struct PoolPart {
     pub remarks: Vec<String>,
     /// The metadata can no longer be written: changes are refused.
     pub read_only: bool,
+    /// Its clients; absent while idle.
+    #[serde(default)]
+    pub clients: Option<ClientsPart>,
 }
 
 /// One device.
@@ -298,6 +303,7 @@ impl Status {
             judged: engine.moves.into(),
             remarks: engine.remarks.iter().map(remark).collect(),
             read_only: engine.read_only,
+            clients: None,
         };
         let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
         let devices = parts.map(|((entry, superblock), device)| {
@@ -389,6 +395,7 @@ impl Status {
             size(pool.extent_bytes)
         );
         text += &pool.space();
+        text += &pool.clients.map(|clients| clients.human()).unwrap_or_default();
         text.push('\n');
         let devices = Table::new(
             ["DEVICE", "CLASS", "USED", "OF", "READS", "WRITES", "FLUSHES", "FAILED", "BUSY", "NOTES"],

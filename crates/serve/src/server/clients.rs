@@ -375,7 +375,7 @@ impl Clients {
         let mut left = Cost::TURN.0;
         while left > 0
             && volumes.can_accept()
-            && let Some(number) = self.turns.next()
+            && let Some(number) = self.turns.take_next()
         {
             let Some(client) = self.slots.get_mut(number) else { continue };
             let (cost, then) = client.turn(Cost(left), volumes, exports, &self.credit, outside);

@@ -104,6 +104,11 @@ impl<'t, 'i> Keys<'t, 'i> {
         Some(Self::new(self.text, format!("[{key}]"), table, value.span(), known, self.found))
     }
 
+    /// The table under `key`, if there is one.
+    pub(crate) fn optional_table(&self, key: &str, known: &[&'static str]) -> Option<Self> {
+        self.has(key).then(|| self.table(key, known)).flatten()
+    }
+
     /// The tables in the table under `key`: of each its name and itself, its keys being those `known`
     /// gives for the name. Both may be absent.
     pub(crate) fn tables_by_name(

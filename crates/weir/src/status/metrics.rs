@@ -85,6 +85,20 @@ impl Status {
         ] {
             all.counts(name, help, [(None, value)]);
         }
+        if let Some(clients) = pool.clients {
+            for (name, help, value) in [
+                ("clients", "NBD clients connected", clients.connected),
+                ("clients_limit", "NBD clients that may be connected", clients.limit),
+                ("clients_idle", "Of those connected, idle ones without buffers", clients.idle),
+                ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
+                ("control_sessions", "Connections to the control socket", clients.control_sessions),
+            ] {
+                all.levels(name, help, [(None, value as f64)]);
+            }
+            all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
+            let dropped = clients.handshakes_dropped;
+            all.counts("handshakes_dropped", "Handshakes given up", [(None, dropped)]);
+        }
     }
 
     fn device_metrics(&self, all: &mut Metrics) {
@@ -178,6 +192,7 @@ mod tests {
             full: Some("data".into()),
             full_in_ns: Some(1_500_000_000),
             refused: 3,
+            clients: Some(crate::status::ClientsPart { connected: 5, refused: 9, ..Default::default() }),
             ..PoolPart::default()
         };
         let traffic = Some(Traffic { flushes: 7, ..Traffic::default() });
@@ -194,6 +209,8 @@ mod tests {
             "weir_used_bytes{pool=\"home \\\"a\\\"\"} 81.0",
             "weir_warning_percent{pool=\"home \\\"a\\\"\"} 80.0",
             "weir_full{pool=\"home \\\"a\\\"\"} 1.0",
+            "weir_clients{pool=\"home \\\"a\\\"\"} 5.0",
+            "weir_clients_refused_total{pool=\"home \\\"a\\\"\"} 9",
             "weir_full_in_seconds{pool=\"home \\\"a\\\"\"} 1.5",
             "weir_refused_total{pool=\"home \\\"a\\\"\"} 3",
             "weir_device_lost{pool=\"home \\\"a\\\"\",device=\"slow\"} 1.0",

@@ -7,10 +7,10 @@ use std::process::Command;
 use weir_policy::placement;
 
 /// Debian's Python, whose modules the package python3-libnbd brings.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// Whether the module is installed; says so if it is not.
-fn installed() -> bool {
+pub(crate) fn installed() -> bool {
     let found = Command::new(PYTHON).args(["-c", "import nbd"]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {

@@ -14,6 +14,7 @@ mod explain;
 mod failing;
 mod full;
 mod harness;
+mod hostile;
 mod image;
 mod kill;
 mod libnbd;

@@ -140,7 +140,7 @@ impl Turned {
         let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
         let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(1)), &limits, describe);
         let path = folder.path().join("nbd");
-        server.listen(&Listen::Unix { path: path.clone(), private: false }).unwrap();
+        server.listen(&Listen::private(path.clone())).unwrap();
         let mut turned = Self { _folder: folder, server, events: Vec::new(), clients: Vec::new() };
         for _ in 0..count {
             let mut stream = UnixStream::connect(&path).unwrap();

@@ -1,0 +1,56 @@
+//! What a status says of clients.
+
+use serde::{Deserialize, Serialize};
+use weir_serve::ClientCounts;
+
+/// The clients of a pool that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientsPart {
+    /// NBD clients that are connected.
+    pub connected: u64,
+    /// How many there may be.
+    pub limit: u64,
+    /// Of those connected, how many have asked nothing for a while and gave back their buffers.
+    pub idle: u64,
+    /// Connections that have not yet said which volume they want.
+    pub handshakes: u64,
+    /// Clients refused since the server started.
+    pub refused: u64,
+    /// Handshakes given up since the server started.
+    pub handshakes_dropped: u64,
+    /// Connections to the control socket, the one that asks included.
+    pub control_sessions: u64,
+}
+
+impl From<&ClientCounts> for ClientsPart {
+    fn from(counts: &ClientCounts) -> Self {
+        Self {
+            connected: counts.clients,
+            limit: counts.limit,
+            idle: counts.idle,
+            handshakes: counts.handshakes,
+            refused: counts.refused,
+            handshakes_dropped: counts.handshakes_dropped,
+            control_sessions: counts.sessions,
+        }
+    }
+}
+
+impl ClientsPart {
+    /// For people: a line.
+    pub fn human(&self) -> String {
+        let mut line = format!("clients: {} of {} connected", self.connected, self.limit);
+        for (count, what) in [
+            (self.idle, "idle"),
+            (self.handshakes, "in the handshake"),
+            (self.refused, "refused since the start"),
+            (self.handshakes_dropped, "handshakes given up"),
+        ] {
+            if count > 0 {
+                line += &format!(", {count} {what}");
+            }
+        }
+        line.push('\n');
+        line
+    }
+}
