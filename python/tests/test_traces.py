@@ -9,13 +9,13 @@ import pytest
 import weir
 from conftest import Command
 
-LINES = "time_us,disk,op,offset,size\n1,sda,R,0,4096\n2,sdb,W,4096,512\n5,sda,T,8192,4096\n4,sda,W,9223372036854767616,4095\n"
+LINES = "time_us,disk,op,offset,size\n1,sda,R,0,4096\n2,sdb,W,4096,512\n5,sda,T,8192,4096\n4,sda,W,9223372036854767616,4608\n"
 FORMAT = "csv:time_us,disk,op,offset,size"
 ROWS = [
     {"time_ns": 1000, "disk": "sda", "op": "read", "offset": 0, "size": 4096},
     {"time_ns": 2000, "disk": "sdb", "op": "write", "offset": 4096, "size": 512},
     {"time_ns": 5000, "disk": "sda", "op": "trim", "offset": 8192, "size": 4096},
-    {"time_ns": 4000, "disk": "sda", "op": "write", "offset": 9223372036854767616, "size": 4095},
+    {"time_ns": 4000, "disk": "sda", "op": "write", "offset": 9223372036854767616, "size": 4608},
 ]
 
 
@@ -150,8 +150,10 @@ def test_a_format_in_doubt_is_reported(tmp_path: Path) -> None:
     path = lines(tmp_path, text)
     trace = weir.read_trace(path)
     assert trace.format == "disksim"
-    for notes in (trace.notes(), weir.analyze(trace).notes, weir.analyze(path).notes):
-        assert any("the format is ambiguous: took disksim" in note for note in notes)
+    assert any("the format is ambiguous: took disksim" in note for note in trace.notes())
+    for use in (trace.to_arrow, lambda: weir.analyze(trace), lambda: weir.analyze(path)):
+        with pytest.warns(weir.TraceWarning, match="the format is ambiguous: took disksim"):
+            use()
     assert weir.read_trace(path, "disksim").notes() == []
     with pytest.warns(weir.TraceWarning, match="no multiple of 512 bytes, the first of 8 bytes"):
         weir.read_trace(path, "ms-bytes").to_arrow()

@@ -269,7 +269,8 @@ const LAYOUTS: [Layout; 17] = [
     Layout { columns: "T,O,S,op", bonus: 0.0 },
     Layout { columns: "T,disk,op,O,S", bonus: 0.0 },
     Layout { columns: "T,op,O,S", bonus: 0.0 },
-    Layout { columns: "T,-,disk,op,O,S,-", bonus: 0.0 },
+    // MSR Cambridge's, rarely in other units.
+    Layout { columns: "T,-,disk,op,O,S,-", bonus: -1.0 },
     Layout { columns: "T,-,op,disk,O,S", bonus: 0.0 },
     Layout { columns: "disk,op,O,S,T", bonus: 0.0 },
     Layout { columns: "disk,O,S,op,T", bonus: 0.5 },

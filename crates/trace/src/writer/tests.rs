@@ -97,6 +97,10 @@ fn a_trace_converted_there_and_back_is_the_same() {
         let (bytes, told) = written(name, &records, |_| "sda".into());
         assert_eq!(told.len(), records.len());
         let (found, _) = read(name, &bytes, false);
+        // Of lines with words or a heading there is no doubt.
+        let has_words = ["weir", "msr", "vscsi", "systor", "fio-2", "fio-3", "oracle"].contains(&name);
+        let reader = Reader::open("t", &bytes[..], None).expect("a trace");
+        assert!(!has_words || reader.note().is_none(), "{name}: {:?}", reader.note());
         let at = |at: Nanos| Nanos(at.0 / grain(name) * grain(name));
         let meant =
             records.iter().map(|record| Record { at: at(record.at), op: op(name, record), ..*record });
