@@ -100,7 +100,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// Extents that have space, times the extent size and the copies.
+    /// Space it takes on the devices, as its extents are in effect: every place counts, so copies, cached ones, and what
+    /// is kept, do too.
     pub allocated: Bytes,
     /// When its map changes are durable.
     pub hardening: Hardening,
@@ -177,7 +178,7 @@ impl Engine {
 
     /// The pool's volumes, in order of creation; not those being removed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
-        let extent = self.map.extent().bytes().0;
+        let extent = self.map.extent().bytes();
         let all = self.map.catalogue().volumes.iter();
         all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| {
             let (degraded, looking) = self.degraded(*id);
@@ -185,7 +186,7 @@ impl Engine {
                 id: *id,
                 name: volume.name.clone(),
                 size: volume.size,
-                allocated: Bytes(self.map.mapped_extents(*id) * extent * u64::from(volume.copies)),
+                allocated: self.map.usage(*id).bytes(extent),
                 hardening: volume.hardening,
                 copies: volume.copies,
                 policy: self.policies.own_name(*id),

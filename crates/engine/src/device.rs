@@ -143,6 +143,8 @@ pub(crate) struct Device {
     held: Behind<Flight>,
     /// Space whose release is durable, resting until the commands that may touch it have ended.
     resting: Behind<Chunk>,
+    /// Whole extents among it.
+    resting_extents: u32,
 }
 
 impl Device {
@@ -171,6 +173,7 @@ impl Device {
             promises: Outstanding::default(),
             held: Behind::default(),
             resting: Behind::default(),
+            resting_extents: 0,
         }
     }
 
@@ -383,12 +386,20 @@ impl Device {
 
     /// Space whose release is durable: it rests until every command begun so far has ended.
     pub(crate) fn rest(&mut self, chunk: Chunk) {
+        self.resting_extents += u32::from(matches!(chunk, Chunk::Whole(_)));
         self.resting.add(chunk, &mut self.outstanding);
     }
 
     /// Space that has rested.
     pub(crate) fn rested(&mut self) -> Option<Chunk> {
-        self.resting.next(&self.outstanding)
+        let chunk = self.resting.next(&self.outstanding)?;
+        self.resting_extents -= u32::from(matches!(chunk, Chunk::Whole(_)));
+        Some(chunk)
+    }
+
+    /// Extents that are resting.
+    pub(crate) fn resting_extents(&self) -> u32 {
+        self.resting_extents
     }
 
     /// Whether some space is resting.

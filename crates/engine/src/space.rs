@@ -14,10 +14,12 @@ use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
 
 mod fill_rate;
 mod gauge;
+mod lack;
 
 use fill_rate::FillRate;
 use gauge::Gauge;
 pub use gauge::Percent;
+use lack::Lack;
 
 /// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
 /// so that one whose every write waits can still read, overwrite and trim.
@@ -82,13 +84,13 @@ pub struct SpaceStatus {
     pub promised: Bytes,
     /// Space for data on the devices.
     pub total: Bytes,
-    /// Of it, not free.
+    /// Of it, taken by what is in effect.
     pub used: Bytes,
     /// The highest warning threshold that space for data has passed.
     pub warning: Option<Percent>,
     /// … and the one that space for metadata has.
     pub metadata_warning: Option<Percent>,
-    /// The last write that needed space got none, for want of this.
+    /// The last write that needed space got none, for want of this, and none has become free since.
     pub full: Option<Room>,
     /// Pieces of writes waiting for space.
     pub waiting: usize,
@@ -96,7 +98,8 @@ pub struct SpaceStatus {
     pub refused: u64,
     /// Net bytes taken per second of late, given back ones subtracted; negative while space is freed.
     pub fill_rate: f64,
-    /// When all space is taken if this goes on; `None` if it would never be, or is.
+    /// When all space is taken if this goes on; `None` if it would never be, or is, or nobody can tell: too little was
+    /// seen, or it grows much faster or slower now than over the last half hour.
     pub full_in: Option<Nanos>,
 }
 
@@ -112,6 +115,7 @@ pub(crate) struct SpaceState {
     data: Gauge,
     metadata: Gauge,
     full: Option<Room>,
+    lack: Lack,
     refused: u64,
     rate: FillRate,
     /// What was last said of it, and when.
@@ -128,6 +132,7 @@ impl SpaceState {
             data: Gauge::default(),
             metadata: Gauge::default(),
             full: None,
+            lack: Lack::default(),
             refused: 0,
             rate: FillRate::new(now, used),
             told: None,
@@ -171,16 +176,16 @@ impl Engine {
     /// How full the pool is.
     pub fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.data_space();
+        let (need, room) = self.map.metadata_need();
         let rate = self.space.rate.per_second(self.now);
-        let full_in =
-            (rate >= 1.0 && used < total).then(|| Nanos::secs(((total - used).0 as f64 / rate) as u64));
+        let full_in = self.space.rate.time_for(self.now, Bytes(total.0.saturating_sub(used.0)));
         SpaceStatus {
             promised: self.promised(),
             total,
             used,
-            warning: self.space.data.passed(),
-            metadata_warning: self.space.metadata.passed(),
-            full: self.space.full,
+            warning: self.space.data.at(&self.space.rules.warn_at, used.0, total.0),
+            metadata_warning: self.space.metadata.at(&self.space.rules.warn_at, need.0, room.0),
+            full: self.space.full.filter(|lacking| !self.has_room_again(*lacking)),
             waiting: self.space.waiting.len(),
             refused: self.space.refused,
             fill_rate: rate,
@@ -195,15 +200,36 @@ impl Engine {
         Bytes(sizes.fold(0, u64::saturating_add))
     }
 
-    /// Space for data on the devices that are there: what is taken of it, and all of it.
+    /// Space for data on the devices that are there: what is taken of it by what is in effect, and all of it.
     pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
         let extent = self.map.extent().bytes().0;
         let all = self.map.devices().iter().zip(&self.devices);
-        let spaces = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| self.map.space(sb.device));
-        let (used, total) = spaces.fold((0, 0), |(used, total), space| {
-            (used + u64::from(space.extents() - space.free()), total + u64::from(space.extents()))
+        let there = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| sb.device);
+        let (used, total) = there.fold((0, 0), |(used, total), device| {
+            let space = self.map.space(device);
+            let taken = space.extents() - space.free() - self.releasing_extents(device);
+            (used + u64::from(taken), total + u64::from(space.extents()))
         });
         (Bytes(used * extent), Bytes(total * extent))
+    }
+
+    /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
+    pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
+        self.map.releasing_extents(device) + self.devices[device.index()].resting_extents()
+    }
+
+    /// Extents of the devices that are there which can be handed out, now or once their release is durable.
+    fn available_extents(&self) -> u64 {
+        let there = self.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
+        there.map(|id| u64::from(self.map.space(id).free() + self.releasing_extents(id))).sum()
+    }
+
+    /// Whether there is room again since a write last got none for want of this.
+    fn has_room_again(&self, lacking: Room) -> bool {
+        match lacking {
+            Room::Data => self.space.lack.is_over(self.available_extents()),
+            Room::Metadata => self.map.has_metadata_room(),
+        }
     }
 
     /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
@@ -304,6 +330,8 @@ impl Engine {
 
     fn note_full(&mut self, lacking: Room) {
         self.space.full = Some(lacking);
+        self.space.lack =
+            Lack::of(self.available_extents(), self.data_space().1.0 / self.map.extent().bytes().0);
         self.tell_full();
     }
 
@@ -322,6 +350,10 @@ impl Engine {
 
     /// How much is taken has changed.
     pub(crate) fn note_used(&mut self) {
+        if self.space.full.is_some_and(|lacking| self.has_room_again(lacking)) {
+            self.space.full = None;
+            self.tell_full();
+        }
         let (used, total) = self.data_space();
         self.space.rate.note(self.now, used);
         if let Some(at) = self.space.data.note(&self.space.rules.warn_at, used.0, total.0) {

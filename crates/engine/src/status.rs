@@ -35,8 +35,11 @@ pub struct DeviceStatus {
     pub class: DeviceClass,
     /// Space for user data.
     pub total: Bytes,
-    /// Of it, not owned by any volume.
+    /// Of it, not owned by any volume, as its extents are in effect.
     pub free: Bytes,
+    /// Of what is free, what was given up so lately that it cannot be handed out again yet: once the map that says so
+    /// is durable, and commands that may touch it have ended.
+    pub releasing: Bytes,
     /// Reads completed, and their bytes.
     pub reads: (u64, Bytes),
     /// Writes completed (the map's included), and their bytes.
@@ -160,12 +163,14 @@ impl Engine {
         let extent = map.extent().bytes();
         let device = |sb: &weir_map::Superblock| {
             let (device, space) = (&self.devices[sb.device.index()], map.space(sb.device));
+            let releasing = u64::from(self.releasing_extents(sb.device));
             DeviceStatus {
                 id: sb.device,
                 name: sb.device_name.clone(),
                 class: sb.class,
                 total: Bytes(u64::from(space.extents()) * extent.0),
-                free: Bytes(u64::from(space.free()) * extent.0),
+                free: Bytes((u64::from(space.free()) + releasing) * extent.0),
+                releasing: Bytes(releasing * extent.0),
                 reads: device.load.completed(false),
                 writes: device.load.completed(true),
                 read_response: self.advice.view(sb.device).reads.response.get(),

@@ -30,6 +30,7 @@ mod through;
 mod twice;
 mod unaligned;
 mod unreachable;
+mod usage;
 mod verify;
 
 use super::*;

@@ -7,6 +7,7 @@ use crate::overlay::Epoch;
 use crate::page::PageNumber;
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
+use crate::usage::Usage;
 use crate::value::{Chunk, RecordId, Value, Word};
 use crate::{MapError, PAGE, Sabotage, Volume};
 use smallvec::SmallVec;
@@ -127,13 +128,19 @@ impl Map {
         self.journal.all_durable();
         let before = released.len();
         let mut deltas = std::mem::take(&mut self.commit.deltas);
+        // Each extent once: a commit looks at each of its candidates once.
+        let taken = |map: &Self, key: ExtentKey| Usage::of(&map.find_durable(key));
+        let before_them: Vec<Usage> = self.commit.extents.iter().map(|(key, _)| taken(self, *key)).collect();
         for delta in deltas.drain(..) {
             self.apply(delta);
         }
         deltas.shrink_to(1024);
         self.commit.deltas = deltas;
         let mut extents = std::mem::take(&mut self.commit.extents);
-        for (key, record) in extents.drain(..) {
+        for ((key, record), from) in extents.drain(..).zip(before_them) {
+            if self.catalogue.volumes.contains_key(&key.volume) {
+                self.usages.change(key.volume, from, taken(self, key));
+            }
             self.overlay.committed(key, record, released);
             if self.overlay.get(key).is_some() {
                 let durable = self.durable(key).0;
@@ -143,7 +150,7 @@ impl Map {
         extents.shrink_to(1024);
         self.commit.extents = extents;
         self.overlay.trim();
-        self.releasing -= released.len() - before;
+        self.releasing.remove(&released[before..]);
         self.review_pages_to_come();
     }
 
@@ -176,6 +183,7 @@ impl Map {
             }
             Delta::DropVolume { id } => {
                 self.catalogue.volumes.remove(&id);
+                self.usages.forget(id);
             }
             Delta::Intent { id, intent } => {
                 self.catalogue.intents.insert(id, intent);

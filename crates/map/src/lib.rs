@@ -44,6 +44,7 @@ mod settle;
 mod space;
 pub mod superblock;
 pub mod table;
+mod usage;
 mod value;
 mod withdraw;
 
@@ -62,6 +63,7 @@ pub use places::{Copied, WHOLE_MAX};
 pub use sabotage::Sabotage;
 pub use space::Space;
 pub use superblock::{PoolId, Reading, Superblock};
+pub use usage::Usage;
 pub use value::{Chunk, Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word};
 
 /// Bytes of a metadata page.

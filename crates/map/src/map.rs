@@ -9,6 +9,7 @@ use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
 use crate::pages::{Pages, reach};
 use crate::records::{GROUP, Records};
 use crate::table::Table;
+use crate::usage::{Releasing, Usages};
 use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::{Hardening, PoolId, Sabotage, Space, Superblock};
 use rustc_hash::FxHashSet;
@@ -119,8 +120,8 @@ pub struct Map {
     pub(crate) journal: Journal,
     pub(crate) store: Store,
     pub(crate) commit: Commit,
-    /// Extents and slots given up whose release is not yet durable.
-    pub(crate) releasing: usize,
+    pub(crate) releasing: Releasing,
+    pub(crate) usages: Usages,
     /// Journal head at the position the checkpoint under way contains.
     pub(crate) checkpoint_head: u64,
 }
@@ -349,7 +350,7 @@ impl Map {
         } else {
             released
         };
-        self.releasing += released.len();
+        self.releasing.add(&released);
         let Some(value) = self.overlay.get(key).map(|p| p.current().canonical(blocks)) else { return };
         self.overlay.push(key, Version { needs, value, brings, released });
     }
@@ -482,7 +483,12 @@ impl Map {
 
     /// Extents and slots given up whose release is not yet durable.
     pub fn releasing(&self) -> usize {
-        self.releasing
+        self.releasing.all()
+    }
+
+    /// Extents of the device given up whose release is not yet durable: nothing in effect is in them.
+    pub fn releasing_extents(&self, device: DeviceId) -> u32 {
+        self.releasing.wholes(device)
     }
 
     /// Extents of a volume with anything durable: one step per map page.

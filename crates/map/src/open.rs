@@ -15,6 +15,7 @@ use crate::records::Records;
 use crate::root::{JournalPosition, Root};
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
+use crate::usage::{Releasing, Usages};
 use crate::value::{PageId, Word};
 use crate::{Catalogue, MapError, PAGE, Sabotage, Superblock};
 use rustc_hash::FxHashSet;
@@ -224,7 +225,8 @@ fn load(
         journal: Journal::new(sb.pool, ring, journal_at),
         store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root),
         commit: Commit::new(ring.0),
-        releasing: 0,
+        releasing: Releasing::default(),
+        usages: Usages::default(),
         checkpoint_head: 0,
     };
     let mut reader = Reader::new(store, sb, members);
@@ -258,6 +260,7 @@ fn load(
     map.records.finish_loading();
     loaded.read += map.settle_intents(store);
     map.rebuild_space()?;
+    map.count_usage();
     Ok(map)
 }
 

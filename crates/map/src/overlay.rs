@@ -106,6 +106,12 @@ impl Overlay {
         self.order.iter().copied()
     }
 
+    /// The extents with changes from this one on, in its volume.
+    pub(crate) fn of_volume(&self, from: ExtentKey) -> impl Iterator<Item = (ExtentKey, &Pending)> {
+        let here = self.order.range(from..).take_while(move |key| key.volume == from.volume);
+        here.filter_map(|key| Some((*key, self.extents.get(key)?)))
+    }
+
     /// The first extent with changes at or after this one, in its volume.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
         self.order.range(from..).next().filter(|key| key.volume == from.volume).map(|key| key.index)

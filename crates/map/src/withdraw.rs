@@ -47,11 +47,11 @@ impl Map {
             let current = base.revise(pending.take_current(), &mut moved).canonical_place(blocks);
             let newest = pending.versions.last().map_or(0, |v| v.value.places());
             pending.tentative = current.places() > newest;
-            self.releasing -= take_back(&mut pending.versions[first..], &moved.regained);
-            self.releasing += release_later(&mut pending.versions[first..], &moved.regained, &current);
+            self.releasing.remove(&take_back(&mut pending.versions[first..], &moved.regained));
+            self.releasing.add(&release_later(&mut pending.versions[first..], &moved.regained, &current));
             pending.set_current(current);
             pending.note_all_shared();
-            self.releasing += moved.given_up.len();
+            self.releasing.add(&moved.given_up);
             if let Some(last) = pending.versions.last_mut() {
                 last.released.extend(moved.given_up);
             }
@@ -217,10 +217,9 @@ impl Base {
     }
 }
 
-/// What was needed again, but not up to now, is released by the first version that does without; how
-/// much that is.
-fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) -> usize {
-    let mut count = 0;
+/// What was needed again, but not up to now, is released by the first version that does without; that.
+fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) -> Released {
+    let mut later = Released::new();
     for (i, chunk) in regained.iter().enumerate() {
         if current.names(*chunk) || regained[..i].contains(chunk) {
             continue;
@@ -229,21 +228,20 @@ fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) 
         let at = after.min(versions.len().saturating_sub(1));
         if let Some(version) = versions.get_mut(at) {
             version.released.push(*chunk);
-            count += 1;
+            later.push(*chunk);
         }
     }
-    count
+    later
 }
 
-/// What is needed again is not released; how much that was.
-fn take_back(versions: &mut [Version], regained: &[Chunk]) -> usize {
-    let mut count = 0;
+/// What is needed again is not released; what was to be.
+fn take_back(versions: &mut [Version], regained: &[Chunk]) -> Released {
+    let mut back = Released::new();
     for version in versions {
-        let before = version.released.len();
+        back.extend(version.released.iter().filter(|chunk| regained.contains(chunk)).copied());
         version.released.retain(|chunk| !regained.contains(chunk));
-        count += before - version.released.len();
     }
-    count
+    back
 }
 
 impl Value {

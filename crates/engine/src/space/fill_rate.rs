@@ -1,9 +1,17 @@
-//! How fast a pool fills of late.
+//! How fast a pool fills of late, and when it will be full.
 
 use weir_model::{Bytes, Nanos};
 
 /// How long ago is "of late": a change counts 1/e of its weight after this time.
-const MEMORY: f64 = 600e9;
+const MEMORY: f64 = 1800e9;
+/// … for what happens just now.
+const RECENTLY: f64 = 300e9;
+/// Less than this says nothing of the time after it.
+const LEAST: Nanos = Nanos::secs(60);
+/// What happens just now goes on if it is within this factor of what has happened of late.
+const STEADY: f64 = 4.0;
+/// Nobody knows what will be after this.
+const LONGEST: Nanos = Nanos::secs(366 * 86_400);
 
 /// The rate at which something grows, as a mean over time in which the recent counts more:
 /// `rate = sum of change * exp(-age / T) / T`, divided by the weight of the time there has been.
@@ -12,39 +20,79 @@ pub(super) struct FillRate {
     began: Nanos,
     at: Nanos,
     used: Bytes,
-    /// Bytes, each weighted by its age at `at`.
-    sum: f64,
+    late: Sum,
+    recent: Sum,
+}
+
+/// Bytes, each weighted by its age.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    memory: f64,
+    bytes: f64,
+}
+
+impl Sum {
+    const fn new(memory: f64) -> Self {
+        Self { memory, bytes: 0.0 }
+    }
+
+    fn decay(&self, time: Nanos) -> f64 {
+        (-(time.0 as f64) / self.memory).exp()
+    }
+
+    /// So many more, after this time.
+    fn note(&mut self, after: Nanos, more: f64) {
+        self.bytes = self.bytes * self.decay(after) + more;
+    }
+
+    /// Bytes per second, this time after the last change, of what has been seen for so long.
+    fn per_second(&self, after: Nanos, seen: Nanos) -> f64 {
+        let weight = 1.0 - self.decay(seen);
+        self.bytes * self.decay(after) / (weight * self.memory) * 1e9
+    }
 }
 
 impl FillRate {
     /// `used` at the beginning.
     pub(super) fn new(now: Nanos, used: Bytes) -> Self {
-        Self { began: now, at: now, used, sum: 0.0 }
+        Self { began: now, at: now, used, late: Sum::new(MEMORY), recent: Sum::new(RECENTLY) }
     }
 
     /// It is `used` now.
     pub(super) fn note(&mut self, now: Nanos, used: Bytes) {
-        self.sum = self.sum * decay(self.at, now) + (used.0 as f64 - self.used.0 as f64);
+        let (after, more) = (now.since(self.at), used.0 as f64 - self.used.0 as f64);
+        self.late.note(after, more);
+        self.recent.note(after, more);
         (self.at, self.used) = (now, used);
     }
 
     /// Bytes per second; 0 in the first second, which says nothing.
     pub(super) fn per_second(&self, now: Nanos) -> f64 {
-        if now.since(self.began) < Nanos::secs(1) {
-            return 0.0;
-        }
-        let weight = 1.0 - decay(self.began, now);
-        self.sum * decay(self.at, now) / (weight * MEMORY) * 1e9
+        let seen = now.since(self.began);
+        if seen < Nanos::secs(1) { 0.0 } else { self.late.per_second(now.since(self.at), seen) }
     }
-}
 
-fn decay(from: Nanos, to: Nanos) -> f64 {
-    (-(to.since(from).0 as f64) / MEMORY).exp()
+    /// When so many more are used, if it goes on as it has of late; `None` where nothing speaks for that.
+    pub(super) fn time_for(&self, now: Nanos, more: Bytes) -> Option<Nanos> {
+        let seen = now.since(self.began);
+        let late = self.per_second(now);
+        let recent = self.recent.per_second(now.since(self.at), seen);
+        let steady = late > 0.0 && recent <= late * STEADY && recent * STEADY >= late;
+        if seen < LEAST || more == Bytes(0) || !steady {
+            return None;
+        }
+        let seconds = more.0 as f64 / late;
+        (seconds <= LONGEST.as_secs_f64()).then_some(Nanos((seconds * 1e9) as u64))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mib(bytes_per_second: f64) -> f64 {
+        bytes_per_second / f64::from(1 << 20)
+    }
 
     #[test]
     fn finds_a_steady_rate_soon_and_forgets_it_slowly() {
@@ -52,10 +100,10 @@ mod tests {
         for second in 1..=60 {
             rate.note(Nanos::secs(5 + second), Bytes::gib(1) + Bytes::mib(second));
         }
-        let mib = |second| rate.per_second(Nanos::secs(second)) / f64::from(1 << 20);
-        assert!((mib(65) - 1.0).abs() < 0.01, "{}", mib(65));
-        assert!(mib(665) < 0.2 && mib(665) > 0.0, "{}", mib(665));
-        assert!(mib(100_000) < 0.001);
+        let at = |second| mib(rate.per_second(Nanos::secs(second)));
+        assert!((at(65) - 1.0).abs() < 0.01, "{}", at(65));
+        assert!(at(1865) < 0.2 && at(1865) > 0.0, "{}", at(1865));
+        assert!(at(100_000) < 0.001);
     }
 
     #[test]
@@ -63,7 +111,45 @@ mod tests {
         let mut rate = FillRate::new(Nanos(0), Bytes::gib(1));
         rate.note(Nanos::secs(10), Bytes::mib(512));
         assert!(rate.per_second(Nanos::secs(20)) < 0.0);
+        assert_eq!(rate.time_for(Nanos::secs(100), Bytes::gib(1)), None);
         rate.note(Nanos::secs(21), Bytes::gib(1));
         assert!(rate.per_second(Nanos::secs(30)).abs() < f64::from(1 << 20));
+    }
+
+    /// Written in bursts, as file systems do, for hours: what is told does not jump.
+    #[test]
+    fn bursts_do_not_make_it_jump() {
+        let mut rate = FillRate::new(Nanos(0), Bytes(0));
+        let (mut used, mut told) = (Bytes(0), Vec::new());
+        for second in 1..20_000u64 {
+            if second % 60 < 5 {
+                used += Bytes::mib(12);
+                rate.note(Nanos::secs(second), used);
+            }
+            if second > 600 {
+                let time = rate.time_for(Nanos::secs(second), Bytes::gib(10)).expect("it fills steadily");
+                told.push(time.as_secs_f64());
+            }
+        }
+        let (least, most) = told.iter().fold((f64::MAX, 0f64), |(a, b), time| (a.min(*time), b.max(*time)));
+        assert!(most < 1.25 * least, "between {least} s and {most} s");
+        assert!((10_000.0..11_000.0).contains(&told[told.len() - 1]), "10 GiB at 1 MiB/s: {:?}", told.last());
+    }
+
+    /// One large copy after hours of quiet, or hours after it, is no rate at which anything goes on.
+    #[test]
+    fn nothing_is_told_where_it_means_nothing() {
+        let mut rate = FillRate::new(Nanos(0), Bytes(0));
+        assert_eq!(rate.time_for(Nanos::secs(3600), Bytes::gib(1)), None, "it does not fill");
+        rate.note(Nanos::secs(3600), Bytes::gib(1));
+        assert_eq!(rate.time_for(Nanos::secs(3601), Bytes::gib(1)), None, "a burst");
+        assert_eq!(rate.time_for(Nanos::secs(36_000), Bytes::gib(1)), None, "it has ended");
+        assert_eq!(rate.time_for(Nanos::secs(3601), Bytes(0)), None, "it is full");
+        let mut rate = FillRate::new(Nanos(0), Bytes(0));
+        rate.note(Nanos::secs(30), Bytes::mib(1));
+        assert_eq!(rate.time_for(Nanos::secs(30), Bytes::gib(1)), None, "too little was seen");
+        let mut slow = FillRate::new(Nanos(0), Bytes(0));
+        (1..=100).for_each(|minute| slow.note(Nanos::secs(60 * minute), Bytes(minute)));
+        assert_eq!(slow.time_for(Nanos::secs(6000), Bytes::gib(1)), None, "in thousands of years");
     }
 }

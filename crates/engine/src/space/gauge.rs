@@ -12,17 +12,18 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    pub(super) fn passed(self) -> Option<Percent> {
-        self.passed
+    /// The threshold that counts as passed when `used` of `total` are in use.
+    pub(super) fn at(self, thresholds: &[Percent], used: u64, total: u64) -> Option<Percent> {
+        let reaches = |percent: u8| u128::from(used) * 100 >= u128::from(percent) * u128::from(total);
+        let counts =
+            |at: &&Percent| reaches(if Some(**at) <= self.passed { at.0.saturating_sub(1) } else { at.0 });
+        thresholds.iter().filter(counts).max().copied()
     }
 
     /// `used` of `total` are in use; a threshold, if one above the last was passed with that.
     pub(super) fn note(&mut self, thresholds: &[Percent], used: u64, total: u64) -> Option<Percent> {
-        let reaches = |percent: u8| u128::from(used) * 100 >= u128::from(percent) * u128::from(total);
         let before = self.passed;
-        let counts =
-            |at: &&Percent| reaches(if Some(**at) <= before { at.0.saturating_sub(1) } else { at.0 });
-        self.passed = thresholds.iter().filter(counts).max().copied();
+        self.passed = self.at(thresholds, used, total);
         self.passed.filter(|at| before.is_none_or(|before| *at > before))
     }
 }
@@ -40,6 +41,11 @@ mod tests {
         assert_eq!([said(1000), said(945), said(950)], [Some(95), None, None], "within a hundredth");
         assert_eq!([said(939), said(950)], [None, Some(95)], "left and passed again");
         assert_eq!([said(0), said(950)], [None, Some(95)], "the highest of those passed at once");
-        assert_eq!(gauge.passed(), Some(Percent(95)));
+        assert_eq!(gauge.at(&thresholds, 941, 1000), Some(Percent(95)));
+        assert_eq!(
+            gauge.at(&thresholds, 939, 1000),
+            Some(Percent(80)),
+            "as it is now, whether or not it was noted"
+        );
     }
 }

@@ -65,9 +65,11 @@ impl Driver {
     fn check_space(&mut self) -> Result<(), Failure> {
         // Space given up rests until commands begun before have ended, a checkpoint's included.
         while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
-        let status = self.engine.status();
-        let taken: u64 = status.devices.iter().map(|device| device.total.0 - device.free.0).sum();
-        let owned = self.engine.map().owned_extents() * self.setup.extent.bytes().0;
+        let (map, extent) = (self.engine.map(), self.setup.extent.bytes().0);
+        let spaces = map.devices().iter().map(|sb| map.space(sb.device));
+        // What was given up and is not durably so is still somebody's.
+        let taken = spaces.map(|space| u64::from(space.extents() - space.free())).sum::<u64>() * extent;
+        let owned = map.owned_extents() * extent;
         if taken == owned || self.health != Health::Whole {
             return Ok(());
         }
