@@ -1,7 +1,7 @@
 //! Why a map could not be created, opened or changed.
 
 use thiserror::Error;
-use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, IoError};
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError};
 
 /// What went wrong with the map's own storage.
 #[derive(Debug, Error)]
@@ -47,9 +47,17 @@ pub enum MapError {
     /// Two copies or two devices contradict each other.
     #[error("the devices do not belong together: {0}")]
     Mismatch(String),
+    /// No device at hand has the pool's metadata, which is not mirrored.
+    #[error("the only copy of the pool's metadata is on a device that is not there")]
+    MetadataAbsent {
+        /// The devices that are not there: one of them has it.
+        absent: DeviceSet,
+        /// Those that are.
+        present: DeviceSet,
+    },
     /// A device that holds data only is not there.
     #[error(
-        "device {device} is not there; bring it back, or open the pool without it (--without NAME): what is on it then gives I/O errors"
+        "device {device} does not exist or is left out, and it holds data of the pool; bring it back, or open the pool without it (--without NAME): what is on it then gives I/O errors"
     )]
     Absent {
         /// The device.
@@ -57,7 +65,7 @@ pub enum MapError {
     },
     /// One of the two metadata members is not there, and nothing says that the other went on without it.
     #[error(
-        "device {device} is not there, and it has a copy of the pool's metadata that may be newer than the one at hand; bring it back, or go on with the one at hand (--accept-rollback): changes only the absent one knows are then lost for good"
+        "device {device} does not exist or is left out, and it has a copy of the pool's metadata that may be newer than the one at hand; bring it back, or go on with the one at hand (--accept-rollback): changes only the absent one knows are then lost for good"
     )]
     MirrorAbsent {
         /// The absent member.
@@ -120,6 +128,7 @@ impl MapError {
             Self::Unknown { .. }
             | Self::Mismatch(_)
             | Self::Absent { .. }
+            | Self::MetadataAbsent { .. }
             | Self::MirrorAbsent { .. }
             | Self::Stale { .. }
             | Self::Split { .. }

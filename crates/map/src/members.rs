@@ -134,7 +134,11 @@ fn declared_members(found: &[Superblock], newest: &Superblock) -> Result<DeviceS
     if newest.members.is_empty() {
         return match flagged.len() {
             1 => Ok(flagged),
-            0 => mismatch("the one that carries the pool's metadata is not there".into()),
+            0 => {
+                let present: DeviceSet = found.iter().map(|sb| sb.device).collect();
+                let all: DeviceSet = (0..newest.devices).map(DeviceId).collect();
+                Err(MapError::MetadataAbsent { absent: all.without(present), present })
+            }
             n => mismatch(format!("{n} devices carry metadata, one is expected")),
         };
     }

@@ -278,12 +278,13 @@ pub enum VolumeCommand {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2), default_value = "1")]
         copies: u8,
     },
-    /// Change a volume
+    /// Change a volume: its hardening for good, its policy until the server ends; at least one of them
+    #[command(override_usage = "weir volume set [OPTIONS] <NAME> <--hardening <HARDENING>|--policy <NAME>>")]
     Set {
         /// The volume's name
         #[arg(value_parser = name)]
         name: String,
-        /// As for create
+        /// When the map's part of a write is durable, from now on: flush or write, as for create
         #[arg(long, value_parser = hardening(), required_unless_present = "policy")]
         hardening: Option<Hardening>,
         /// The placement policy that the running server is to use for this volume until it ends; `pool` for

@@ -64,11 +64,11 @@ pub struct Report {
 pub fn run(args: &DemoArgs) -> Result<Report, Failure> {
     fio::check_installed()?;
     let demo = Demo { scratch: Scratch::new(args.scratch.as_deref(), ROOM)?, interrupted: interruption()? };
-    eprintln!(
+    crate::output::tell(&format!(
         "Three drives of different speed, modelled, in {}{}.",
         demo.scratch.folder().display(),
         if demo.scratch.in_memory() { "" } else { " (not in memory: the fast ones may come out too slow)" }
-    );
+    ));
     let (pool, mut late) = demo.measure("the pool of all three", &DRIVES, args.seconds)?;
     let mut alone = Vec::new();
     for drive in DRIVES {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_model::ErrorKind;
 
 /// The end of a command that did not do what was asked.
@@ -14,8 +14,8 @@ pub struct Failure {
     pub message: String,
     /// The way out; empty where the message already says it.
     pub help: String,
-    /// Another process holds the devices: trying again may help.
-    pub is_held: bool,
+    /// A device that another process holds: trying again may help.
+    pub held: Option<PathBuf>,
     /// The exit code, if it is not that of the kind.
     pub other_exit_code: Option<u8>,
 }
@@ -35,7 +35,7 @@ impl Failure {
     }
     /// Of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), help: help.into(), is_held: false, other_exit_code: None }
+        Self { kind, message: message.into(), help: help.into(), held: None, other_exit_code: None }
     }
     /// The operating system refused to do `what` with `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {

@@ -6,6 +6,7 @@
 pub mod advise;
 pub mod args;
 pub mod demo;
+pub mod exit;
 pub mod explain;
 pub mod failure;
 pub mod files;

@@ -3,30 +3,40 @@
 use clap::Parser as _;
 use serde::Serialize;
 use serde_json::json;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use weir::args::{Cli, Command, Common, PoolCommand, SimCommand, TraceCommand, VolumeCommand};
 use weir::failure::Failure;
 use weir::output::Width;
 use weir::status::{Status, VolumePart, volumes_table};
-use weir::{advise, demo, explain, output, pool, repro, serving, sim, traces};
+use weir::{advise, demo, exit, explain, output, pool, repro, serving, sim, traces};
+use weir_model::ErrorKind;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse_command_line(&error));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return answer_command_line(&error),
+    };
     log_to_stderr();
-    match run(cli.command, &cli.common) {
-        Ok(code) => code,
-        Err(failure) => {
-            if cli.common.json {
-                output::print(true, &failure.to_json(), String::new);
-            }
-            output::tell(&failure.to_string());
-            ExitCode::from(failure.exit_code())
+    let lost_output = exit::lost_output(&cli.command);
+    let code = run(cli.command, &cli.common).unwrap_or_else(|failure| {
+        if cli.common.json {
+            output::print(true, &failure.to_json(), String::new);
         }
-    }
+        output::tell(&failure.to_string());
+        failure.exit_code()
+    });
+    finish(code, lost_output)
 }
 
-fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
+/// Ends with this code, or with another one if it means success and some of the output was lost.
+fn finish(code: u8, lost_output: u8) -> ExitCode {
+    let Err(failure) = output::finish() else { return code.into() };
+    output::tell(&failure.to_string());
+    if code <= exit::check::REPAIRED { lost_output.into() } else { code.into() }
+}
+
+fn run(command: Command, common: &Common) -> Result<u8, Failure> {
     let pool_file = &common.pool;
     match command {
         Command::Pool(PoolCommand::Create { file, force }) => {
@@ -45,7 +55,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Pool(PoolCommand::Check { repair }) => {
             let outcome = pool::check::check(pool_file, repair)?;
             show(common, &outcome.to_json(), |width| outcome.human(width));
-            return Ok(outcome.exit_code().into());
+            return Ok(outcome.exit_code());
         }
         Command::Pool(PoolCommand::Dump { file }) => {
             let done = pool::dump::dump(pool_file, &file)?;
@@ -91,7 +101,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Trace(TraceCommand::Convert(args)) => {
             let converted = traces::convert(&args)?;
             if args.output.as_os_str() == traces::STANDARD {
-                eprint!("{}", converted.human());
+                output::tell(&converted.human());
             } else {
                 show(common, &converted, |_| converted.human());
             }
@@ -99,7 +109,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Trace(TraceCommand::Generate(args)) => {
             let generated = traces::generate(&args)?;
             if args.out.as_os_str() == traces::STANDARD {
-                eprint!("{}", generated.human());
+                output::tell(&generated.human());
             } else {
                 show(common, &generated, |_| generated.human());
             }
@@ -107,7 +117,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
         Command::Trace(TraceCommand::Record(args)) => {
             let recorded = traces::record(pool_file, &args)?;
             if args.out.as_os_str() == traces::STANDARD {
-                eprint!("{}", recorded.human());
+                output::tell(&recorded.human());
             } else {
                 show(common, &recorded, |_| recorded.human());
             }
@@ -141,7 +151,7 @@ fn run(command: Command, common: &Common) -> Result<ExitCode, Failure> {
             }
         },
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::SUCCESS)
 }
 
 /// Prints `document` with `--json`, what `human` makes for the terminal's width otherwise.
@@ -161,18 +171,35 @@ fn show_volumes(common: &Common, volumes: &[VolumePart]) {
     show(common, &json!({ "volumes": volumes }), |width| volumes_table(volumes, width));
 }
 
-/// Ends with what is wrong with the command line, or with the help that was asked for.
-fn refuse_command_line(error: &clap::Error) -> ! {
-    if error.use_stderr() && std::env::args().any(|argument| argument == "--json") {
+/// Says what is wrong with the command line, or gives the help that was asked for.
+fn answer_command_line(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        output::note(error.print().and_then(|()| std::io::stdout().flush()));
+        return finish(exit::SUCCESS, ErrorKind::Environment.exit_code());
+    }
+    if std::env::args().any(|argument| argument == "--json") {
         let failure = Failure::usage(error.render().to_string(), "");
         output::print(true, &failure.to_json(), String::new);
     }
-    let words: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    if error.use_stderr() && words.windows(2).any(|pair| pair == ["pool", "check"]) {
-        let _ = error.print();
-        std::process::exit(pool::check::exit::USAGE.into());
+    // It tells on standard error; there is nowhere left to say that this failed.
+    let _ = error.print();
+    let words = command_words(std::env::args().skip(1));
+    let is_check = words.iter().map(String::as_str).eq(["pool", "check"]);
+    let code = if is_check { exit::check::USAGE } else { ErrorKind::Usage.exit_code() };
+    finish(code, code)
+}
+
+/// The first two words of a command line that are neither options nor the pool file's name.
+fn command_words(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = Vec::new();
+    while let (Some(argument), 0..2) = (arguments.next(), words.len()) {
+        match argument.as_str() {
+            "--pool" => drop(arguments.next()),
+            option if option.starts_with('-') => {}
+            _ => words.push(argument),
+        }
     }
-    error.exit()
+    words
 }
 
 /// Logs go to standard error; `RUST_LOG` says how much.
@@ -184,5 +211,7 @@ fn log_to_stderr() {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // It would tell of them on standard error, and panic if that takes nothing: a full disk must not end a server.
+        .log_internal_errors(false)
         .init();
 }

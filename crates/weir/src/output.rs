@@ -1,4 +1,8 @@
-//! Results on standard output: one JSON document, or text for people that fits the terminal.
+//! What a command says: results on standard output, one JSON document or text for people that fits the terminal;
+//! everything else on standard error.
+//!
+//! Output that could not be written is remembered, and [`finish`] makes the command fail for it. A closed pipe is no
+//! failure: its reader has seen enough. Neither stream ever ends the process: a server goes on though its log is full.
 
 mod number;
 mod table;
@@ -10,23 +14,62 @@ pub use number::{exact, grouped};
 pub use table::{Spill, Table};
 pub use width::Width;
 
+use crate::failure::Failure;
 use serde::Serialize;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::sync::Mutex;
 
-/// Prints `document` with `--json`, what `human` makes otherwise. A closed pipe is no error.
+/// Why output was lost, the first time it was.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints `document` with `--json`, what `human` makes otherwise.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
-    print_text(&if json { serde_json::to_string_pretty(document).unwrap_or_default() } else { human() });
+    if !json {
+        return print_text(&human());
+    }
+    match serde_json::to_string_pretty(document) {
+        Ok(text) => print_text(&text),
+        Err(error) => note(Err(io::Error::other(error))),
+    }
 }
 
-/// Prints text. A closed pipe is no error.
+/// Prints text, and a newline at its end.
 pub fn print_text(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{}", text.trim_end());
+    let mut out = io::stdout().lock();
+    note(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
 }
 
-/// Prints a message on standard error, folded to the terminal's width.
+/// Notes how something was written to standard output.
+pub fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && let Ok(mut lost) = LOST.lock()
+    {
+        lost.get_or_insert(error);
+    }
+}
+
+/// Whether everything that was printed has been written.
+///
+/// # Errors
+/// If some of it has not: to a full disk, say.
+pub fn finish() -> Result<(), Failure> {
+    let lost = LOST.lock().ok().and_then(|mut lost| lost.take());
+    lost.map_or(Ok(()), |error| {
+        let message =
+            format!("cannot write to standard output: {error}; what was printed there is not whole");
+        Err(Failure::environment(
+            message,
+            "what the command was asked to do is done, unless it says otherwise",
+        ))
+    })
+}
+
+/// Prints a message on standard error, if it takes one, folded to the terminal's width.
 pub fn tell(message: &str) {
-    eprintln!("{}", Width::of_stderr().fold(message).trim_end());
+    let text = Width::of_stderr().fold(message);
+    // There is nowhere left to say that it could not be said.
+    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
 /// A table with a heading row that fits `width`; columns that do not fit go below their row. See [`Table`].

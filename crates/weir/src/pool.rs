@@ -5,14 +5,15 @@ pub mod check;
 mod create;
 pub mod devices;
 pub mod dump;
+mod held;
 mod idle;
 mod metadata;
 pub mod opening;
 
 use crate::args::Accept;
 use crate::failure::Failure;
-use crate::progress;
-use crate::status::{IDLE, Status, VolumePart};
+use crate::status::{IDLE, POOLS_POLICY, Status, VolumePart};
+use crate::{output, progress};
 use devices::{Described, Opened};
 use idle::Idle;
 use std::collections::BTreeMap;
@@ -60,13 +61,17 @@ pub fn status(pool_file: &Path) -> Result<Status, Failure> {
 /// # Errors
 /// If it cannot be opened.
 pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Failure> {
-    match on(pool_file, &Request::Status, accept)? {
-        Outcome::Served(Answer::Status(status)) => serde_json::from_value(status).map_err(|error| {
-            Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
-        }),
-        Outcome::Served(answer) => Err(unexpected(&answer)),
-        Outcome::Idle(status) => Ok(*status),
-    }
+    let mut status = match on(pool_file, &Request::Status, accept)? {
+        Outcome::Served(Answer::Status(status)) => {
+            serde_json::from_value::<Status>(status).map_err(|error| {
+                Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
+            })?
+        }
+        Outcome::Served(answer) => return Err(unexpected(&answer)),
+        Outcome::Idle(status) => *status,
+    };
+    status.compare(&Described::read(pool_file)?.file);
+    Ok(status)
 }
 
 /// Where the block of a volume is that holds this byte, since when and why.
@@ -76,7 +81,7 @@ pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Fai
 pub fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Failure> {
     let described = Described::read(pool_file)?;
     let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };
-    until_free(|pause| match ask(&described.beside(CONTROL), &request)? {
+    until_free(&described, |pause| match ask(&described.beside(CONTROL), &request)? {
         Some(Answer::Explained(told)) => Ok(*told),
         Some(answer) => Err(unexpected(&answer)),
         None => {
@@ -183,9 +188,6 @@ pub fn set_volume(
     }
 }
 
-/// What stands for the pool's policy where a volume's is named.
-const POOLS_POLICY: &str = "pool";
-
 /// Removes a volume, and says which there are then.
 ///
 /// # Errors
@@ -218,7 +220,7 @@ const UPGRADE: &str = "use the weir the server was started with, or restart the 
 fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
     let described = Described::read(pool_file)?;
     let control = described.beside(CONTROL);
-    until_free(|pause| {
+    until_free(&described, |pause| {
         if let Some(answer) = ask(&control, request)? {
             return Ok(Outcome::Served(answer));
         }
@@ -232,7 +234,7 @@ fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, F
 /// # Errors
 /// If the pool is being served already; those of [`Described::open_pool`].
 pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, Failure> {
-    until_free(|pause| {
+    until_free(described, |pause| {
         refuse_served(described)?;
         described.open_pool(accept, pause)
     })
@@ -240,15 +242,21 @@ pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, F
 
 /// Attempts something with devices until no other process holds them, or [`WAIT`] is over; says
 /// on standard error that it waits. An attempt waits for each device as long as it is told.
-fn until_free<T>(mut attempt: impl FnMut(Duration) -> Result<T, Failure>) -> Result<T, Failure> {
+fn until_free<T>(
+    described: &Described,
+    mut attempt: impl FnMut(Duration) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let began = Instant::now();
     let mut told = false;
     loop {
         match attempt(PAUSE) {
-            Err(failure) if failure.is_held && began.elapsed() < WAIT => {
+            Err(failure @ Failure { held: Some(_), .. }) if began.elapsed() < WAIT => {
                 if !std::mem::replace(&mut told, true) {
-                    eprintln!("waiting up to {} s: {}", WAIT.as_secs(), failure.message);
+                    output::tell(&format!("waiting up to {} s: {}", WAIT.as_secs(), failure.message));
                 }
+            }
+            Err(Failure { held: Some(device), .. }) => {
+                return Err(held::explain(&device, &described.beside(CONTROL)));
             }
             other => return other,
         }

@@ -15,6 +15,7 @@ pub use spread::SpreadPart;
 use crate::output::{Table, Width, table};
 use crate::pool::devices::Described;
 use crate::pool::opening::{self, Opening};
+use crate::pool_file::PoolFile;
 use serde::{Deserialize, Serialize};
 use weir_device::{Device, PaceStats};
 use weir_engine::{DeviceState, PoolStatus, Remark, Room};
@@ -49,12 +50,18 @@ pub struct PoolPart {
     pub state: String,
     /// The placement policy.
     pub policy: String,
+    /// The one the pool file has, if that is another: `policy` was set and ends with the server.
+    #[serde(default)]
+    pub policy_after_restart: Option<String>,
     /// The extent size.
     pub extent_bytes: u64,
     /// Room for data on all devices.
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
+    /// Given up, and free once the map that says so is durable; no part of `used_bytes`.
+    #[serde(default)]
+    pub releasing_bytes: u64,
     /// The sizes of all volumes together: what clients may come to use.
     pub promised_bytes: u64,
     /// Net growth of what is taken per second of late; negative while space is freed, 0 while idle.
@@ -211,7 +218,7 @@ pub struct VolumePart {
     pub name: String,
     /// The size clients see.
     pub size_bytes: u64,
-    /// Space it takes on the devices.
+    /// Space it takes on the devices, as its map is in effect: all copies, cached ones and kept space included.
     pub used_bytes: u64,
     /// When its map changes are durable: `flush` or `write`.
     pub hardening: Hardening,
@@ -220,6 +227,10 @@ pub struct VolumePart {
     /// Its own placement policy; `null` if it has the pool's.
     #[serde(default)]
     pub policy: Option<String>,
+    /// What it will be after a restart of the server, `pool` for the pool's, if that is another: `policy` was set and
+    /// ends with the server.
+    #[serde(default)]
+    pub policy_after_restart: Option<String>,
     /// Whether what that policy moves makes requests faster; `null` if it has none of its own.
     #[serde(default)]
     pub judged: Option<JudgedPart>,
@@ -279,9 +290,11 @@ impl Status {
             id: map.pool().to_string(),
             state: state.to_owned(),
             policy: engine.policy.to_owned(),
+            policy_after_restart: None,
             extent_bytes: engine.extent.get(),
             data_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
             used_bytes: engine.devices.iter().map(used).sum(),
+            releasing_bytes: engine.devices.iter().map(|device| device.releasing.get()).sum(),
             promised_bytes: space.promised.get(),
             filling_bytes_per_second: space.fill_rate,
             full_in_ns: space.full_in.map(Nanos::get),
@@ -362,6 +375,7 @@ impl Status {
             hardening: volume.hardening.into(),
             copies: volume.copies,
             policy: volume.policy.map(str::to_owned),
+            policy_after_restart: None,
             judged: volume.moves.map(Into::into),
             degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
             metadata_bytes: volume.metadata.map(Bytes::get),
@@ -381,6 +395,17 @@ impl Status {
         self
     }
 
+    /// Notes what the pool file says that is in force from the server's next start on.
+    pub fn compare(&mut self, file: &PoolFile) {
+        let other = |is: &str, will_be: &str| (is != will_be).then(|| will_be.to_owned());
+        self.pool.policy_after_restart = other(&self.pool.policy, file.policy);
+        for volume in &mut self.volumes {
+            let will_be = file.volumes.get(&volume.name).copied().unwrap_or(POOLS_POLICY);
+            let is = volume.policy.as_deref().unwrap_or(POOLS_POLICY);
+            volume.policy_after_restart = other(is, will_be);
+        }
+    }
+
     /// For people.
     pub fn human(&self, width: Width) -> String {
         let pool = &self.pool;
@@ -391,7 +416,7 @@ impl Status {
             pool.id,
             pool.state,
             if pool.read_only { ", READ-ONLY: its metadata cannot be written" } else { "" },
-            pool.policy,
+            until_the_server_ends(&pool.policy, pool.policy_after_restart.as_deref()),
             size(pool.extent_bytes)
         );
         text += &pool.space();
@@ -593,6 +618,17 @@ impl DevicePart {
     }
 }
 
+/// What stands for the pool's policy where a volume's is named.
+pub const POOLS_POLICY: &str = "pool";
+
+/// A policy in force, and whether that ends with the server, for people.
+fn until_the_server_ends(policy: &str, after: Option<&str>) -> String {
+    match after {
+        Some(after) => format!("{policy} until the server ends, then {after}"),
+        None => policy.to_owned(),
+    }
+}
+
 /// The volumes, for people.
 pub fn volumes_table(volumes: &[VolumePart], width: Width) -> String {
     if volumes.is_empty() {
@@ -600,7 +636,7 @@ pub fn volumes_table(volumes: &[VolumePart], width: Width) -> String {
     }
     table(
         width,
-        ["VOLUME", "SIZE", "USED", "HARDENING", "COPIES"],
+        ["VOLUME", "SIZE", "USED", "HARDENING", "COPIES", "POLICY"],
         volumes.iter().map(|volume| {
             [
                 volume.name.clone(),
@@ -608,6 +644,10 @@ pub fn volumes_table(volumes: &[VolumePart], width: Width) -> String {
                 Bytes(volume.used_bytes).to_string(),
                 volume.hardening.to_string(),
                 volume.copies(),
+                until_the_server_ends(
+                    volume.policy.as_deref().unwrap_or(POOLS_POLICY),
+                    volume.policy_after_restart.as_deref(),
+                ),
             ]
         }),
     )

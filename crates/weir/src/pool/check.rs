@@ -3,6 +3,7 @@
 
 use super::devices::Described;
 use super::{PAUSE, refuse_served, until_free};
+use crate::exit::check as exit;
 use crate::failure::Failure;
 use crate::output::{Table, Width};
 use crate::progress;
@@ -14,23 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_device::Devices;
 use weir_map::check::{Finding, Repaired, Report};
-use weir_model::{Bytes, DeviceId, DeviceSet, ErrorKind};
-
-/// Exit codes of `weir pool check`, as fsck's.
-pub mod exit {
-    /// Nothing is wrong.
-    pub const CLEAN: u8 = 0;
-    /// Something was wrong, and is repaired.
-    pub const REPAIRED: u8 = 1;
-    /// Something is wrong.
-    pub const LEFT: u8 = 4;
-    /// The pool could not be checked.
-    pub const OPERATIONAL: u8 = 8;
-    /// The command line or the pool file is wrong.
-    pub const USAGE: u8 = 16;
-    /// A signal ended it.
-    pub const CANCELLED: i32 = 32;
-}
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError, Store};
 
 /// What a check found and did.
 #[derive(Debug)]
@@ -38,6 +23,10 @@ pub struct Outcome {
     described: Described,
     found: Report,
     repaired: Option<(Repaired, Report)>,
+    /// Devices that are not there, though the pool does not say that it went on without them.
+    absent: DeviceSet,
+    /// Devices that could not be read everywhere.
+    failing: DeviceSet,
 }
 
 /// Checks the pool, which must not be served; with `repair`, repairs what can be, and checks again.
@@ -57,21 +46,31 @@ pub fn check(pool_file: &Path, repair: bool) -> Result<Outcome, Failure> {
 fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     let may_cancel = cancel_on_signals()?;
     let mut devices = open(&described)?;
-    let found = report(&described, &mut devices, "checking the pool");
+    let sizes = sizes(&described, &devices);
+    let mut failing = DeviceSet::default();
+    let mut report = |devices: &mut Devices, what: &str| {
+        let mut watched = Watched { devices, failing: &mut failing };
+        progress::during(what, || weir_map::check(&mut watched, &sizes))
+    };
+    let found = report(&mut devices, "checking the pool");
     let mut repaired = None;
     if repair && found.is_repairable() {
         // Ending in the middle would harm nothing, but leave unsaid what was done.
         may_cancel.store(false, Ordering::SeqCst);
         let done = progress::during("repairing the pool", || weir_map::check::repair(&mut devices, &found))
             .map_err(|error| described.explain(error))?;
-        repaired = Some((done, report(&described, &mut devices, "checking what was repaired")));
+        repaired = Some((done, report(&mut devices, "checking what was repaired")));
     }
-    Ok(Outcome { described, found, repaired })
+    let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
+    let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
+    let absent = ids.filter(|id| devices.get(*id).is_none()).collect::<DeviceSet>();
+    let absent = absent.without(missing.unwrap_or_default());
+    Ok(Outcome { described, found, repaired, absent, failing })
 }
 
 /// Opens and locks the devices of a pool that is not being served, as far as they are there.
 pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
-    until_free(|_| {
+    until_free(described, |_| {
         refuse_served(described)?;
         let (devices, _) = described.open_present(DeviceSet::default(), PAUSE)?;
         let is_any = devices.iter().next().is_some();
@@ -91,11 +90,35 @@ pub(super) fn report(described: &Described, devices: &mut Devices, what: &str) -
     progress::during(what, || weir_map::check(devices, &sizes))
 }
 
+/// Devices, and which of them failed to read.
+struct Watched<'a> {
+    devices: &'a mut Devices,
+    failing: &'a mut DeviceSet,
+}
+
+impl Store for Watched<'_> {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        let result = self.devices.read(device, at, bytes);
+        if result.is_err() && self.devices.get(device).is_some() {
+            self.failing.insert(device);
+        }
+        result
+    }
+
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        self.devices.write(device, at, bytes)
+    }
+
+    fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
+        self.devices.flush(device)
+    }
+}
+
 /// As long as the flag is set, a signal ends the process with fsck's exit code for that.
 fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, exit::CANCELLED, Arc::clone(&flag))
+        signal_hook::flag::register_conditional_shutdown(signal, exit::CANCELLED.into(), Arc::clone(&flag))
             .map_err(|error| Failure::environment(format!("cannot wait for signals: {error}"), ""))?;
     }
     Ok(flag)
@@ -107,8 +130,11 @@ impl Outcome {
         self.repaired.as_ref().map_or(&self.found, |(_, report)| report)
     }
 
-    /// As fsck's.
+    /// As fsck's. What is on a device that is absent or fails was not checked, whatever was found elsewhere.
     pub fn exit_code(&self) -> u8 {
+        if !self.unchecked().is_empty() {
+            return exit::OPERATIONAL;
+        }
         match (self.last().is_clean(), &self.repaired) {
             (false, _) => exit::LEFT,
             (true, Some(_)) => exit::REPAIRED,
@@ -125,6 +151,7 @@ impl Outcome {
         json!({
             "pool": pool.map(|sb| json!({ "name": sb.pool_name, "id": sb.pool.to_string() })),
             "clean": report.is_clean(),
+            "unchecked": self.unchecked(),
             "found": findings(&self.found),
             "found_more": self.found.left_out,
             "repaired": self.repaired.as_ref().map(|(done, report)| json!({
@@ -191,7 +218,7 @@ impl Outcome {
                 self.describe(left, &mut text, width);
             }
         }
-        text + self.verdict()
+        text + &self.verdict()
     }
 
     fn describe(&self, report: &Report, text: &mut String, width: Width) {
@@ -229,7 +256,26 @@ impl Outcome {
         }
     }
 
-    fn verdict(&self) -> &'static str {
+    /// The devices of which not everything could be checked, and why.
+    fn unchecked(&self) -> Vec<String> {
+        let say = |why: &'static str| move |id| format!("device {} {why}", self.described.named(id));
+        let absent = self.absent.iter().map(say("does not exist"));
+        absent.chain(self.failing.iter().map(say("cannot be read everywhere"))).collect()
+    }
+
+    fn verdict(&self) -> String {
+        let unchecked = self.unchecked();
+        if !unchecked.is_empty() {
+            let found = if self.last().is_clean() { "nothing wrong elsewhere" } else { "the findings above" };
+            return format!(
+                "not all of it could be checked: {}; {found}. Bring back what is missing and check again",
+                unchecked.join(", ")
+            );
+        }
+        self.complete_verdict().into()
+    }
+
+    fn complete_verdict(&self) -> &'static str {
         match self.exit_code() {
             exit::CLEAN if self.found.findings.is_empty() => "clean",
             exit::CLEAN => "clean: what is noted, opening the pool deals with",

@@ -89,14 +89,10 @@ impl Described {
     /// Refuses two paths to one file or block device before the second finds it locked by the
     /// first.
     fn refuse_two_names(&self) -> Result<(), Failure> {
-        let mut seen: Vec<((u64, u64), PathBuf)> = Vec::new();
+        let mut seen: Vec<(Identity, PathBuf)> = Vec::new();
         for entry in &self.file.devices {
             let path = self.device_path(entry);
-            let Ok(found) = std::fs::metadata(&path) else { continue };
-            let identity = match found.file_type().is_block_device() {
-                true => (u64::MAX, found.rdev()),
-                false => (found.dev(), found.ino()),
-            };
+            let identity = Identity::of(&path);
             if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
                 return Err(DeviceError::SameDevice { first: first.clone(), second: path }.into());
             }
@@ -215,8 +211,13 @@ impl Described {
         }
     }
 
+    /// A device's name.
+    fn name(&self, device: DeviceId) -> &str {
+        self.file.devices.get(device.index()).map_or("?", |entry| &entry.name)
+    }
+
     /// A device's name and path.
-    fn named(&self, device: DeviceId) -> String {
+    pub(super) fn named(&self, device: DeviceId) -> String {
         let entry = self.file.devices.get(device.index());
         entry.map_or_else(
             || device.to_string(),
@@ -314,6 +315,9 @@ impl Described {
     /// A map's error, with the device's name and path in place of its number.
     pub fn explain(&self, error: MapError) -> Failure {
         let kind = error.kind();
+        if let MapError::MetadataAbsent { absent, present } = error {
+            return self.metadata_absent(absent, present);
+        }
         let is_absence = matches!(
             error,
             MapError::Absent { .. }
@@ -327,16 +331,51 @@ impl Described {
             message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
             message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
         }
+        // The message speaks of some device; it is this one that there is a choice about.
+        if let MapError::Absent { device } = error {
+            message = message.replace("--without NAME", &format!("--without {}", self.name(device)));
+        }
         match error {
             _ if is_absence => Failure::told(kind, &message),
             MapError::Io { device, .. } => Failure::new(kind, message, self.way_round(device)),
-            _ => Failure::new(kind, message, ""),
+            MapError::Damaged { .. } => Failure::new(
+                kind,
+                message,
+                "weir pool check shows all that is damaged, and repairs what takes no guessing (--repair)",
+            ),
+            MapError::Mismatch(_) => Failure::new(
+                kind,
+                message,
+                "list exactly the devices of one pool, in the order in which it was created; weir pool check \
+                 says what it finds on each",
+            ),
+            _ => Failure::told(kind, &message),
         }
+    }
+
+    /// None of the devices at hand has the pool's metadata.
+    fn metadata_absent(&self, absent: DeviceSet, present: DeviceSet) -> Failure {
+        let named = |devices: DeviceSet| {
+            devices.iter().map(|device| self.named(device)).collect::<Vec<_>>().join(", device ")
+        };
+        let which = match absent.len() {
+            1 => format!("device {} does not exist or is left out, and it has", named(absent)),
+            _ => format!("device {} do not exist or are left out, and one of them has", named(absent)),
+        };
+        Failure::refused(
+            format!(
+                "{which} the only copy of the pool's metadata; found were device {}, which hold data only",
+                named(present)
+            ),
+            "bring it back, or correct its path in the pool file; without it nothing can be read, and neither \
+             --without nor --accept-rollback helps. If it is lost for good, so is what the pool held: make the \
+             pool anew with metadata = true for two devices, and restore the volumes from a backup",
+        )
     }
 
     /// What to do about a device that fails while the pool is opened.
     fn way_round(&self, device: DeviceId) -> String {
-        let name = &self.file.devices[device.index()].name;
+        let name = self.name(device);
         let mut help =
             "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
         if self.file.devices.len() > 1 {
@@ -347,6 +386,44 @@ impl Described {
         }
         help
     }
+}
+
+/// What a path leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// A block device.
+    Block(u64),
+    /// A file: its file system, and its number there.
+    File(u64, u64),
+    /// Nothing yet: where it would be made.
+    Nothing(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match std::fs::metadata(path) {
+            Ok(found) if found.file_type().is_block_device() => Self::Block(found.rdev()),
+            Ok(found) => Self::File(found.dev(), found.ino()),
+            Err(_) => Self::Nothing(resolve(path.to_owned())),
+        }
+    }
+}
+
+/// Where a file would be made by this path: its folder and symbolic links followed as far as they exist.
+fn resolve(mut path: PathBuf) -> PathBuf {
+    // As many as Linux follows.
+    for _ in 0..40 {
+        if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
+            && let Ok(folder) = folder.canonicalize()
+        {
+            path = folder.join(name);
+        }
+        match (std::fs::read_link(&path), path.parent()) {
+            (Ok(target), Some(folder)) => path = folder.join(target),
+            _ => break,
+        }
+    }
+    path
 }
 
 fn does_not_exist(device: impl std::fmt::Display) -> Failure {
@@ -480,7 +557,7 @@ impl From<DeviceError> for Failure {
             let message = format!("device {} is in use by another weir process", path.display());
             let help = "if that is a server of this pool, it is starting or stopping: try again; \
                         else stop that process, or name the pool file it was started with";
-            return Self { is_held: true, ..Self::refused(message, help) };
+            return Self { held: Some(path.clone()), ..Self::refused(message, help) };
         }
         Self::told(error.kind(), &error.to_string())
     }

@@ -188,8 +188,30 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
     // Without one of them the check says so, and does not take the other for all there is.
     std::fs::rename(pool.path("slow.img"), pool.path("away.img")).expect("it is taken away");
     let (code, document) = check(&pool, &[]);
-    assert_eq!(code, LEFT, "{document:#}");
+    assert_eq!(code, OPERATIONAL, "{document:#}");
     assert!(severities(&document).contains(&"damage"), "{document:#}");
+    assert!(
+        document["unchecked"][0].as_str().is_some_and(|told| told.contains("device slow (")),
+        "{document:#}"
+    );
+}
+
+/// A device that does not exist is no damage, whether or not the pool's metadata was on it.
+#[test]
+fn what_is_missing_could_not_be_checked() {
+    let pool = pool();
+    for device in ["fast.img", "slow.img"] {
+        std::fs::rename(pool.path(device), pool.path("away.img")).expect("it is taken away");
+        let (code, document) = check(&pool, &[]);
+        assert_eq!((code, &document["clean"]), (OPERATIONAL, &Value::Bool(false)), "{document:#}");
+        let output = pool.weir(["pool", "check"]);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let path = pool.path(device).display().to_string();
+        assert!(told.contains("not all of it could be checked") && told.contains(&path), "{told}");
+        assert_eq!(output.status.code(), Some(OPERATIONAL));
+        std::fs::rename(pool.path("away.img"), pool.path(device)).expect("it is brought back");
+    }
+    assert_eq!(check(&pool, &[]).0, CLEAN);
 }
 
 /// Every metadata page in turn: its damage is seen, or it is one that nothing needs.

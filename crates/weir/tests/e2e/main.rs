@@ -4,6 +4,7 @@
 //! named, and its test passes without having tested anything; `scripts/test` installs them all.
 
 mod advise;
+mod answers;
 mod check;
 mod clients;
 mod copies;
@@ -28,5 +29,6 @@ mod serving;
 mod sim;
 mod sim_cache;
 mod sim_sweep;
+mod space;
 mod traces;
 mod truncated;

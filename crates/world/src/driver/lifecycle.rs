@@ -442,8 +442,11 @@ struct Given {
 
 /// Whether a pool may fail to open this way because of devices that fail.
 fn is_of_devices(error: &MapError) -> bool {
-    use MapError::{Absent, Io, MirrorAbsent, Mismatch, Stale};
-    matches!(error, Io { .. } | Absent { .. } | MirrorAbsent { .. } | Stale { .. } | Mismatch(_))
+    use MapError::{Absent, Io, MetadataAbsent, MirrorAbsent, Mismatch, Stale};
+    matches!(
+        error,
+        Io { .. } | Absent { .. } | MetadataAbsent { .. } | MirrorAbsent { .. } | Stale { .. } | Mismatch(_)
+    )
 }
 
 /// An oracle for these volumes.

@@ -91,8 +91,11 @@ impl Driver {
     }
 
     fn may_refuse(&mut self, failure: &Failure) -> bool {
-        use MapError::{Damaged, Mismatch, Unknown};
-        let says_so = matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | Mismatch(_)));
+        use MapError::{Damaged, MetadataAbsent, Mismatch, Unknown};
+        let says_so = matches!(
+            failure,
+            Failure::Open(Damaged { .. } | Unknown { .. } | MetadataAbsent { .. } | Mismatch(_))
+        );
         let spoilt = self.spoilt_metadata();
         let unharmed = self.members().find(|member| !spoilt.contains(*member));
         says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_nameless_device())

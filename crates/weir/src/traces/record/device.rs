@@ -32,7 +32,7 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
         let events = events.map_or(Stdio::null(), Stdio::from);
         command.args(["-q", "-i", "-", "-O", "-d", "-"]).stdin(events).stderr(Stdio::null())
     })?;
-    eprintln!("recording requests to {name}; Ctrl-C ends it");
+    crate::output::tell(&format!("recording requests to {name}; Ctrl-C ends it"));
     let in_order = parse.child.stdout.take();
     let done = AtomicBool::new(false);
     let pid = Pid::from_child(&trace.child);

@@ -17,7 +17,7 @@ pub(super) fn record(
 ) -> Result<Came, Failure> {
     let mut recording = pool::record(pool_file, volumes)?;
     let began = Instant::now();
-    eprintln!("recording requests to {}; Ctrl-C ends it", volumes.join(", "));
+    crate::output::tell(&format!("recording requests to {}; Ctrl-C ends it", volumes.join(", ")));
     let unreadable = |error: std::io::Error| {
         Failure::environment(format!("the server's recording cannot be read: {error}"), "try again")
     };

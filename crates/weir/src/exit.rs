@@ -1,0 +1,60 @@
+//! How a command ends: its exit codes, as docs/guide.md lists them.
+
+use crate::args::{Command, PoolCommand};
+use weir_model::ErrorKind;
+
+/// It did what it was asked.
+pub const SUCCESS: u8 = 0;
+
+/// Exit codes of `weir pool check`, as fsck's.
+pub mod check {
+    /// Nothing is wrong.
+    pub const CLEAN: u8 = super::SUCCESS;
+    /// Something was wrong, and is repaired.
+    pub const REPAIRED: u8 = 1;
+    /// Something is wrong.
+    pub const LEFT: u8 = 4;
+    /// The pool could not be checked, or not all of it, or the report could not be written.
+    pub const OPERATIONAL: u8 = 8;
+    /// The command line or the pool file is wrong.
+    pub const USAGE: u8 = 16;
+    /// A signal ended it.
+    pub const CANCELLED: u8 = 32;
+
+    /// All of them.
+    pub const ALL: [u8; 6] = [CLEAN, REPAIRED, LEFT, OPERATIONAL, USAGE, CANCELLED];
+}
+
+/// The exit code of a command that did what it was asked, but could not write all of its output.
+pub const fn lost_output(command: &Command) -> u8 {
+    match command {
+        Command::Pool(PoolCommand::Check { .. }) => check::OPERATIONAL,
+        _ => ErrorKind::Environment.exit_code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+
+    /// The first cells of the table's rows that begins with this heading row, and the second ones.
+    fn table(heading: &str) -> Vec<(u8, String)> {
+        let guide = include_str!("../../../docs/guide.md");
+        let (_, rest) = guide.split_once("\n## Exit codes\n").expect("the chapter");
+        let (_, rest) = rest.split_once(heading).expect("the table");
+        let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let cells = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        cells.map(|cells| (cells[1].parse().expect("a number"), cells[2].to_owned())).collect()
+    }
+
+    #[test]
+    fn the_guide_lists_every_exit_code_and_no_other() {
+        let kinds = [ErrorKind::Usage, ErrorKind::Refused, ErrorKind::Corrupt, ErrorKind::Environment];
+        let class = |kind| (ErrorKind::exit_code(kind), Failure::new(kind, "", "").class().to_owned());
+        let codes: Vec<_> = [(SUCCESS, String::new())].into_iter().chain(kinds.map(class)).collect();
+        assert_eq!(table("| code | class | what to do |"), codes);
+        let codes: Vec<_> = table("| code | meaning |").into_iter().map(|(code, _)| code).collect();
+        assert_eq!(codes, check::ALL);
+    }
+}

@@ -1,0 +1,108 @@
+//! A device that another process holds: which one, and how to reach it or have it let go.
+
+use crate::failure::Failure;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Why nobody answers at the control socket beside the pool file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Control {
+    /// It does not exist.
+    Gone,
+    /// Nobody listens there.
+    Deaf,
+    /// Somebody does, and closes the connection without an answer, or gives none.
+    Silent,
+}
+
+/// Says who holds `device`, and what to do as nobody answers at `control`.
+pub(super) fn explain(device: &Path, control: &Path) -> Failure {
+    let holder = std::fs::read_to_string("/proc/locks").ok().and_then(|locks| holder(&locks, device));
+    let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
+    let who = holder.map_or("another weir process".into(), |pid| format!("process {pid}{command}"));
+    let stop = holder.map_or("stop that process".into(), |pid| format!("kill -TERM {pid}"));
+    let at = control.display();
+    let (why, help) = match control_state(control) {
+        Control::Gone => (
+            format!("there is no control socket {at} to reach it through"),
+            format!(
+                "if it serves another pool file, name that one with --pool; if it is another command, wait for \
+                 it; if the socket was removed, restart the server: {stop}, then weir serve"
+            ),
+        ),
+        Control::Deaf => (
+            format!("nobody listens at the control socket {at}"),
+            format!("a server that is starting or stopping takes a moment: try again; else {stop}"),
+        ),
+        Control::Silent => (
+            format!("its server closes new sessions at the control socket {at} without an answer"),
+            format!(
+                "it takes no more sessions at a time, or is stopping: end sessions that are not needed (ss -xp \
+                 shows who has them) and try again; else {stop}"
+            ),
+        ),
+    };
+    let message = format!("device {} is in use by {who}, and {why}", device.display());
+    Failure { held: Some(device.to_owned()), ..Failure::refused(message, help) }
+}
+
+fn control_state(control: &Path) -> Control {
+    match UnixStream::connect(control).map_err(|error| error.kind()) {
+        Err(io::ErrorKind::NotFound) => Control::Gone,
+        Ok(_) | Err(io::ErrorKind::WouldBlock) => Control::Silent,
+        Err(_) => Control::Deaf,
+    }
+}
+
+/// The process whose exclusive lock on the file `/proc/locks` shows, unless it is of another pid namespace.
+fn holder(locks: &str, device: &Path) -> Option<u32> {
+    let found = std::fs::metadata(device).ok()?;
+    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let wanted = format!("{major:02x}:{minor:02x}:{}", found.ino());
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
+        let (_, _, kind) = (words.next()?, words.next()?, words.next()?);
+        let pid = words.next()?.parse().ok().filter(|pid| *pid > 0)?;
+        (kind == "WRITE" && words.next()? == wanted).then_some(pid)
+    })
+}
+
+/// What the process was started as, cut to a readable length.
+fn command_line(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let text = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ");
+    let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).take(120).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_who_holds_a_file_and_nobody_else() {
+        let file = std::env::current_exe().expect("this program");
+        let found = std::fs::metadata(&file).expect("it is a file");
+        let at = |ino: u64| {
+            format!("{:02x}:{:02x}:{ino}", rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()))
+        };
+        let ours = at(found.ino());
+        for (line, pid) in [
+            (format!("1: FLOCK  ADVISORY  WRITE 812 {ours} 0 EOF"), Some(812)),
+            (format!("1: FLOCK  ADVISORY  READ 812 {ours} 0 EOF"), None),
+            (format!("1: POSIX  ADVISORY  WRITE 812 {ours} 0 EOF"), None),
+            (format!("1: FLOCK  ADVISORY  WRITE -1 {ours} 0 EOF"), None),
+            (format!("1: -> FLOCK  ADVISORY  WRITE 0 {ours} 0 EOF"), None),
+            (format!("1: FLOCK  ADVISORY  WRITE 812 {} 0 EOF", at(found.ino() + 1)), None),
+            ("1: FLOCK".into(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(holder(&line, &file), pid, "{line}");
+        }
+        let own = command_line(std::process::id()).expect("this process");
+        assert!(own.contains(file.file_name().and_then(|name| name.to_str()).expect("a name")), "{own}");
+    }
+}

@@ -1,0 +1,203 @@
+//! What weir says when it cannot say it, and who stands in the way: output that is lost, devices that others hold,
+//! devices that are missing.
+
+use crate::harness::{Pool, weir};
+use std::fs::File;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+const ENVIRONMENT: i32 = 5;
+/// Of `weir pool check`.
+const OPERATIONAL: i32 = 8;
+
+/// A file to write to that is always full.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").expect("/dev/full")
+}
+
+/// Runs `weir` with this standard output.
+fn run_into(stdout: impl Into<Stdio>, folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(folder)
+        .args(arguments)
+        .env_remove("WEIR_POOL")
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("weir starts")
+}
+
+/// Commands of every kind, on an idle pool, and their exit codes if what they print is lost.
+fn commands(trace: &str) -> Vec<(Vec<&str>, i32)> {
+    let mut all: Vec<(Vec<&str>, i32)> = [
+        &["--help"][..],
+        &["pool", "create", "--help"],
+        &["--version"],
+        &["pool", "status"],
+        &["pool", "status", "--metrics"],
+        &["volume", "list"],
+        &["volume", "set", "disk", "--hardening", "write"],
+        &["explain", "disk", "0"],
+        &["trace", "formats"],
+        &["trace", "analyze", trace],
+        &["repro"],
+        &["pool", "dump", "saved"],
+    ]
+    .into_iter()
+    .map(|arguments| (arguments.to_vec(), ENVIRONMENT))
+    .collect();
+    all.push((vec!["pool", "check"], OPERATIONAL));
+    all
+}
+
+#[test]
+fn output_that_is_lost_fails_every_command() {
+    let pool = Pool::small().create("disk", "64MiB");
+    let trace = pool.path("trace.csv");
+    let line = |n: u64| format!("12816637200305{n:04},hm,1,Read,{},4096,2000\n", n * 4096);
+    std::fs::write(&trace, (0..50).map(line).collect::<String>()).expect("a trace");
+    let trace = trace.display().to_string();
+    for (arguments, code) in commands(&trace) {
+        for json in [&[][..], &["--json"]] {
+            let arguments = [&arguments[..], json].concat();
+            if arguments.contains(&"--metrics") && !json.is_empty() {
+                continue;
+            }
+            let _ = std::fs::remove_file(pool.path("saved"));
+            let output = run_into(full(), pool.folder.path(), &arguments);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+            assert!(
+                said.contains("standard output") && said.contains("No space left"),
+                "{arguments:?}: {said}"
+            );
+            // Who closes the pipe has seen enough.
+            let _ = std::fs::remove_file(pool.path("saved"));
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            let output = run_into(writer, pool.folder.path(), &arguments);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{arguments:?} into a closed pipe: {said}");
+            assert!(!said.contains("standard output") && !said.contains("panicked"), "{arguments:?}: {said}");
+        }
+    }
+    // A command that fails keeps its own exit code, and a full standard error is no reason to end otherwise.
+    let output = run_into(full(), pool.folder.path(), &["--json", "volume", "remove", "dusk"]);
+    assert_eq!(output.status.code(), Some(USAGE));
+    let status = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(pool.folder.path())
+        .args(["volume", "remove", "dusk"])
+        .stdin(Stdio::null())
+        .stdout(full())
+        .stderr(full())
+        .status();
+    assert_eq!(status.expect("weir starts").code(), Some(USAGE), "not a panic");
+}
+
+#[test]
+fn a_server_serves_though_nobody_hears_it() {
+    let pool = Pool::small().create("disk", "64MiB");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(pool.folder.path())
+        .args(["serve", "--nbd", "unix:nbd.sock"])
+        .env_remove("WEIR_POOL")
+        .stdin(Stdio::null())
+        .stdout(full())
+        .stderr(full())
+        .spawn()
+        .expect("weir starts");
+    // Commands wait for a server that is starting.
+    while pool.json(&["pool", "status"])["pool"]["state"] != "served" {
+        assert_eq!(server.try_wait().expect("its state"), None, "it has ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let pid = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is told to stop");
+    assert_eq!(server.wait().expect("it ends").code(), Some(ENVIRONMENT));
+}
+
+/// Somebody else has the device: a process that is no server, one whose socket is left over, one that takes no more
+/// sessions.
+#[test]
+fn who_holds_a_device_is_named_and_each_has_its_way_out() {
+    let expected = [
+        ("gone", ["there is no control socket", "--pool"]),
+        ("deaf", ["nobody listens", "try again"]),
+        ("silent", ["closes new sessions", "end sessions"]),
+    ];
+    // Each waits for ten seconds; so they wait together.
+    std::thread::scope(|scope| {
+        for (state, words) in expected {
+            scope.spawn(move || {
+                let pool = Pool::small().create("disk", "64MiB");
+                let device = File::options().write(true).open(pool.path("slow.img")).expect("the device");
+                rustix::fs::flock(&device, rustix::fs::FlockOperation::LockExclusive).expect("a lock");
+                let control = pool.path("pool.control");
+                let listener = (state != "gone").then(|| UnixListener::bind(&control).expect("a socket"));
+                if let (Some(listener), "silent") = (listener, state) {
+                    std::thread::spawn(move || listener.incoming().for_each(drop));
+                }
+                let output = weir(pool.folder.path(), ["pool", "status"]);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(REFUSED), "{state}: {said}");
+                let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+                let pid = format!("process {}", std::process::id());
+                let path = pool.path("slow.img").display().to_string();
+                for word in words.into_iter().chain([pid.as_str(), path.as_str()]) {
+                    assert!(said.contains(word), "{state}: {word:?} is not in: {said}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_file_that_does_not_exist_yet_and_is_named_twice_is_one_device() {
+    for other in ["./new.img", "link.img", "sub/../new.img"] {
+        let text = format!(
+            "[pool]\nname = \"test\"\n\n[[device]]\nname = \"one\"\npath = \"new.img\"\nsize = \"64MiB\"\n\n\
+             [[device]]\nname = \"two\"\npath = \"{other}\"\nsize = \"64MiB\"\n"
+        );
+        let pool = Pool::from_text(&text);
+        std::fs::create_dir(pool.path("sub")).expect("a folder");
+        std::os::unix::fs::symlink("new.img", pool.path("link.img")).expect("a link");
+        let said = pool.refused(&["pool", "create"], USAGE);
+        assert!(said.contains("same device"), "{other}: {said}");
+        assert!(!pool.path("new.img").exists(), "nothing was made");
+    }
+}
+
+#[test]
+fn a_missing_device_is_named_with_its_path_its_part_and_the_way_out() {
+    let text = |metadata: [bool; 3]| {
+        let device = |(name, metadata): (&str, bool)| {
+            format!(
+                "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"128MiB\"\nmetadata = {metadata}\n"
+            )
+        };
+        let devices = ["one", "two", "three"].into_iter().zip(metadata).map(device);
+        format!("[pool]\nname = \"test\"\n{}", devices.collect::<String>())
+    };
+    let cases = [
+        (
+            [true, false, false],
+            ["only copy of the pool's metadata", "found were device two", "bring it back"],
+        ),
+        ([true, true, false], ["a copy of the pool's metadata", "bring it back", "--accept-rollback"]),
+        ([false, true, true], ["does not exist", "bring it back", "--without one"]),
+    ];
+    for (metadata, words) in cases {
+        let pool = Pool::from_text(&text(metadata)).create("disk", "64MiB");
+        std::fs::rename(pool.path("one.img"), pool.path("away.img")).expect("it is taken away");
+        let said = pool.refused(&["pool", "status"], REFUSED);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let device = format!("one ({})", pool.path("one.img").display());
+        for word in words.into_iter().chain([device.as_str()]) {
+            assert!(said.contains(word), "{metadata:?}: {word:?} is not in: {said}");
+        }
+    }
+}
