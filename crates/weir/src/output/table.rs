@@ -131,23 +131,30 @@ impl Table {
             };
             layout.columns.retain(|column| *column != out);
         }
+        // Names take what is left, so that they are shortened no more than they must be.
+        if layout.columns.len() > 1 && layout.name < usize::MAX && layout.prose == usize::MAX {
+            layout.name = self.width(0, &layout) + width.saturating_sub(self.taken(&layout));
+        }
         layout
+    }
+
+    /// What all columns take, with the gaps between them.
+    fn taken(&self, layout: &Layout) -> usize {
+        let gaps = GAP * (layout.columns.len().max(1) - 1);
+        layout.columns.iter().map(|column| self.width(*column, layout)).sum::<usize>() + gaps
     }
 
     /// Whether the columns fit, sentences folded if need be.
     fn fits(&self, layout: &mut Layout, width: usize) -> bool {
         layout.prose = usize::MAX;
-        let gaps = GAP * (layout.columns.len().max(1) - 1);
-        let taken =
-            |layout: &Layout| layout.columns.iter().map(|column| self.width(*column, layout)).sum::<usize>();
-        let all = taken(layout) + gaps;
+        let all = self.taken(layout);
         if all <= width {
             return true;
         }
         let Some(prose) = self.prose.filter(|prose| layout.columns.contains(prose)) else { return false };
         let left = (width + self.width(prose, layout)).saturating_sub(all);
         layout.prose = left;
-        left >= PROSE_LEAST && taken(layout) + gaps <= width
+        left >= PROSE_LEAST && self.taken(layout) <= width
     }
 
     /// What a column takes.
@@ -282,7 +289,11 @@ mod tests {
     fn long_names_are_shortened_in_their_middle_and_that_is_said() {
         let name = "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1";
         let text = Table::new(["DEVICE", "USED", "OF"], [[name, "1 TiB", "2 TiB"]]).text(Width::columns(60));
-        assert!(text.contains("\nnvme-SAMSU…456-part1  1 TiB"), "{text}");
+        assert!(text.contains("1 TiB") && text.contains("-part1  1 TiB  2 TiB"), "{text}");
+        assert!(
+            text.lines().nth(1).is_some_and(|line| line.width() == 60),
+            "names take what is left:\n{text}"
+        );
         assert!(text.ends_with("(--wide also shows whole names)\n"), "{text}");
         assert_eq!(shortened("磁盘磁盘磁盘", 7), "磁…盘");
         assert_eq!(shortened("abcdefgh", 5), "ab…gh");
