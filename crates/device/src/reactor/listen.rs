@@ -13,8 +13,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use crate::DeviceError;
 
-/// Clients that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Clients that may wait to be accepted, as far as the system allows (`net.core.somaxconn`): a unix socket
+/// refuses others at once, or has them wait where nobody's turn is counted.
+const BACKLOG: i32 = 4096;
 /// Bytes a socket may hold on their way to a client: room for the replies of a deep queue in one
 /// call, and little enough to stay in the processor's cache.
 const SEND_BUFFER: usize = 1 << 18;

@@ -304,15 +304,19 @@ impl Reactor {
                 self.disks.release(now, events);
             }
             let has = events.len() > before;
-            if deadline.is_some_and(|at| at <= now) || (has && self.backend.can_wait()) {
-                // Even without time to wait, what is there is looked at.
-                if !has {
-                    self.turn(Sleep::No, events);
-                }
+            let is_due = deadline.is_some_and(|at| at <= now);
+            // A caller that has more to do is given what has arrived as well, each time: events that need no ring
+            // (sends that the socket took at once) must not keep the ring from being looked at. Other clients'
+            // bytes arrive there, and device commands leave.
+            if has && !is_due && self.backend.can_wait() {
                 return now;
             }
             match until(now, deadline, self.disks.due()) {
                 _ if has => self.turn(Sleep::No, events),
+                _ if is_due => {
+                    self.turn(Sleep::No, events);
+                    return now;
+                }
                 Sleep::No if !self.backend.has_news() => std::hint::spin_loop(),
                 sleep => self.turn(sleep, events),
             }

@@ -11,7 +11,7 @@ use crate::nbd::Export;
 use crate::slab::Slab;
 use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_device::{Arena, ConnId, Fill, Peer};
 use weir_model::{Bytes, IoError, Nanos, Op, Reply, Request, VolumeId};
 
@@ -180,9 +180,9 @@ impl Clients {
             return false;
         }
         if self.handshakes.len() >= usize::from(HANDSHAKES)
-            && let Some((_, oldest)) = self.handshakes.first().copied()
+            && let Some(number) = self.who_gives_way()
         {
-            self.drop_handshake(oldest);
+            self.drop_handshake(number);
         }
         let number = self.slots.next();
         let connection = match self.slots.is_full() {
@@ -216,6 +216,19 @@ impl Clients {
         self.greeting.push_back(number);
         self.touch(number);
         true
+    }
+
+    /// Which handshake gives way to another one: of the peer that has the most, one that has said nothing if
+    /// there is one, and the oldest of these.
+    fn who_gives_way(&self) -> Option<u16> {
+        let all =
+            || self.handshakes.iter().filter_map(|(_, n)| self.slots.get(*n).map(|client| (*n, client)));
+        let mut counts: BTreeMap<Peer, u32> = BTreeMap::new();
+        all().for_each(|(_, client)| *counts.entry(client.peer).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count)?.0;
+        let of_peer = || all().filter(|(_, client)| client.peer == most);
+        let silent = of_peer().find(|(_, client)| client.heard == client.since);
+        silent.or_else(|| of_peer().next()).map(|(number, _)| number)
     }
 
     /// A handshake is given up.

@@ -186,6 +186,35 @@ fn a_flood_of_flushes_has_its_turns_and_no_more() {
     assert!(submitted.iter().filter(|(_, op)| *op == Op::Flush).count() == 2000);
 }
 
+/// Others are heard while a flood goes on: what the flood's own sends report at once is no reason not to look
+/// for what has arrived.
+#[test]
+fn a_client_is_heard_amid_a_flood() {
+    let mut turned = Turned::with_clients(3);
+    for client in &mut turned.clients[..2] {
+        let flood: Vec<u8> = (0..1000).flat_map(|cookie| request(command::FLUSH, 0, cookie, 0, 0)).collect();
+        client.write_all(&flood).unwrap();
+    }
+    for _ in 0..20 {
+        turned.turn();
+    }
+    for round in 0..20 {
+        let before = turned.server.volumes.submitted.len();
+        turned.clients[2].write_all(&request(command::READ, 0, round, 0, 4096)).unwrap();
+        let asked = |turned: &Turned| {
+            turned.server.volumes.submitted[before..].iter().position(|(_, op)| *op == Op::Read)
+        };
+        let mut turns = 0;
+        while asked(&turned).is_none() {
+            turned.turn();
+            turns += 1;
+        }
+        assert!(turns <= 3, "the client was heard after {turns} turns");
+    }
+    let flushes = turned.server.volumes.submitted.iter().filter(|(_, op)| *op == Op::Flush).count();
+    assert!(flushes < 2000, "the flood is not over: {flushes}");
+}
+
 /// However many clients have much to ask, the engine goes to work after a turn's worth.
 #[test]
 fn one_turn_is_bounded_for_all_clients_together() {
