@@ -58,7 +58,8 @@ impl Disks {
     /// Reads a device's last page, if that is what is asked for and it is in memory.
     pub(super) fn read_tail(&mut self, io: &Io, region: &Region) -> Option<Result<(), IoError>> {
         let device = self.devices.get(io.device)?;
-        if io.kind != IoKind::Read || io.at.0 + io.len().0 != device.size().0 {
+        let end = io.at.0.checked_add(io.len().0);
+        if io.kind != IoKind::Read || end != Some(device.size().0) {
             return None;
         }
         // SAFETY: the engine gave the buffer away until the command ends, which it does here.
