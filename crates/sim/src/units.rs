@@ -47,7 +47,7 @@ pub fn duration(text: &str) -> Result<Nanos, String> {
         "us" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
+        "min" | "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         _ => 0,
     };
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn times_carry_units() {
-        for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("1h", 3_600_000)] {
+        for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("2m", 120_000), ("1h", 3_600_000)] {
             assert_eq!(duration(text), Ok(Nanos::millis(time)), "{text}");
         }
         for text in
