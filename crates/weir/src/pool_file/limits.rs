@@ -32,8 +32,8 @@ fn count(number: f64) -> Result<f64, String> {
 }
 
 fn timeout(text: &str) -> Result<Nanos, String> {
-    match duration(text)? {
-        time if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&time) => Ok(time),
+    match duration(text) {
+        Ok(time) if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&time) => Ok(time),
         _ => Err("a time from \"1s\" to \"1h\"".into()),
     }
 }
