@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_device::{
-    Arena, Device, DeviceOptions, Devices, Event, Fill, Listen, Reactor, ReactorOptions, Ring,
+use weir_device::{Arena, Device, DeviceOptions, Devices, Event, Listen, Reactor, ReactorOptions, Ring};
+use weir_model::{
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Fill, Io, IoDone, IoId, IoKind, Memory, Nanos,
 };
-use weir_model::{BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoId, IoKind, Memory, Nanos};
 
 const SIZE: Bytes = Bytes::mib(256);
 const TIME: Nanos = Nanos::secs(1);

@@ -35,7 +35,5 @@ pub use forget::ForgetOptions;
 pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
-pub use reactor::{
-    ConnId, Event, Fill, Listen, ListenerId, Peer, Reactor, ReactorOptions, Ring, SocketAccess, Waker,
-};
+pub use reactor::{Event, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker};
 pub use store::Devices;

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Rig, rings};
-use weir_device::{ConnId, DeviceError, Event, Fill, Listen, ReactorOptions, Ring, SocketAccess};
-use weir_model::{Bytes, Memory, Nanos};
+use weir_device::{DeviceError, Event, Listen, ReactorOptions, Ring, SocketAccess};
+use weir_model::{Bytes, ConnId, Fill, Memory, Nanos};
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
@@ -335,4 +335,27 @@ fn deadlines_wakers_and_signals_end_a_wait() {
             rig.until("a signal", |e| matches!(e, Event::Stop).then_some(()));
         }
     }
+}
+
+#[test]
+fn a_client_that_closed_its_end_is_reported_before_its_bytes_are_received() {
+    everywhere(|rig, conn, mut client| {
+        let hung_up = |rig: &Rig| {
+            let mut gone = Vec::new();
+            rig.reactor.hung_up(&[conn, ConnId::new(99, 0)], &mut gone);
+            gone
+        };
+        client.write_all(b"unread").unwrap();
+        assert_eq!(hung_up(rig), []);
+        drop(client);
+        // Over TCP the end takes its way through the kernel.
+        while hung_up(rig) != [conn] {
+            std::thread::yield_now();
+        }
+        let buffer = rig.arena.take(Bytes(100)).unwrap();
+        rig.reactor.recv(conn, &[buffer.part(0, 100)], Fill::Some);
+        assert_eq!(rig.received(), (conn, Ok(6)));
+        rig.reactor.close(conn);
+        assert_eq!(hung_up(rig), []);
+    });
 }

@@ -13,6 +13,7 @@ pub mod error;
 pub mod extent;
 pub mod io;
 pub mod request;
+pub mod socket;
 pub mod store;
 pub mod units;
 
@@ -23,5 +24,6 @@ pub use error::{ErrorKind, IoError, RequestError};
 pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, PlaceId, PlaceKind, Span};
 pub use io::{Io, IoDone, IoId, IoKind};
 pub use request::{Hint, Op, ReadShape, Reply, Request, RequestId, VolumeId};
+pub use socket::{ConnId, Fill, Peer};
 pub use store::Store;
 pub use units::{BLOCK, Bytes, DeviceOffset, Nanos, SECTOR, VolumeOffset};

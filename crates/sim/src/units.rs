@@ -65,7 +65,9 @@ mod tests {
 
     #[test]
     fn times_carry_units() {
-        for (text, time) in [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("2m", 120_000), ("1h", 3_600_000)] {
+        for (text, time) in
+            [("30s", 30_000), ("500ms", 500), ("5 min", 300_000), ("2m", 120_000), ("1h", 3_600_000)]
+        {
             assert_eq!(duration(text), Ok(Nanos::millis(time)), "{text}");
         }
         for text in

@@ -86,7 +86,7 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
 
 /// Files and sockets beside clients' sockets and devices: the pool's other files, the ring, the log,
 /// control sessions, connections in the handshake.
-const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::admission::HANDSHAKES as u64;
+const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::HANDSHAKES as u64;
 
 /// The limits, with no more clients than the process may have sockets. Raises that limit as far as it goes.
 fn fit_open_files(limits: Limits, devices: usize) -> Limits {

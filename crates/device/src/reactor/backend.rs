@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use weir_model::{Buffer, DeviceId, IoDone, IoId, Nanos};
+use weir_model::{Buffer, ConnId, DeviceId, IoDone, IoId, Nanos};
 
 use super::disk::Disks;
 use super::plain::Plain;
 use super::signal::Signals;
-use super::socket::{ConnId, ListenerId, Sockets, Way};
+use super::socket::{ListenerId, Sockets, Way};
 use super::uring::Uring;
 use super::{Event, ReactorOptions, Ring};
 use crate::DeviceError;

@@ -1,7 +1,7 @@
 //! Listening sockets: unix paths and TCP addresses.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use crate::DeviceError;
+use weir_model::Peer;
 
 /// Clients that may wait to be accepted, as far as the system allows (`net.core.somaxconn`): a unix socket
 /// refuses others at once, or has them wait where nobody's turn is counted.
@@ -28,15 +29,6 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 /// A TCP client that acknowledges nothing of what was sent for so long (ms) is gone.
 const ACKNOWLEDGE_WITHIN: u32 = 120_000;
-
-/// Who a client is, as far as its socket says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Peer {
-    /// A process on this machine, by its id when it connected; 0 if that is not known.
-    Process(u32),
-    /// Whoever is at this address.
-    Address(IpAddr),
-}
 
 /// Where to listen.
 #[derive(Clone, Debug)]

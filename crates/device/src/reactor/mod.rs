@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weir_model::{Buffer, DeviceId, Io, IoDone, IoError, Nanos};
+use weir_model::{Buffer, ConnId, DeviceId, Fill, Io, IoDone, IoError, Nanos, Peer};
 
 use crate::arena::Region;
 use crate::pace::PaceStats;
@@ -27,7 +27,7 @@ use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
 use signal::Signals;
 pub use signal::Waker;
-pub use socket::{ConnId, Fill, Listen, ListenerId, Peer, SocketAccess};
+pub use socket::{Listen, ListenerId, SocketAccess};
 use socket::{Sockets, Way};
 
 /// Turns of a backend that may be skipped while there is other work, before what was started
@@ -283,6 +283,12 @@ impl Reactor {
         if self.sockets.begin_close(conn, &mut self.ready) {
             self.backend.cancel(conn);
         }
+    }
+
+    /// Appends those of `conns` whose peer has closed its end, or is gone: whether or not all it had sent was
+    /// received. Costs one system call.
+    pub fn hung_up(&self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+        self.sockets.hung_up(conns, gone);
     }
 
     /// A handle with which other threads end [`Reactor::wait`].

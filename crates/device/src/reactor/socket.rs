@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::Shutdown;
-use weir_model::{Buffer, IoError};
+use weir_model::{Buffer, ConnId, Fill, IoError};
 
 use super::Event;
 use super::listen::Listener;
@@ -12,35 +13,11 @@ use super::transfer::{Progress, Transfer};
 use crate::DeviceError;
 use crate::arena::{Lent, Region};
 
-pub use super::listen::{Listen, Peer, SocketAccess};
-
-/// A connection of this reactor. Never used for another one later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnId {
-    index: u32,
-    generation: u32,
-}
-
-impl ConnId {
-    /// A small number that no other *open* connection has: an index into a table.
-    #[inline]
-    pub fn index(self) -> usize {
-        self.index as usize
-    }
-}
+pub use super::listen::{Listen, SocketAccess};
 
 /// A place the reactor listens at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
-
-/// When a receive is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
-    /// As soon as there is anything.
-    Some,
-    /// When its buffers are full (or the stream ends).
-    Whole,
-}
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +95,7 @@ impl Sockets {
         let slot = &mut self.slots[index as usize];
         let new = Conn { socket, recv: Transfer::default(), send: Transfer::default(), closing: false };
         slot.conn = Some(Box::new(new));
-        let conn = ConnId { index, generation: slot.generation };
+        let conn = ConnId::new(index, slot.generation);
         Some(Event::Accepted { listener, conn, peer })
     }
 
@@ -126,7 +103,7 @@ impl Sockets {
     fn open(&mut self, id: ConnId) -> Option<&mut Conn> {
         let slot = self.slots.get_mut(id.index())?;
         let conn = slot.conn.as_deref_mut()?;
-        (slot.generation == id.generation && !conn.closing).then_some(conn)
+        (slot.generation == id.generation() && !conn.closing).then_some(conn)
     }
 
     /// The connection a backend's command was for: there is one as long as a command is in flight.
@@ -141,7 +118,7 @@ impl Sockets {
 
     /// Every connection, by its full name.
     pub(super) fn ids(&self) -> Vec<ConnId> {
-        let named = |index: u32| ConnId { index, generation: self.slots[index as usize].generation };
+        let named = |index: u32| ConnId::new(index, self.slots[index as usize].generation);
         self.all().map(|(index, _)| named(index)).collect()
     }
 
@@ -163,7 +140,7 @@ impl Sockets {
     pub(super) fn send_now(&mut self, id: ConnId, region: &Region, ready: &mut Vec<Event>) -> bool {
         let Some(conn) = self.open(id) else { return false };
         let answer = conn.send.try_send(conn.socket.as_fd());
-        self.moved(id.index, Way::Out, answer, region, ready)
+        self.moved(id.index() as u32, Way::Out, answer, region, ready)
     }
 
     /// Notes what a transfer's system call answered (bytes, or a negated error number), and
@@ -178,7 +155,7 @@ impl Sockets {
     ) -> bool {
         let Some(slot) = self.slots.get_mut(index as usize) else { return false };
         let Some(conn) = slot.conn.as_deref_mut() else { return false };
-        let id = ConnId { index, generation: slot.generation };
+        let id = ConnId::new(index, slot.generation);
         let result = match conn.transfer(way).moved(answer) {
             Progress::Again if !conn.closing => return true,
             Progress::Again => Err(IoError::Os(libc::ECANCELED)),
@@ -196,6 +173,25 @@ impl Sockets {
         false
     }
 
+    /// Those whose peer has closed its end.
+    pub(super) fn hung_up(&self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+        let open = |id: ConnId| {
+            let slot = self.slots.get(id.index()).filter(|slot| slot.generation == id.generation())?;
+            slot.conn.as_deref().filter(|conn| !conn.closing).map(|conn| (id, conn))
+        };
+        let (ids, mut polled): (Vec<_>, Vec<_>) = conns
+            .iter()
+            .filter_map(|id| open(*id))
+            .map(|(id, conn)| (id, PollFd::new(&conn.socket, PollFlags::RDHUP)))
+            .unzip();
+        // Errors (none is to be expected) leave every connection as it is: it will be told at its next receive.
+        if rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok() {
+            let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            let ids = ids.into_iter().zip(&polled);
+            gone.extend(ids.filter(|(_, fd)| fd.revents().intersects(ended)).map(|(id, _)| id));
+        }
+    }
+
     /// Whether a receive is in flight on an open connection.
     pub(super) fn is_receiving(&mut self, id: ConnId) -> bool {
         self.open(id).is_some_and(|conn| conn.recv.is_active())
@@ -206,7 +202,7 @@ impl Sockets {
         let Some(conn) = self.open(id) else { return false };
         conn.closing = true;
         if conn.is_idle() {
-            self.remove(id.index, ready);
+            self.remove(id.index() as u32, ready);
             return false;
         }
         // Ends a receive or send in flight by itself; fails only if the peer was faster.
@@ -216,7 +212,7 @@ impl Sockets {
 
     fn remove(&mut self, index: u32, events: &mut Vec<Event>) {
         let slot = &mut self.slots[index as usize];
-        events.push(Event::Closed { conn: ConnId { index, generation: slot.generation } });
+        events.push(Event::Closed { conn: ConnId::new(index, slot.generation) });
         slot.conn = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);

@@ -8,12 +8,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Submitter, cqueue, opcode};
-use weir_model::IoDone;
+use weir_model::{ConnId, IoDone};
 
 use super::backend::{Action, FileOp, Finished, Sleep, World};
 use super::disk::{Step, lent};
 use super::signal::{Bell, Signals};
-use super::socket::{ConnId, ListenerId, Sockets, Way};
+use super::socket::{ListenerId, Sockets, Way};
 use super::{Event, ReactorOptions, SKIPS_MAX};
 use crate::arena::Region;
 

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use weir_device::{Arena, ConnId, Device, DeviceOptions, Devices, Event, Reactor, ReactorOptions, Ring};
-use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos};
+use weir_device::{Arena, Device, DeviceOptions, Devices, Event, Reactor, ReactorOptions, Ring};
+use weir_model::{
+    Buffer, Bytes, ConnId, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos,
+};
 
 pub(crate) const DEVICE: DeviceId = DeviceId(0);
 pub(crate) const SIZE: Bytes = Bytes::mib(16);

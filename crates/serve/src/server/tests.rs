@@ -4,16 +4,16 @@ mod hostile;
 
 use super::*;
 use crate::control::{self, Answer, Class, Request};
-use crate::nbd::wire::{Reader, command};
-use crate::ram::Ram;
-use crate::testing::{Said, hello, pattern, request, said, write};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_device::{Devices, ReactorOptions, Ring};
-use weir_model::Op;
+use weir_model::{Bytes, Op};
+use weir_session::Ram;
+use weir_session::client::{Said, hello, pattern, request, said, write};
+use weir_session::nbd::wire::{Reader, command};
 
 /// A server on a thread of its own, stopped when dropped.
 struct Running {
@@ -298,18 +298,25 @@ fn once_clients_are_cut_off_nothing_is_due() {
     server.listen(&Listen::private(path.clone())).unwrap();
     let _client = UnixStream::connect(path).unwrap();
     let mut events = Vec::new();
-    while server.clients.is_empty() {
-        server.outside.now = server.outside.reactor.wait(None, &mut events);
+    while server.session.counts().handshakes == 0 {
+        server.wait(&mut events);
         for event in events.drain(..) {
             server.take(event);
         }
     }
-    server.stop = Stop::Clients(server.outside.now);
-    assert_eq!(server.advance_stop(), None);
-    assert!(!server.clients.is_empty(), "its socket is still closing");
-    assert!(server.deadline().is_none_or(|at| at > server.outside.now), "a deadline that stays past");
-    while server.advance_stop().is_none() {
-        server.outside.now = server.outside.reactor.wait(server.deadline(), &mut events);
+    let (session, mut outside) = server.parts();
+    assert_eq!(session.begin_stop(&mut outside), StopRequest::Begun);
+    // More than they get to take their last replies.
+    outside.now = outside.now + Nanos::secs(60);
+    let late = outside.now;
+    assert_eq!(session.advance_stop(&mut outside), None, "its socket is still closing");
+    assert!(session.deadline(late).is_none_or(|at| at > late), "a deadline that stays past");
+    loop {
+        let (session, mut outside) = server.parts();
+        if session.advance_stop(&mut outside).is_some() {
+            break;
+        }
+        server.wait(&mut events);
         for event in events.drain(..) {
             server.take(event);
         }

@@ -2,8 +2,8 @@
 //! clients, not time.
 
 use super::*;
-use crate::admission::HANDSHAKES;
-use crate::turns::Cost;
+use weir_session::admission::HANDSHAKES;
+use weir_session::turns::Cost;
 
 impl Running {
     /// Clients, handshakes, idle clients, refused clients, control sessions.
@@ -138,7 +138,8 @@ impl Turned {
         let arena = Arena::new(limits.memory()).unwrap();
         let reactor = Reactor::new(&ReactorOptions::default(), Devices::default(), &arena).unwrap();
         let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
-        let mut server = Server::new(reactor, arena, Ram::new(Bytes::mib(1)), &limits, describe);
+        let mut server =
+            Server::new(reactor, arena, Ram::new(Bytes::mib(1)).remembering(), &limits, describe);
         let path = folder.path().join("nbd");
         server.listen(&Listen::private(path.clone())).unwrap();
         let mut turned = Self { _folder: folder, server, events: Vec::new(), clients: Vec::new() };
@@ -147,7 +148,7 @@ impl Turned {
             stream.write_all(&hello(false)).unwrap();
             let wanted = turned.clients.len() as u64 + 1;
             turned.clients.push(stream);
-            while turned.server.counts().clients < wanted {
+            while turned.server.session.counts().clients < wanted {
                 turned.turn();
             }
         }
@@ -156,7 +157,7 @@ impl Turned {
 
     fn turn(&mut self) {
         let server = &mut self.server;
-        server.outside.now = server.outside.reactor.wait(server.deadline(), &mut self.events);
+        server.wait(&mut self.events);
         for event in self.events.drain(..) {
             server.take(event);
         }
@@ -174,10 +175,10 @@ fn a_flood_of_flushes_has_its_turns_and_no_more() {
         (0..100).for_each(|cookie| client.write_all(&request(command::FLUSH, 0, cookie, 0, 0)).unwrap());
     }
     (0..32).for_each(|cookie| good.write_all(&request(command::READ, 0, cookie, 0, 4096)).unwrap());
-    while turned.server.volumes.submitted.len() < 2032 {
+    while turned.server.session.volumes().submitted().len() < 2032 {
         turned.turn();
     }
-    let submitted = &turned.server.volumes.submitted;
+    let submitted = turned.server.session.volumes().submitted();
     let last = submitted.iter().rposition(|(_, op)| *op == Op::Read).unwrap();
     let before = submitted[..last].iter().filter(|(_, op)| *op == Op::Flush).count();
     // A round in which some had not arrived, and one in which all had.
@@ -199,10 +200,10 @@ fn a_client_is_heard_amid_a_flood() {
         turned.turn();
     }
     for round in 0..20 {
-        let before = turned.server.volumes.submitted.len();
+        let before = turned.server.session.volumes().submitted().len();
         turned.clients[2].write_all(&request(command::READ, 0, round, 0, 4096)).unwrap();
         let asked = |turned: &Turned| {
-            turned.server.volumes.submitted[before..].iter().position(|(_, op)| *op == Op::Read)
+            turned.server.session.volumes().submitted()[before..].iter().position(|(_, op)| *op == Op::Read)
         };
         let mut turns = 0;
         while asked(&turned).is_none() {
@@ -211,7 +212,8 @@ fn a_client_is_heard_amid_a_flood() {
         }
         assert!(turns <= 3, "the client was heard after {turns} turns");
     }
-    let flushes = turned.server.volumes.submitted.iter().filter(|(_, op)| *op == Op::Flush).count();
+    let flushes =
+        turned.server.session.volumes().submitted().iter().filter(|(_, op)| *op == Op::Flush).count();
     assert!(flushes < 2000, "the flood is not over: {flushes}");
 }
 
@@ -223,10 +225,10 @@ fn one_turn_is_bounded_for_all_clients_together() {
         (0..100).for_each(|cookie| client.write_all(&request(command::READ, 0, cookie, 0, 4096)).unwrap());
     }
     let mut most = 0;
-    while turned.server.volumes.submitted.len() < 1000 {
-        let before = turned.server.volumes.submitted.len();
+    while turned.server.session.volumes().submitted().len() < 1000 {
+        let before = turned.server.session.volumes().submitted().len();
         turned.turn();
-        most = most.max(turned.server.volumes.submitted.len() - before);
+        most = most.max(turned.server.session.volumes().submitted().len() - before);
     }
     let bound = Cost::TURN.0.div_ceil(Cost::of_payload(4096).0) as usize;
     assert!(most <= bound, "{most} requests in one turn");

@@ -42,7 +42,7 @@ pub(super) fn record(
         is_more = write(&mut heard)?;
     }
     let lasted = began.elapsed();
-    let mut dropped = recording.dropped;
+    let mut dropped = recording.dropped();
     if is_more && how == Heard::More {
         (how, dropped) = recording.end(|one| heard.push(one)).map_err(unreadable)?;
         write(&mut heard)?;

@@ -1,17 +1,17 @@
 //! The control socket's clients: lines in, answers out, one at a time.
 
 use super::recorder::Recorder;
-use super::{Outside, Server, Stop, Told};
+use super::{Outside, Server, Stop, StopRequest};
 use crate::admission::Refusal;
 use crate::control::{Answer, LINE_MAX, Request};
 use crate::explain::Explanation;
 use crate::nbd;
+use crate::port::Port;
 use crate::volumes::Volumes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use weir_device::{ConnId, Fill};
 use weir_engine::{AdminError, AdminId, AdminReply};
-use weir_model::{Buffer, Bytes, ErrorKind, IoError, Memory, Nanos, VolumeOffset};
+use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Nanos, VolumeOffset};
 use weir_policy::placement::Choice;
 
 /// Sessions at a time.
@@ -29,6 +29,8 @@ pub(super) struct Sessions {
     /// Changes the engine is at, and who asked.
     asked: BTreeMap<u64, ConnId>,
     next: u64,
+    /// Of what clients ask for, while a session wants it.
+    recorder: Option<Box<Recorder>>,
 }
 
 struct Session {
@@ -65,7 +67,12 @@ enum Stream {
 
 impl Sessions {
     pub(super) const fn new(idle: Nanos) -> Self {
-        Self { open: BTreeMap::new(), idle, last: None, asked: BTreeMap::new(), next: 0 }
+        Self { open: BTreeMap::new(), idle, last: None, asked: BTreeMap::new(), next: 0, recorder: None }
+    }
+
+    /// Whoever takes down what clients ask for.
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_deref_mut()
     }
 
     /// Sessions that are open.
@@ -79,15 +86,18 @@ impl Sessions {
         if self.open.values().any(Session::has_line) {
             return Some(now);
         }
-        self.open
-            .values()
-            .filter(|session| session.may_expire())
-            .map(|session| session.used + self.idle)
-            .min()
+        let may_expire = self.open.values().filter(|session| session.may_expire());
+        let expires = may_expire.map(|session| session.used + self.idle).min();
+        let frame = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
+        [expires, frame].into_iter().flatten().min()
     }
 
     /// Somebody came. The one that has been idle for the longest time gives way if there are too many.
-    pub(super) fn accept(&mut self, conn: ConnId, outside: &mut Outside) -> Result<(), Refusal> {
+    pub(super) fn accept<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        outside: &mut Outside<'_, P, M>,
+    ) -> Result<(), Refusal> {
         if self.open.len() >= SESSIONS {
             let idle = self.open.iter().filter(|(_, session)| session.is_idle());
             let longest = idle.min_by_key(|(_, session)| session.used).map(|(conn, _)| *conn);
@@ -96,12 +106,12 @@ impl Sessions {
             if let Some(session) = self.open.get_mut(&longest) {
                 session.is_closing = true;
             }
-            outside.reactor.close(longest);
+            outside.port.close(longest);
         }
         if self.open.len() >= 2 * SESSIONS {
             return Err(Refusal::Sessions(SESSIONS));
         }
-        let Some(room) = outside.arena.take(Bytes(ROOM as u64)) else { return Err(Refusal::Memory) };
+        let Some(room) = outside.memory.take(Bytes(ROOM as u64)) else { return Err(Refusal::Memory) };
         let session = Session {
             room,
             line: Vec::new(),
@@ -118,11 +128,16 @@ impl Sessions {
         Ok(())
     }
 
-    pub(super) fn received(&mut self, conn: ConnId, result: Result<usize, IoError>, outside: &mut Outside) {
+    pub(super) fn received<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        result: Result<usize, IoError>,
+        outside: &mut Outside<'_, P, M>,
+    ) {
         let Some(session) = self.open.get_mut(&conn) else { return };
         session.receiving = false;
         let bytes = result.unwrap_or(0);
-        session.line.extend_from_slice(outside.arena.bytes(session.room.part(0, bytes as u32)));
+        session.line.extend_from_slice(outside.memory.bytes(session.room.part(0, bytes as u32)));
         session.ended = bytes == 0;
         if session.line.len() > LINE_MAX {
             session.line.clear();
@@ -130,25 +145,30 @@ impl Sessions {
         }
     }
 
-    pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, outside: &mut Outside) {
+    pub(super) fn sent<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        result: Result<(), IoError>,
+        outside: &mut Outside<'_, P, M>,
+    ) {
         let Some(session) = self.open.get_mut(&conn) else { return };
-        session.sending.take().into_iter().for_each(|buffer| outside.arena.give(buffer));
+        session.sending.take().into_iter().for_each(|buffer| outside.memory.give(buffer));
         session.used = outside.now;
-        if let Some(recorder) = outside.recorder.as_mut().filter(|_| session.records) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| session.records) {
             recorder.sending = false;
         }
         if result.is_err() {
             session.answer.clear();
             session.ended = true;
-            session.stop_recording(outside);
+            session.stop_recording(&mut self.recorder);
         }
     }
 
-    pub(super) fn closed(&mut self, conn: ConnId, outside: &mut Outside) {
+    pub(super) fn closed<P: Port, M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
         let Some(mut session) = self.open.remove(&conn) else { return };
-        session.stop_recording(outside);
-        outside.arena.give(session.room);
-        session.sending.into_iter().for_each(|buffer| outside.arena.give(buffer));
+        session.stop_recording(&mut self.recorder);
+        outside.memory.give(session.room);
+        session.sending.into_iter().for_each(|buffer| outside.memory.give(buffer));
     }
 
     /// A change was made or refused.
@@ -181,12 +201,12 @@ impl Sessions {
     }
 
     /// Sends answers, receives from who has been answered, closes who is done.
-    pub(super) fn send(&mut self, outside: &mut Outside) {
+    pub(super) fn send<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         for (&conn, session) in &mut self.open {
             if session.may_expire() && session.used + self.idle <= outside.now {
                 tracing::debug!("closing a control session: it was silent, or took no answer, for too long");
                 session.is_closing = true;
-                outside.reactor.close(conn);
+                outside.port.close(conn);
             }
             if session.is_closing {
                 continue;
@@ -202,16 +222,20 @@ impl Sessions {
                 }
                 session.ended = true;
             }
-            let stream = if session.records { session.send_recorded(conn, outside) } else { Stream::Over };
+            let stream = if session.records {
+                session.send_recorded(conn, &mut self.recorder, outside)
+            } else {
+                Stream::Over
+            };
             if stream == Stream::Leaving {
                 continue;
             }
             if session.ended && stream == Stream::Over {
                 session.is_closing = true;
-                outside.reactor.close(conn);
+                outside.port.close(conn);
             } else if !session.receiving {
                 session.receiving = true;
-                outside.reactor.recv(conn, &[session.room], Fill::Some);
+                outside.port.recv(conn, &[session.room], Fill::Some);
             }
         }
     }
@@ -238,8 +262,13 @@ impl Session {
     }
 
     /// Sends what was recorded, if it is time.
-    fn send_recorded(&mut self, conn: ConnId, outside: &mut Outside) -> Stream {
-        let Some(mut recorder) = outside.recorder.take() else { return Stream::Over };
+    fn send_recorded<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        recorder: &mut Option<Box<Recorder>>,
+        outside: &mut Outside<'_, P, M>,
+    ) -> Stream {
+        let Some(recorder) = recorder else { return Stream::Over };
         if self.ended {
             recorder.end();
         }
@@ -247,11 +276,9 @@ impl Session {
             self.sending = outside.send_bytes(conn, frame);
             recorder.was_sent(outside.now, self.sending.is_some());
         }
-        let is_over = recorder.has_ended();
-        outside.recorder = Some(recorder);
         match self.sending {
             Some(_) => Stream::Leaving,
-            None if is_over => {
+            None if recorder.has_ended() => {
                 self.ended = true;
                 Stream::Over
             }
@@ -260,20 +287,20 @@ impl Session {
     }
 
     /// What it recorded is wanted no more.
-    fn stop_recording(&mut self, outside: &mut Outside) {
+    fn stop_recording(&mut self, recorder: &mut Option<Box<Recorder>>) {
         if std::mem::take(&mut self.records) {
-            outside.recorder = None;
+            *recorder = None;
         }
     }
 }
 
-impl<V: Volumes> Server<V> {
+impl<V: Volumes, P: Port> Server<V, P> {
     /// Answers what has been asked at the control socket, or has the engine do it.
-    pub(super) fn answer_sessions(&mut self) {
+    pub(super) fn answer_sessions<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         // One in a turn: a status walks through the map, and clients wait.
-        if let Some((conn, line)) = self.sessions.next_line(self.outside.now) {
+        if let Some((conn, line)) = self.sessions.next_line(outside.now) {
             let answer = match Request::parse(&line) {
-                Ok(request) => self.answer(conn, &request),
+                Ok(request) => self.answer(conn, &request, outside),
                 Err(answer) => Some(answer),
             };
             if let Some(session) = self.sessions.open.get_mut(&conn) {
@@ -284,17 +311,23 @@ impl<V: Volumes> Server<V> {
     }
 
     /// A volume gets a policy of its own, or the pool's.
-    fn give_policy(&mut self, name: &str, choice: Option<Choice>) -> Answer {
+    fn give_policy(&mut self, name: &str, choice: Option<Choice>, now: Nanos) -> Answer {
         if !self.volumes.volumes().iter().any(|volume| volume.name == name) {
             let error = AdminError::NotFound(name.to_owned());
             return Answer::failed(error.kind(), error.to_string());
         }
-        self.volumes.set_volume_policy(self.outside.now, name, choice);
+        self.volumes.set_volume_policy(now, name, choice);
         Answer::Done
     }
 
     /// The answer, unless the engine has to find it.
-    fn answer(&mut self, conn: ConnId, request: &Request) -> Option<Answer> {
+    fn answer<M: Memory>(
+        &mut self,
+        conn: ConnId,
+        request: &Request,
+        outside: &mut Outside<'_, P, M>,
+    ) -> Option<Answer> {
+        let now = outside.now;
         if let Request::RemoveVolume { name } = request
             && let Some(refused) = self.refuse_to_remove(name)
         {
@@ -303,7 +336,7 @@ impl<V: Volumes> Server<V> {
         if let Some(policy) = request.policy() {
             return Some(match policy {
                 Ok(choice) => {
-                    self.volumes.set_policy(self.outside.now, choice.make());
+                    self.volumes.set_policy(now, choice.make());
                     Answer::Done
                 }
                 Err(refused) => refused,
@@ -311,20 +344,20 @@ impl<V: Volumes> Server<V> {
         }
         if let Some(asked) = request.volume_policy() {
             return Some(
-                asked.map_or_else(|refused| refused, |(name, choice)| self.give_policy(name, choice)),
+                asked.map_or_else(|refused| refused, |(name, choice)| self.give_policy(name, choice, now)),
             );
         }
         match request {
             Request::Status => {
-                let status = (self.describe)(&self.volumes, &self.outside.reactor, &self.counts());
+                let status = (self.describe)(&self.volumes, outside.port, &self.counts());
                 return Some(Answer::Status(status));
             }
             Request::Explain { volume, offset_bytes } => {
                 return Some(self.explain(volume, VolumeOffset(*offset_bytes)));
             }
-            Request::Record { volumes } => return Some(self.record(conn, volumes)),
+            Request::Record { volumes } => return Some(self.record(conn, volumes, now)),
             Request::Stop => {
-                let stopping = self.stop != Stop::Not || self.begin_stop() == Told::GoOn;
+                let stopping = self.stop != Stop::Not || self.begin_stop(outside) == StopRequest::Begun;
                 return stopping.then_some(Answer::Done);
             }
             Request::CreateVolume { .. }
@@ -337,7 +370,7 @@ impl<V: Volumes> Server<V> {
         let id = self.sessions.next;
         self.sessions.next += 1;
         self.sessions.asked.insert(id, conn);
-        self.volumes.admin(self.outside.now, AdminId(id), command);
+        self.volumes.admin(now, AdminId(id), command);
         self.exports = nbd::Export::all(&self.volumes);
         None
     }
@@ -354,8 +387,8 @@ impl<V: Volumes> Server<V> {
     }
 
     /// Begins to record what clients ask of these volumes, for this session.
-    fn record(&mut self, conn: ConnId, names: &[String]) -> Answer {
-        if self.outside.recorder.is_some() {
+    fn record(&mut self, conn: ConnId, names: &[String], now: Nanos) -> Answer {
+        if self.sessions.recorder.is_some() {
             let message = "requests to this pool are being recorded already; end that recording first";
             return Answer::failed(ErrorKind::Refused, message);
         }
@@ -371,7 +404,7 @@ impl<V: Volumes> Server<V> {
         }
         let Some(session) = self.sessions.open.get_mut(&conn) else { return Answer::Recording };
         session.records = true;
-        self.outside.recorder = Some(Box::new(Recorder::new(volumes, self.outside.now)));
+        self.sessions.recorder = Some(Box::new(Recorder::new(volumes, now)));
         Answer::Recording
     }
 

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use weir_device::Peer;
-use weir_model::{Bytes, Nanos};
+use weir_model::{Bytes, Nanos, Peer};
 
 /// Handshakes at a time; with more, the oldest one gives way.
 pub const HANDSHAKES: u16 = 256;

@@ -2,9 +2,9 @@
 //! replies, sends that take long. An independent parser reads what each client receives.
 
 use super::super::*;
+use crate::client::{hello, request};
 use crate::nbd::wire::{command, flag};
 use crate::ram::Ram;
-use crate::testing::{hello, request};
 use crate::volumes::Volumes;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -526,10 +526,13 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+#[expect(clippy::disallowed_methods, reason = "how long to try is for whoever runs the test to say")]
+fn rounds() -> u32 {
+    std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(64)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(64)
-    ))]
+    #![proptest_config(ProptestConfig::with_cases(rounds()))]
 
     /// Whatever is asked, in whatever order the engine answers, however the sockets take it: each
     /// client can follow its stream, finds the right bytes, and gets every answer.

@@ -4,16 +4,17 @@
 //! there are: those are in [`Turns`], in the queue of handshakes, or among the *touched*, whose sockets
 //! are looked at when the turn ends.
 
+use super::recorder::Recorder;
 use super::{Outside, client_of};
 use crate::admission::{Admission, Budget, ClientCounts, HANDSHAKES, Limits, Refusal, Refused};
 use crate::connection::{Connection, Credit, Rest, Step};
 use crate::nbd::Export;
+use crate::port::Port;
 use crate::slab::Slab;
 use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_device::{Arena, ConnId, Fill, Peer};
-use weir_model::{Bytes, IoError, Nanos, Op, Reply, Request, VolumeId};
+use weir_model::{Bytes, ConnId, Fill, IoError, Memory, Nanos, Op, Peer, Reply, Request, VolumeId};
 
 /// What a turn costs in which nothing came of it.
 const LOOK: Cost = Cost(8);
@@ -21,6 +22,8 @@ const LOOK: Cost = Cost(8);
 const STARVED_AT_ONCE: usize = 8;
 /// Bytes of a handshake's answer that are one step.
 const ANSWER_STEP: u64 = 4096;
+/// Clients asked whether their peers are there that are one step of a handshake.
+const POLLED_STEP: u64 = 64;
 const NOBODY: u16 = u16::MAX;
 
 /// All NBD clients.
@@ -174,7 +177,12 @@ impl Clients {
     }
 
     /// A client came; false if there is no room for it.
-    pub(super) fn accept(&mut self, conn: ConnId, peer: Peer, outside: &mut Outside) -> bool {
+    pub(super) fn accept<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        peer: Peer,
+        outside: &mut Outside<'_, P, M>,
+    ) -> bool {
         if let Err(why) = self.admission.check(peer) {
             self.refused.note(why);
             return false;
@@ -187,7 +195,7 @@ impl Clients {
         let number = self.slots.next();
         let connection = match self.slots.is_full() {
             true => None,
-            false => Connection::new(u32::from(number), &self.credit, &mut outside.arena),
+            false => Connection::new(u32::from(number), &self.credit, outside.memory),
         };
         let Some(connection) = connection else {
             self.refused.note(Refusal::Memory);
@@ -297,11 +305,11 @@ impl Clients {
     }
 
     /// Bytes arrived; false if the connection is none of these.
-    pub(super) fn received(
+    pub(super) fn received<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
         result: Result<usize, IoError>,
-        outside: &mut Outside,
+        outside: &mut Outside<'_, P, M>,
     ) -> bool {
         let Some(number) = self.number_of(conn) else { return false };
         let Some(client) = self.slots.get_mut(number) else { return false };
@@ -329,7 +337,12 @@ impl Clients {
     }
 
     /// A send ended; false if the connection is none of these.
-    pub(super) fn sent(&mut self, conn: ConnId, result: Result<(), IoError>, arena: &mut Arena) -> bool {
+    pub(super) fn sent<M: Memory>(
+        &mut self,
+        conn: ConnId,
+        result: Result<(), IoError>,
+        arena: &mut M,
+    ) -> bool {
         let Some(number) = self.number_of(conn) else { return false };
         let Some(client) = self.slots.get_mut(number) else { return false };
         client.connection.sent(arena);
@@ -342,7 +355,7 @@ impl Clients {
     }
 
     /// The socket is gone, and its buffers are free.
-    pub(super) fn closed(&mut self, conn: ConnId, arena: &mut Arena) {
+    pub(super) fn closed<M: Memory>(&mut self, conn: ConnId, arena: &mut M) {
         let Some(number) = self.number_of(conn) else { return };
         self.by_conn[conn.index()] = NOBODY;
         self.retire(number);
@@ -352,7 +365,7 @@ impl Clients {
         self.forget_if_done(number, arena);
     }
 
-    fn forget_if_done(&mut self, number: u16, arena: &mut Arena) {
+    fn forget_if_done<M: Memory>(&mut self, number: u16, arena: &mut M) {
         let done = |client: &Client| client.socket == Socket::Closed && client.connection.is_idle();
         if self.slots.get(number).is_some_and(done)
             && let Some(client) = self.slots.remove(number)
@@ -363,7 +376,7 @@ impl Clients {
 
     /// The engine answered.
     #[inline]
-    pub(super) fn reply(&mut self, reply: Reply, arena: &mut Arena) {
+    pub(super) fn reply<M: Memory>(&mut self, reply: Reply, arena: &mut M) {
         let number = client_of(reply.id);
         let Some(client) = self.slots.get_mut(number) else { return };
         client.connection.reply(reply, arena);
@@ -378,7 +391,13 @@ impl Clients {
 
     /// Lets clients, in turn, submit what has arrived from them and what their credit allows, up to a
     /// bound for all of them together, and receives from those that have nothing more.
-    pub(super) fn submit<V: Volumes>(&mut self, volumes: &mut V, exports: &[Export], outside: &mut Outside) {
+    pub(super) fn submit<V: Volumes, P: Port, M: Memory>(
+        &mut self,
+        volumes: &mut V,
+        exports: &[Export],
+        mut recorder: Option<&mut Recorder>,
+        outside: &mut Outside<'_, P, M>,
+    ) {
         for _ in 0..self.starved.len().min(STARVED_AT_ONCE) {
             if let Some(number) = self.starved.pop_front() {
                 self.wake_waiting(number);
@@ -391,7 +410,8 @@ impl Clients {
             && let Some(number) = self.turns.take_next()
         {
             let Some(client) = self.slots.get_mut(number) else { continue };
-            let (cost, then) = client.turn(Cost(left), volumes, exports, &self.credit, outside);
+            let served = Served { volumes: &mut *volumes, exports, recorder: recorder.as_deref_mut() };
+            let (cost, then) = client.turn(Cost(left), served, &self.credit, outside);
             let cost = cost.max(LOOK);
             left = left.saturating_sub(cost.0);
             self.after_turn(number, then);
@@ -413,19 +433,19 @@ impl Clients {
     }
 
     /// Goes on with handshakes, in turn, as far as their budget goes.
-    fn shake_hands(&mut self, exports: &[Export], outside: &mut Outside) {
+    fn shake_hands<P: Port, M: Memory>(&mut self, exports: &[Export], outside: &mut Outside<'_, P, M>) {
         for _ in 0..self.greeting.len() {
             if !self.budget.has_step(outside.now) {
                 return;
             }
             let Some(number) = self.greeting.pop_front() else { return };
             let Some(client) = self.slots.get_mut(number) else { continue };
-            let step = client.connection.step(exports, &self.credit, &mut outside.arena);
+            let step = client.connection.step(exports, &self.credit, outside.memory);
             let answer = client.connection.answer_len() as u64;
             self.budget.spend(1 + answer / ANSWER_STEP);
             self.touch(number);
             match step {
-                Step::Negotiated => self.enter(number),
+                Step::Negotiated => self.enter(number, outside),
                 Step::Receive => {
                     if let Some(client) = self.slots.get_mut(number) {
                         client.waits = Waits::Bytes;
@@ -438,7 +458,8 @@ impl Clients {
     }
 
     /// The client has said which volume it wants.
-    fn enter(&mut self, number: u16) {
+    fn enter<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
+        self.end_abandoned(number, outside);
         let Some(client) = self.slots.get_mut(number) else { return };
         if let Err(why) = self.admission.enter(client.peer) {
             self.refused.note(why);
@@ -451,21 +472,47 @@ impl Clients {
         self.wake(number);
     }
 
+    /// Ends the volume's clients whose peer is gone: of what they had sent nothing more is carried out. A client
+    /// that lost its connection and has another one now must not have writes that it gave up overwrite those to
+    /// come.
+    fn end_abandoned<P: Port, M: Memory>(&mut self, newcomer: u16, outside: &mut Outside<'_, P, M>) {
+        let volume = self.slots.get(newcomer).and_then(|client| client.connection.volume());
+        let others = self.slots.iter().filter(|(number, client)| {
+            *number != newcomer && client.stage == Stage::In && client.connection.volume() == volume
+        });
+        let conns: Vec<ConnId> = others.map(|(_, client)| client.conn).collect();
+        if conns.is_empty() {
+            return;
+        }
+        self.budget.spend(1 + conns.len() as u64 / POLLED_STEP);
+        let mut gone = Vec::new();
+        outside.port.hung_up(&conns, &mut gone);
+        for number in gone.into_iter().filter_map(|conn| self.number_of(conn)).collect::<Vec<_>>() {
+            tracing::debug!(client = number, "closing: its peer is gone, and a new client uses the volume");
+            self.kill(number);
+            self.retire(number);
+        }
+    }
+
     /// Sends what there is to be sent, and closes the sockets of clients that are done.
-    pub(super) fn finish_turn<V: Volumes>(&mut self, volumes: &V, outside: &mut Outside) {
+    pub(super) fn finish_turn<V: Volumes, P: Port, M: Memory>(
+        &mut self,
+        volumes: &V,
+        outside: &mut Outside<'_, P, M>,
+    ) {
         self.expire(outside);
         let mut at = 0;
         while let Some(&number) = self.touched.get(at) {
             at += 1;
             let Some(client) = self.slots.get_mut(number) else { continue };
             if client.socket == Socket::Open && client.connection.wants_to_send() {
-                let parts = client.connection.gather(&mut outside.arena, |of, runs| volumes.runs(of, runs));
+                let parts = client.connection.gather(outside.memory, |of, runs| volumes.runs(of, runs));
                 if parts.is_empty() {
                     // No memory for headers: tried again when others have given some back.
                     client.waits = Waits::Own;
                     self.starved.push_back(number);
                 } else {
-                    outside.reactor.send(client.conn, parts);
+                    outside.port.send(client.conn, parts);
                     self.wake_waiting(number);
                 }
             }
@@ -477,7 +524,7 @@ impl Clients {
     }
 
     /// Closes the sockets of those touched that are done.
-    fn close_touched(&mut self, outside: &mut Outside) {
+    fn close_touched<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         for number in std::mem::take(&mut self.touched) {
             let Some(client) = self.slots.get_mut(number) else { continue };
             client.is_touched = false;
@@ -485,13 +532,13 @@ impl Clients {
                 client.socket = Socket::Closing;
                 let conn = client.conn;
                 self.retire(number);
-                outside.reactor.close(conn);
+                outside.port.close(conn);
             }
         }
     }
 
     /// Gives up handshakes that take too long; has clients rest that have been idle for a while.
-    fn expire(&mut self, outside: &mut Outside) {
+    fn expire<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         while let Some(&(since, number)) = self.handshakes.first()
             && since + self.handshake <= outside.now
         {
@@ -515,18 +562,18 @@ impl Clients {
         self.look_for_idle = others.into_iter().map(|(_, due)| due).chain(again).min();
     }
 
-    fn rest_one(&mut self, number: u16, outside: &mut Outside) {
+    fn rest_one<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
         let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::In) else {
             return;
         };
-        match client.connection.rest(&mut outside.arena) {
+        match client.connection.rest(outside.memory) {
             Rest::Resting if !client.rests => {
                 client.rests = true;
                 self.resting += 1;
             }
             Rest::Receiving if !client.cancelling => {
                 client.cancelling = true;
-                outside.reactor.cancel_recv(client.conn);
+                outside.port.cancel_recv(client.conn);
             }
             Rest::Resting | Rest::Receiving | Rest::Busy => {}
         }
@@ -540,7 +587,7 @@ impl Clients {
     }
 
     /// No client gets anything more.
-    pub(super) fn kill_all(&mut self, outside: &mut Outside) {
+    pub(super) fn kill_all<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         let all: Vec<u16> = self.slots.iter().map(|(number, _)| number).collect();
         all.into_iter().for_each(|number| self.kill(number));
         self.close_touched(outside);
@@ -557,6 +604,13 @@ fn credit(limits: &Limits) -> Credit {
     Credit::new(limits.clients, limits.each, limits.reserve)
 }
 
+/// What clients' requests go to.
+struct Served<'a, V> {
+    volumes: &'a mut V,
+    exports: &'a [Export],
+    recorder: Option<&'a mut Recorder>,
+}
+
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -568,27 +622,27 @@ enum Then {
 
 impl Client {
     /// Submits up to a bound; what that cost, and how it ended.
-    fn turn<V: Volumes>(
+    fn turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
         most: Cost,
-        volumes: &mut V,
-        exports: &[Export],
+        served: Served<'_, V>,
         credit: &Credit,
-        outside: &mut Outside,
+        outside: &mut Outside<'_, P, M>,
     ) -> (Cost, Then) {
+        let Served { volumes, exports, mut recorder } = served;
         let mut cost = Cost(0);
         loop {
-            let step = self.connection.step(exports, credit, &mut outside.arena);
+            let step = self.connection.step(exports, credit, outside.memory);
             cost.0 += Cost::STATUS.0 * self.connection.take_statuses();
             match step {
                 Step::Request(request) => {
                     cost.0 += cost_of(&request).0;
-                    if let Some(recorder) = &mut outside.recorder
+                    if let Some(recorder) = &mut recorder
                         && let Some(asked) = self.connection.asked(&request)
                     {
                         recorder.note(outside.now, asked);
                     }
-                    volumes.submit(outside.now, request, &mut outside.arena);
+                    volumes.submit(outside.now, request, outside.memory);
                 }
                 Step::Negotiated => {}
                 Step::Receive => {
@@ -604,10 +658,10 @@ impl Client {
         }
     }
 
-    fn receive(&mut self, outside: &mut Outside) {
-        if let Some(room) = self.connection.receive(&mut outside.arena) {
+    fn receive<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        if let Some(room) = self.connection.receive(outside.memory) {
             let fill = if room.whole { Fill::Whole } else { Fill::Some };
-            outside.reactor.recv(self.conn, room.parts(), fill);
+            outside.port.recv(self.conn, room.parts(), fill);
         }
     }
 }

@@ -4,9 +4,9 @@ mod held_back;
 mod streams;
 
 use super::*;
+use crate::client::{Said, hello, pattern, request, said, write};
 use crate::nbd::wire::{command, flag};
 use crate::ram::Ram;
-use crate::testing::{Said, hello, pattern, request, said, write};
 use crate::volumes::Volumes;
 use proptest::prelude::*;
 use std::collections::VecDeque;

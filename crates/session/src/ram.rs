@@ -5,11 +5,9 @@ use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
 use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, RunKind, Status, VolumeInfo};
-#[cfg(test)]
-use weir_model::RequestId;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
-    Reply, Request, RequestError, VolumeId,
+    Reply, Request, RequestError, RequestId, VolumeId,
 };
 
 /// One volume named `ram`. Does at submission what is asked, so that the order of effects is the
@@ -22,9 +20,8 @@ pub struct Ram {
     /// Blocks no request may touch: a broken device.
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
-    /// Everything that was submitted.
-    #[cfg(test)]
-    pub(crate) submitted: Vec<(RequestId, Op)>,
+    /// Everything that was submitted, if it is wanted.
+    submitted: Option<Vec<(RequestId, Op)>>,
     refused: VecDeque<AdminReply>,
     stopping: bool,
 }
@@ -37,11 +34,22 @@ impl Ram {
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
-            #[cfg(test)]
-            submitted: Vec::new(),
+            submitted: None,
             refused: VecDeque::new(),
             stopping: false,
         }
+    }
+
+    /// Keeps what is submitted from now on for [`submitted`](Self::submitted).
+    #[must_use]
+    pub fn remembering(mut self) -> Self {
+        self.submitted = Some(Vec::new());
+        self
+    }
+
+    /// What was submitted, in this order, if that is [remembered](Self::remembering).
+    pub fn submitted(&self) -> &[(RequestId, Op)] {
+        self.submitted.as_deref().unwrap_or_default()
     }
 
     /// Makes every request fail that touches the block which holds byte `at`.
@@ -109,8 +117,9 @@ fn read<M: Memory>(bytes: &[u8], written: &[bool], payload: Buffer, memory: &mut
 
 impl Volumes for Ram {
     fn submit<M: Memory>(&mut self, _: Nanos, request: Request, memory: &mut M) {
-        #[cfg(test)]
-        self.submitted.push((request.id, request.op));
+        if let Some(submitted) = &mut self.submitted {
+            submitted.push((request.id, request.op));
+        }
         let result = self.carry_out(&request, memory);
         self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) });
     }

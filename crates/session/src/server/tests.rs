@@ -1,0 +1,133 @@
+//! The server over sockets that do what the test says, when it says so.
+
+use super::*;
+use crate::client::{hello, pattern, write};
+use crate::ram::Ram;
+use std::collections::BTreeMap;
+use weir_model::{Fill, HeapMemory, Io};
+
+/// Sockets whose bytes the test brings.
+#[derive(Default)]
+struct Script {
+    /// Where each connection receives.
+    receiving: BTreeMap<ConnId, Vec<Buffer>>,
+    sending: Vec<ConnId>,
+    closing: Vec<ConnId>,
+    hung_up: Vec<ConnId>,
+}
+
+impl Port for Script {
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], _: Fill) {
+        let before = self.receiving.insert(conn, into.to_vec());
+        assert_eq!(before, None, "one receive at a time");
+    }
+    fn cancel_recv(&mut self, _: ConnId) {}
+    fn send(&mut self, conn: ConnId, _: &[Buffer]) {
+        self.sending.push(conn);
+    }
+    fn close(&mut self, conn: ConnId) {
+        self.closing.push(conn);
+    }
+    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+        gone.extend(conns.iter().filter(|conn| self.hung_up.contains(conn)));
+    }
+    fn set_accepting(&mut self, _: bool) {}
+    fn stop_listening(&mut self) {}
+    fn start(&mut self, io: Io) {
+        panic!("a volume in memory has no devices: {io:?}");
+    }
+}
+
+struct Scripted {
+    server: Server<Ram, Script>,
+    port: Script,
+    memory: HeapMemory,
+}
+
+const OLD: ConnId = ConnId::new(0, 0);
+const NEW: ConnId = ConnId::new(1, 0);
+
+impl Scripted {
+    fn new() -> Self {
+        let limits = Limits { clients: 4, ..Limits::default() };
+        let describe = Box::new(|_: &Ram, _: &Script, _: &ClientCounts| serde_json::Value::Null);
+        let server = Server::new(Ram::new(Bytes::mib(1)), &limits, Nanos(0), describe);
+        Self { server, port: Script::default(), memory: HeapMemory::new(limits.memory()) }
+    }
+
+    fn with<T>(
+        &mut self,
+        run: impl FnOnce(&mut Server<Ram, Script>, &mut Outside<'_, Script, HeapMemory>) -> T,
+    ) -> T {
+        let mut outside = Outside { port: &mut self.port, memory: &mut self.memory, now: Nanos(0) };
+        run(&mut self.server, &mut outside)
+    }
+
+    fn accept(&mut self, conn: ConnId) {
+        self.with(|server, outside| server.accepted(conn, Peer::Process(1), outside));
+        self.settle();
+    }
+
+    /// The client's bytes arrive, as far as they are received.
+    fn bring(&mut self, conn: ConnId, mut bytes: &[u8]) {
+        while !bytes.is_empty()
+            && let Some(into) = self.port.receiving.remove(&conn)
+        {
+            let mut arrived = 0;
+            for part in into {
+                let len = bytes.len().min(part.len as usize);
+                self.memory.bytes_mut(part.part(0, len as u32)).copy_from_slice(&bytes[..len]);
+                bytes = &bytes[len..];
+                arrived += len;
+            }
+            self.with(|server, outside| server.received(conn, Ok(arrived), outside));
+            self.settle();
+        }
+    }
+
+    /// Turns until nothing is sent; what is sent is taken at once.
+    fn settle(&mut self) {
+        loop {
+            self.with(|server, outside| server.turn(outside));
+            let (sent, closed) =
+                (std::mem::take(&mut self.port.sending), std::mem::take(&mut self.port.closing));
+            for conn in &closed {
+                self.port.receiving.remove(conn);
+                self.with(|server, outside| server.closed(*conn, outside));
+            }
+            for conn in sent.iter().filter(|conn| !closed.contains(conn)) {
+                self.with(|server, outside| server.sent(*conn, Ok(()), outside));
+            }
+            if sent.is_empty() && closed.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn first_block(&self) -> &[u8] {
+        &self.server.volumes().contents()[..4096]
+    }
+}
+
+/// A client loses its connection, connects again and writes: what the server had not yet looked at of the
+/// lost one's writes must not be carried out any more.
+#[test]
+fn a_lost_connection_writes_nothing_once_its_client_is_back() {
+    for is_lost in [true, false] {
+        let mut scripted = Scripted::new();
+        scripted.accept(OLD);
+        scripted.bring(OLD, &hello(false));
+        assert_eq!(scripted.server.counts().clients, 1);
+        if is_lost {
+            scripted.port.hung_up.push(OLD);
+        }
+        scripted.accept(NEW);
+        scripted.bring(NEW, &[hello(false), write(1, 0, &pattern(2, 4096))].concat());
+        assert!(scripted.first_block() == pattern(2, 4096));
+        scripted.bring(OLD, &write(1, 0, &pattern(1, 4096)));
+        // Where both clients are there each may write.
+        let expected = if is_lost { pattern(2, 4096) } else { pattern(1, 4096) };
+        assert!(scripted.first_block() == expected, "lost: {is_lost}");
+        assert_eq!(scripted.server.counts().clients, if is_lost { 1 } else { 2 });
+    }
+}
