@@ -135,8 +135,10 @@ fn what_cannot_be_is_refused_with_a_way_out() {
 #[test]
 fn traces_are_repeated_stretched_and_rounded_to_sectors() {
     let text = "0.000 0 1000 24 1\n10.000 3 131000 4096 0\n20.000 0 262144 512 1\n";
+    let format = weir_trace::format("ms-bytes");
+    assert!(format.is_some());
     let trace =
-        Trace::load(Reader::open("t", text.as_bytes(), None).expect("a trace"), true).expect("a trace");
+        Trace::load(Reader::open("t", text.as_bytes(), format).expect("a trace"), true).expect("a trace");
     let mut replay = Replay::new(trace, 2.0);
     let spaces = replay.spaces(ExtentSize::DEFAULT);
     assert_eq!(spaces.iter().map(crate::Space::count).collect::<Vec<_>>(), [2, 2]);

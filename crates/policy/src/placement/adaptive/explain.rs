@@ -17,7 +17,10 @@ impl Adaptive {
         if self.fast.is_empty() {
             match moment.devices.len() {
                 1 => reasons.fast_is_unknown(),
-                _ => reasons.figure("fast device", "none: no device is clearly faster than another one"),
+                _ => {
+                    reasons.figure("fast device", "none: no device is clearly faster than another one");
+                    reasons.moves_if("a device turns out to be clearly faster than the one that holds it");
+                }
             }
             reasons.idle_reads(moment.devices, about);
             return reasons;
