@@ -307,7 +307,7 @@ fn once_clients_are_cut_off_nothing_is_due() {
     let (session, mut outside) = server.parts();
     assert_eq!(session.begin_stop(&mut outside), StopRequest::Begun);
     // More than they get to take their last replies.
-    outside.now = outside.now + Nanos::secs(60);
+    outside.now += Nanos::secs(60);
     let late = outside.now;
     assert_eq!(session.advance_stop(&mut outside), None, "its socket is still closing");
     assert!(session.deadline(late).is_none_or(|at| at > late), "a deadline that stays past");
