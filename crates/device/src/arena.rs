@@ -136,7 +136,7 @@ impl Region {
 
     /// The bytes of a buffer nobody changes meanwhile.
     #[inline]
-    fn bytes(&self, buffer: Buffer) -> &[u8] {
+    pub(crate) fn bytes(&self, buffer: Buffer) -> &[u8] {
         #[cfg(debug_assertions)]
         self.check(buffer, Lent::Read);
         // SAFETY: in bounds (`pointer`), mapped as long as `self`, initialised (anonymous maps are

@@ -9,8 +9,10 @@ use common::{DEVICE, Rig, SIZE, folders, open, options, rings};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use weir_device::{Device, Devices, Event, ForgetOptions, ReactorOptions, Ring};
-use weir_model::{BLOCK, Buffer, Bytes, DeviceOffset, IoDone, IoError, IoKind, Memory, Store};
+use weir_device::{Device, Devices, Event, ForgetOptions, Reactor, ReactorOptions, Ring};
+use weir_model::{
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Store,
+};
 
 /// A way to open a device, by name.
 type Dress = (&'static str, fn(&Path) -> Device);
@@ -192,6 +194,35 @@ fn depth_is_answered_command_by_command() {
         }
         assert_eq!(rig.arena.free(), rig.arena.size());
     });
+}
+
+/// Both copies of a block are written from one buffer, and a file in memory is written while the ring has the
+/// other command.
+#[test]
+fn one_buffer_is_written_to_two_devices_at_once() {
+    let folders = folders();
+    let [disk, memory] = &folders[..] else { return };
+    for ring in rings() {
+        let paths = [disk, memory].map(|folder| folder.path().join(format!("{ring:?}")));
+        let mut rig = Rig::new(ring, None);
+        let mut devices = Devices::new();
+        for (id, path) in (0..).map(DeviceId).zip(&paths) {
+            devices.insert(id, open(path)).unwrap();
+        }
+        rig.reactor =
+            Reactor::new(&ReactorOptions { ring, ..Default::default() }, devices, &rig.arena).unwrap();
+        let bytes = pattern(1, Bytes(BLOCK));
+        let buffer = rig.filled(&bytes);
+        for device in [0, 1] {
+            let (id, kind) = (IoId(u64::from(device)), IoKind::Write { fua: false });
+            rig.reactor.start(Io { id, device: DeviceId(device), kind, at: DeviceOffset(BLOCK), buffer });
+        }
+        assert_eq!([0, 1].map(|id| rig.done(IoId(id))), [Ok(()), Ok(())]);
+        for path in &paths {
+            let found = std::fs::read(path).unwrap();
+            assert!(found[BLOCK as usize..][..BLOCK as usize] == bytes, "{ring:?}, {}", path.display());
+        }
+    }
 }
 
 #[test]

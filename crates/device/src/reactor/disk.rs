@@ -168,8 +168,8 @@ fn run_now(device: &mut Device, io: &Io, region: &Region) -> Result<(), IoError>
     match io.kind {
         // SAFETY: the engine gave the buffer away until the command ends, which it does here.
         IoKind::Read => device.read_now(io.at, unsafe { region.lent_slice(io.buffer) }),
-        // SAFETY: as above.
-        IoKind::Write { fua } => device.write_now(io.at, unsafe { region.lent_slice(io.buffer) }, fua),
+        // Another device may be writing the same bytes: a copy.
+        IoKind::Write { fua } => device.write_now(io.at, region.bytes(io.buffer), fua),
         IoKind::Flush => device.flush_now(),
     }
 }
