@@ -92,9 +92,11 @@ impl TraceAnalysis {
             }
             (Err(error), _) => return Err(error.into()),
         };
-        let (analysis, sample) = match analyzer.finish() {
-            Ok(analysed) => analysed,
-            Err(error) => return Err(AnalyzeError::Blocks { trace, error }),
+        let (analysis, sample) = match (analyzer.finish(), tally.cut.clone()) {
+            (Ok(analysed), _) => analysed,
+            // Damaged data may unpack to any request: where it is damaged says more.
+            (Err(_), Some(cut)) => return Err(cut.into()),
+            (Err(error), None) => return Err(AnalyzeError::Blocks { trace, error }),
         };
         let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
         let mut notes = tally.notes(requests);

@@ -287,7 +287,11 @@ impl BlockTrace {
     pub fn read(mut reader: Reader<'_>, block: BlockSize, strict: bool) -> Result<(Self, Tally), ReadError> {
         let mut loader = Loader::new(block);
         let tally = Tally::read(&mut reader, strict, |record| loader.take(&record))?;
-        let cannot = |error| ReadError::Blocks { trace: reader.name().to_owned(), error };
+        // Damaged data may unpack to any request: where it is damaged says more.
+        let cannot = |error| match tally.cut.clone() {
+            Some(cut) => ReadError::Trace(cut),
+            None => ReadError::Blocks { trace: reader.name().to_owned(), error },
+        };
         Ok((loader.finish().map_err(cannot)?, tally))
     }
 

@@ -26,6 +26,10 @@ const NAMED: f64 = 2.0;
 const NEED_HEADING: [&str; 3] = ["fio-2", "fio-3", "hpl"];
 /// Formats of which not every line is a request.
 const EVENTS: [&str; 4] = ["vscsi", "blkev", "blkparse", "blkparse-issued"];
+/// Formats whose times have a fraction, without which they are known by their requests alone.
+const WITH_FRACTION: [&str; 2] = ["disksim", "ms-bytes"];
+/// Reads and writes that are longer are mistakes. A trim may be of a whole disk.
+const LONGEST: u64 = 4 << 30;
 /// From here on it is said that sizes and offsets are not plausible.
 const DOUBTFUL: f64 = 3.0;
 /// Formats named in a note.
@@ -137,7 +141,8 @@ fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for format in FORMATS.iter().filter(|format| !NEED_HEADING.contains(&&*format.name)) {
         if let Some(requests) = Requests::read(format, lines) {
-            let score = requests.score(format.timed) + NAMED;
+            let is_named = !WITH_FRACTION.contains(&&*format.name) || !requests.is_whole_millis();
+            let score = requests.score(format.timed) + if is_named { NAMED } else { 0.0 };
             all.push(Candidate { format: format.clone(), columns: None, requests, score });
         }
     }
@@ -172,14 +177,17 @@ fn of_lines(lines: &[&[u8]]) -> Option<Detected> {
     let is_close = |other: &&Candidate| best.score - other.score <= CLOSE || best.is_inverse(other);
     let others: Vec<_> = others.iter().filter(is_close).collect();
     let name = &best.format.name;
+    let is_doubtful = best.requests.sizes() + best.requests.places() > DOUBTFUL;
     let note = if let [first, ..] = others[..] {
+        let but = if is_doubtful { format!(", but {}", best.requests.complaint()) } else { String::new() };
         Some(format!(
-            "the format is ambiguous: took {}; the first lines also fit {}; if that is what it is, say so, as in --format {}",
+            "the format is ambiguous: took {}{but}; the first lines also fit {}; if that is what it is, say so, as in \
+             --format {}",
             best.described(),
             best.beside(&others),
             first.columns.as_deref().unwrap_or(&first.format.name)
         ))
-    } else if best.requests.sizes() + best.requests.places() > DOUBTFUL {
+    } else if is_doubtful {
         Some(format!(
             "the format is doubtful: took {name}, the only one that fits, but {}; if it is another, say --format",
             best.requests.complaint()
@@ -259,7 +267,7 @@ struct Layout {
     bonus: f64,
 }
 
-const LAYOUTS: [Layout; 17] = [
+const LAYOUTS: [Layout; 21] = [
     Layout { columns: "T,disk,O,S,F", bonus: 0.0 },
     Layout { columns: "T,O,S,F", bonus: 0.0 },
     Layout { columns: "T,O,S,F,disk", bonus: 0.0 },
@@ -276,6 +284,10 @@ const LAYOUTS: [Layout; 17] = [
     Layout { columns: "disk,O,S,op,T", bonus: 0.5 },
     Layout { columns: "disk,O,S,F,T", bonus: -0.5 },
     // How much before where.
+    Layout { columns: "T,disk,S,O,op", bonus: -1.0 },
+    Layout { columns: "T,disk,op,S,O", bonus: -1.0 },
+    Layout { columns: "T,S,O,op", bonus: -1.0 },
+    Layout { columns: "T,op,S,O", bonus: -1.0 },
     Layout { columns: "T,disk,S,O,F", bonus: -1.0 },
     Layout { columns: "T,F,S,O", bonus: -1.0 },
     Layout { columns: "T,S,O,F", bonus: -1.0 },
@@ -376,8 +388,16 @@ impl Requests {
                 _ => {}
             }
         }
+        if found.all.iter().take(FIRST_LINES).any(|(_, op, _, len)| *op != Op::Trim && *len > LONGEST) {
+            return None;
+        }
         let is_arc = || format.name != "arc" || is_arc(lines);
         (!found.all.is_empty() && is_arc()).then_some(found)
+    }
+
+    /// Whether times are whole milliseconds, and show no date.
+    fn is_whole_millis(&self) -> bool {
+        self.dates() == 0.0 && self.share(|request| request.0.0.is_multiple_of(MS)) > 0.99
     }
 
     fn push(&mut self, line: &Line<'_>) {
@@ -436,8 +456,7 @@ impl Requests {
         }
         let gap = tier(duration as f64 / steps as f64, GAPS, 5.0);
         // A clock without a fraction counts in smaller units, unless it shows a date.
-        let whole = self.dates() == 0.0 && self.share(|request| request.0.0.is_multiple_of(MS)) > 0.99;
-        let gap = if whole && steps > 3 { gap + 0.4 } else { gap };
+        let gap = if self.is_whole_millis() && steps > 3 { gap + 0.4 } else { gap };
         let bytes = self.all.iter().map(|request| request.3 as f64).sum::<f64>();
         let rate = tier(bytes / duration as f64, RATES, 6.0);
         back + gap + rate

@@ -166,6 +166,37 @@ fn names(note: &str, description: &str) -> bool {
     columns.split(',').all(|column| words.contains(&column))
 }
 
+/// Milliseconds with a fraction have one: whole times are taken for what makes plausible gaps.
+#[test]
+fn whole_times_are_no_milliseconds_with_a_fraction() {
+    let all = made(Kind { gap: 8_000_000, ..USUAL });
+    for columns in ["time_us,disk,sector,sectors,read", "time_us,disk,offset,size,read"] {
+        let (found, note, records) = read(&text(columns, " ", &all, 0));
+        assert!(is_right(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
+        assert!(note.is_some_and(|note| note.contains("time_ms")), "{columns}");
+    }
+}
+
+/// Sizes before offsets, too; nobody reads more than 4 GiB at once.
+#[test]
+fn offsets_are_not_taken_for_sizes() {
+    let all = made(USUAL);
+    for columns in ["time_s,size,offset,op", "time_us,op,size,offset", "time_us,disk,op,sectors,sector"] {
+        let digits = if columns.starts_with("time_s") { 6 } else { 0 };
+        let (found, note, records) = read(&text(columns, ",", &all, digits));
+        assert!(is_right(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
+    }
+}
+
+/// That 1 may be a write as well hides no complaint.
+#[test]
+fn implausible_sizes_are_told_whatever_else_fits() {
+    let mut all = made(USUAL);
+    all.iter_mut().for_each(|made| (made.offset, made.len) = (made.offset + 13, made.len - 100));
+    let (_, note, _) = read(&text("time_ms,disk,offset,size,read", " ", &all, 3));
+    assert!(note.is_some_and(|note| note.contains(", but ") && note.contains("also fit")), "a note");
+}
+
 /// Format, heading, separator, columns, digits behind the point of a time.
 const NAMED_LINES: [(&str, &str, &str, &str, u32); 8] = [
     ("mqsim", "", " ", "time_ns,disk,sector,sectors,read", 0),
