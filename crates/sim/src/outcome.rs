@@ -156,7 +156,9 @@ impl Responses {
     /// make up most of it.
     pub fn heavy_tail(&self) -> Option<String> {
         let Self { mean, p99, p999, max, .. } = *self;
-        (self.count > 0 && mean > p99).then(|| {
+        // Times that are shown alike need no word.
+        let is_above = mean > p99 && mean.to_string() != p99.to_string();
+        (self.count > 0 && is_above).then(|| {
             format!(
                 "the mean ({mean}) is above what 99 of 100 requests take ({p99}): fewer than 1 in 100 requests are so \
                  slow that they make up most of it (999 of 1000 take at most {p999}, the slowest {max}), as where a \
@@ -296,4 +298,18 @@ pub(crate) fn parts(counts: &[u64]) -> Vec<f64> {
 /// The share of `time` in which each device had something to do.
 pub(crate) fn loads(meters: &[Meter], time: Nanos) -> Vec<f64> {
     meters.iter().map(|meter| meter.busy.0 as f64 / time.0.max(1) as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_that_is_shown_as_the_p99_needs_no_word() {
+        let of =
+            |mean| Responses { count: 1000, mean: Nanos(mean), p99: Nanos(77_100), ..Responses::default() };
+        assert_eq!(of(77_140).heavy_tail(), None, "both are 77.1 us");
+        assert_eq!(of(77_000).heavy_tail(), None);
+        assert!(of(99_000).heavy_tail().is_some_and(|words| words.contains("the mean (99.0 us) is above")));
+    }
 }

@@ -72,7 +72,11 @@ impl Frontier {
             (Look::colored(RED), Shape::Ring(7.0), "the pick".into()),
         ];
         if self.sets.iter().any(|set| !set.keeps_up) {
-            legend.push((Look::colored(BLACK), Shape::Cross(4.0), "cannot keep up, at the top".into()));
+            legend.push((
+                Look::colored(BLACK),
+                Shape::Cross(4.0),
+                "cannot keep up, at the top of the responses".into(),
+            ));
         }
         legend
     }
@@ -95,7 +99,9 @@ impl Frontier {
         marks.extend(
             able().filter(|set| set.is_on_frontier).map(|set| point(&blue, Shape::Disc(4.5), &set.predicted)),
         );
-        for set in self.sets.iter().filter(|set| !set.keeps_up) {
+        // There the top is the best: a set that cannot keep up has no place among lives.
+        let is_shown = |set: &&Shown| !set.keeps_up && unit == Unit::Nanos;
+        for set in self.sets.iter().filter(is_shown) {
             let top = (price(&set.predicted), most);
             marks.push(Mark::Point(Look::colored(BLACK), Shape::Cross(4.0), top));
         }
