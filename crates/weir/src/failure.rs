@@ -55,6 +55,17 @@ impl Failure {
         Self::new(kind, message, help)
     }
 
+    /// Several failures as one, which is of the first one's kind; `None` if there are none.
+    pub fn all(failures: Vec<Self>) -> Option<Self> {
+        failures.into_iter().reduce(|mut all, next| {
+            all.message += &format!("\n{}", next.message);
+            if !all.help.lines().any(|line| line == next.help) {
+                all.help = [all.help, next.help].join("\n").trim().to_owned();
+            }
+            all
+        })
+    }
+
     /// With another exit code than its kind has.
     #[must_use]
     pub fn with_exit_code(self, code: u8) -> Self {

@@ -66,37 +66,48 @@ impl Described {
     /// device as soon as it is open.
     ///
     /// # Errors
-    /// If one cannot be opened, is used by anybody else, or is named twice.
+    /// If some cannot be opened, are used by anybody else, or are named twice; all of them are told.
     pub fn open_to_create(&self, mut opened: impl FnMut(&Device)) -> Result<Devices, Failure> {
         self.refuse_two_names()?;
-        let mut devices = Devices::new();
+        let (mut devices, mut failed) = (Devices::new(), Vec::new());
         for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
             let path = self.device_path(entry);
             let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
-            devices.open(id, &path, &options).map_err(|error| not_usable(entry, error))?;
+            if let Err(error) = devices.open(id, &path, &options) {
+                failed.push(not_usable(entry, error));
+            }
             let Some(device) = devices.get(id) else { continue };
             opened(device);
             if let Some(user) = device.other_user() {
-                return Err(Failure::refused(
+                failed.push(Failure::refused(
                     format!("device {:?}: {} is {user}", entry.name, path.display()),
                     "choose another device, or have its user let go of it first",
                 ));
             }
         }
-        Ok(devices)
+        match Failure::all(failed) {
+            Some(failure) => Err(failure),
+            None => Ok(devices),
+        }
     }
 
     /// Refuses two paths to one file or block device before the second finds it locked by the
     /// first.
     fn refuse_two_names(&self) -> Result<(), Failure> {
-        let mut seen: Vec<(Identity, PathBuf)> = Vec::new();
+        let mut seen: Vec<(Identity, &str, PathBuf)> = Vec::new();
         for entry in &self.file.devices {
             let path = self.device_path(entry);
             let identity = Identity::of(&path);
-            if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
-                return Err(DeviceError::SameDevice { first: first.clone(), second: path }.into());
+            if let Some((_, name, first)) = seen.iter().find(|(other, ..)| *other == identity) {
+                let first = first.display().to_string();
+                let second = path.display().to_string();
+                let paths = if first == second { first } else { format!("{first} and {second}") };
+                return Err(Failure::usage(
+                    format!("{name:?} and {:?} are the same device: {paths}", entry.name),
+                    "name it once",
+                ));
             }
-            seen.push((identity, path));
+            seen.push((identity, &entry.name, path));
         }
         Ok(())
     }

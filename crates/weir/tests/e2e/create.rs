@@ -130,12 +130,32 @@ fn a_create_that_fails_leaves_files_as_they_were() {
 }
 
 #[test]
+fn all_devices_that_cannot_be_used_are_told_at_once() {
+    let pool = Pool::from_text(
+        "[pool]\nname = \"x\"\n\
+         [[device]]\nname = \"good\"\npath = \"good.img\"\nsize = \"64MiB\"\n\
+         [[device]]\nname = \"typo\"\npath = \"/dev/weir-typo\"\nsize = \"64MiB\"\n\
+         [[device]]\nname = \"kernel\"\npath = \"/proc/weir-typo\"\nsize = \"64MiB\"\n\
+         [[device]]\nname = \"absent\"\npath = \"absent.img\"\n",
+    );
+    let refused = pool.refused(&["pool", "create"], USAGE);
+    says(
+        &refused,
+        &["\"typo\"", "/dev/weir-typo", "\"kernel\"", "/proc/weir-typo", "\"absent\"", "give it a `size`"],
+    );
+    assert!(!pool.path("good.img").exists(), "as before");
+}
+
+#[test]
 fn a_file_that_does_not_exist_yet_is_named_once() {
     let pool = Pool::small();
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     let text = text.replace("1GiB", "256MiB").replace("slow.img", "./fast.img");
     std::fs::write(pool.path("pool.toml"), text).expect("the same file twice");
-    says(&pool.refused(&["pool", "create"], USAGE), &["are the same device", "fast.img"]);
+    says(
+        &pool.refused(&["pool", "create"], USAGE),
+        &["\"fast\" and \"slow\" are the same device", "fast.img"],
+    );
     assert!(!pool.path("fast.img").exists());
     // A hard link is another name for the same file.
     file(&pool, "fast.img", FAST, 0, &[]);
