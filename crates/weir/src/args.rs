@@ -121,7 +121,7 @@ pub struct PlaceArgs {
     /// [default: the whole load, at least 10min]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// … at most so many requests [default: 3000000 with --closed]
+    /// Stop after so many requests [default: 3000000 with --closed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
     /// Leave everything at its first place, whatever the policies ask for
@@ -211,11 +211,11 @@ pub struct ReproArgs {
 /// `weir pool ...`
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Make the pool a pool file describes; the devices' contents are lost
+    /// Make the pool that a pool file describes, of blank devices
     Create {
         /// The pool file (instead of --pool)
         file: Option<PathBuf>,
-        /// Take devices that carry a file system, a partition table or another pool
+        /// Take devices that hold data, too; it is lost
         #[arg(long)]
         force: bool,
     },
@@ -268,7 +268,7 @@ pub enum VolumeCommand {
         #[arg(value_parser = name)]
         name: String,
         /// The size clients see, with its unit: 100GiB or 100G, or decimal, 2TB; may exceed the devices
-        #[arg(long, value_parser = size)]
+        #[arg(long, value_parser = size, allow_hyphen_values = true)]
         size: Bytes,
         /// When the map's part of a write is durable: with the next flush, as on a disk with a
         /// cache, or when the write is acknowledged
@@ -408,6 +408,31 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// Help stands on its own: none goes on from the line above it.
+    #[test]
+    fn no_help_begins_with_an_ellipsis() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(
+                    !help.starts_with(['…', '.']),
+                    "{} {}: {help}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn a_negative_size_is_told_to_be_no_size() {
+        let arguments = ["weir", "volume", "create", "x", "--size", "-1G"];
+        let error = Cli::try_parse_from(arguments).expect_err("no size").to_string();
+        assert!(error.contains("write a size with its unit"), "{error}");
     }
 
     #[test]

@@ -208,14 +208,14 @@ impl Report {
             )
         );
         text += &format!(
-            "The pool has {}; alone, each drive was made large enough for everything.\n\
-             Its policy \"adaptive\" puts new data on the faster drives while they have room, and the busiest blocks came\n\
+            "The pool has {}; alone, each drive was made large enough for everything. \
+             Its policy \"adaptive\" puts new data on the faster drives while they have room, and the busiest blocks came \
              first; it moves later what costs less elsewhere, as measured. The sequential reader wants {}/s and no more.\n",
             parts.join(", "),
             fio::SEQUENTIAL,
         );
         if !self.late.is_empty() {
-            text += &format!("\nfigures invalid: {};\n{OVERRUN_WHY}\n", self.late.join(", "));
+            text += &format!("\nfigures invalid: {}; {OVERRUN_WHY}\n", self.late.join(", "));
         }
         text
     }
@@ -240,6 +240,7 @@ mod tests {
         let alone = DRIVES.iter().map(|drive| (*drive, Measured::default())).collect();
         let report = Report { pool: measured, alone, late: vec!["disk 12.3 %".into()] };
         assert_fits(|width| report.human(width));
+        assert!(report.human(Width::UNLIMITED).contains("blocks came first; it"), "nothing folds it twice");
         assert!(!report.human(Width::UNLIMITED).contains("0 ns"), "{}", report.human(Width::UNLIMITED));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
@@ -65,10 +65,17 @@ pub fn may_replace(path: &Path, kind: Kind) -> Result<(), Failure> {
 /// Writes a file of this kind, in the place of another one if there is one.
 ///
 /// # Errors
-/// As [`may_replace`], or if it cannot be written.
+/// As [`may_replace`], or if it cannot be written; nothing of it is left then.
 pub fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
     may_replace(path, kind)?;
-    std::fs::write(path, bytes).map_err(|error| Failure::os("write", path, &error))
+    let mut file = File::create(path).map_err(|error| Failure::os("write", path, &error))?;
+    file.write_all(bytes).map_err(|error| {
+        // Half a picture looks like one. Only a file that was opened for it is removed.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            let _ = std::fs::remove_file(path);
+        }
+        Failure::os("write", path, &error)
+    })
 }
 
 impl Kind {

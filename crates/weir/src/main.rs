@@ -128,7 +128,7 @@ fn run(command: Command, common: &Common) -> Result<u8, Failure> {
         }
         Command::Trace(TraceCommand::Plot(args)) => {
             let drawn = traces::plot(&args)?;
-            show(common, &drawn, |_| format!("{} is drawn", args.out.display()));
+            show(common, &drawn, |_| traces::drawn(&args, &drawn));
         }
         Command::Trace(TraceCommand::Formats) => {
             let formats = traces::formats();

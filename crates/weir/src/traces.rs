@@ -6,7 +6,7 @@ mod generate;
 mod output;
 mod record;
 
-pub use analyze::{analyze, human, not_the_trace, plot};
+pub use analyze::{analyze, drawn, human, not_the_trace, plot};
 pub use convert::convert;
 pub use generate::{generate, kinds};
 pub use record::record;

@@ -68,6 +68,12 @@ impl Table {
         Self { prose: self.position(heading), ..self }
     }
 
+    /// With sentences in this column, counted from 0.
+    #[must_use]
+    pub fn prose_at(self, column: usize) -> Self {
+        Self { prose: Some(column), ..self }
+    }
+
     /// With these columns taken out before all others, the first one first.
     #[must_use]
     pub fn first_out(self, headings: &[&str]) -> Self {
@@ -282,6 +288,17 @@ mod tests {
         assert_eq!(
             table.prose("WHAT IT IS").text(Width::columns(32)),
             "NAME  WHAT IT IS\nlru   the block that was used\n      longest ago goes\n"
+        );
+    }
+
+    #[test]
+    fn of_two_columns_the_second_is_folded_and_names_stay_whole() {
+        let table =
+            Table::new(["", ""], [["coefficient of variation of gaps", "1.00, where Poisson's is 1"]]);
+        let text = table.prose_at(1).text(Width::columns(60));
+        assert_eq!(
+            text,
+            "\ncoefficient of variation of gaps  1.00, where Poisson's is\n                                  1\n"
         );
     }
 

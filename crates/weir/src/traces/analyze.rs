@@ -48,6 +48,13 @@ pub fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
 }
 
+/// What was drawn, and what is to be said of the trace, for people.
+pub fn drawn(args: &TracePlotArgs, drawn: &Value) -> String {
+    let notes = drawn["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let notes = notes.map(|note| format!("\nnote: {note}\n")).collect::<String>();
+    format!("{} is drawn\n{notes}", args.out.display())
+}
+
 /// What is written is not written over what is read.
 ///
 /// # Errors

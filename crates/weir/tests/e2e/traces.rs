@@ -383,3 +383,42 @@ fn requests_at_one_time_have_no_rate() {
     let told = pool.json(&["trace", "analyze", "second.csv", "--format", "tencent"]);
     assert!(told["arrivals"]["rate"].is_null() && told["arrivals"]["seconds"] == 0.0, "{told}");
 }
+
+#[test]
+fn a_picture_is_drawn_with_what_is_to_be_said_of_the_trace() {
+    let pool = pool();
+    let lines: String = (0..99).map(|at| format!("{}.125 0 {} 8 {}\n", at * 7, at * 64, at % 2)).collect();
+    std::fs::write(pool.path("t"), &lines).expect("written");
+    let told = pool.run(["trace", "plot", "t", "--out", "t.svg"]);
+    assert!(told.contains("t.svg is drawn") && told.contains("note: the format is ambiguous"), "{told}");
+    // As much as the file system takes, as on a full disk.
+    let script =
+        format!("trap '' XFSZ; ulimit -f 2; exec {} trace plot t --out u.svg", env!("CARGO_BIN_EXE_weir"));
+    let full =
+        Command::new("sh").args(["-c", &script]).current_dir(pool.folder.path()).output().expect("sh runs");
+    assert_eq!(full.status.code(), Some(5), "{}", String::from_utf8_lossy(&full.stderr));
+    assert!(!pool.path("u.svg").exists(), "half a picture is none");
+}
+
+#[test]
+fn a_damaged_packed_trace_is_told_where_it_is_damaged() {
+    let pool = pool();
+    let line = |at: u64| format!("{at}.5 0 {} 8 1\n", at * 7_919 % 100_000 * 8);
+    std::fs::write(pool.path("t"), (0..3000).map(line).collect::<String>()).expect("written");
+    let packed =
+        Command::new("gzip").args(["-nk", "t"]).current_dir(pool.folder.path()).status().expect("gzip runs");
+    assert!(packed.success());
+    let whole = std::fs::read(pool.path("t.gz")).expect("packed");
+    for at in (whole.len() / 4..whole.len()).step_by(whole.len() / 16) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0xff;
+        std::fs::write(pool.path("d.gz"), damaged).expect("written");
+        for command in [&["trace", "analyze", "d.gz"][..], &["sim", "cache", "d.gz"]] {
+            let output = pool.weir(command);
+            let said = [output.stdout, output.stderr]
+                .map(|text| String::from_utf8_lossy(&text).into_owned())
+                .concat();
+            assert!(said.contains("near byte"), "byte {at}, {command:?}: {said}");
+        }
+    }
+}

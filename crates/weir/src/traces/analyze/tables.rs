@@ -20,7 +20,10 @@ impl Part {
     }
 
     pub(super) fn text(&self, width: Width) -> String {
-        Table::new(&self.heading, &self.rows).text(width)
+        let table = Table::new(&self.heading, &self.rows);
+        // Of two columns the second one is folded, so that names stay whole.
+        let table = if self.heading.len() == 2 { table.prose_at(1) } else { table };
+        table.text(width)
     }
 }
 
