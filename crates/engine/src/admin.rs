@@ -6,7 +6,8 @@ use crate::commit::{AdminStep, Waiter};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
-    Bytes, ErrorKind, Hint, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId, VolumeOffset,
+    Bytes, ErrorKind, Hint, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId,
+    VolumeOffset,
 };
 
 /// What is to be done to the pool.
@@ -301,8 +302,9 @@ impl Engine {
     }
 
     fn is_quiet(&self, volume: VolumeId) -> bool {
-        !self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
-            && !self.moves_in(volume)
+        let in_flight =
+            || self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
+        self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.moves_in(volume))
     }
 
     /// Begins clearing volumes whose last requests have ended.

@@ -18,7 +18,9 @@ use crate::read::Source;
 use slab::Slab;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Found, Whole};
-use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, IoError, IoKind, Memory, VolumeId};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, IoError, IoKind, Memory, Mutant, Planted, VolumeId,
+};
 use weir_policy::Lru;
 
 /// Extents beyond any memory.
@@ -72,15 +74,14 @@ pub(crate) struct ExtentCache {
     extents: Slab<Cached>,
     order: Lru<ExtentKey, CachedId>,
     counts: CacheStatus,
-}
-
-impl Default for ExtentCache {
-    fn default() -> Self {
-        Self { extents: Slab::new(), order: Lru::new(EXTENTS_MAX), counts: CacheStatus::default() }
-    }
+    planted: Planted,
 }
 
 impl ExtentCache {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { extents: Slab::new(), order: Lru::new(EXTENTS_MAX), counts: CacheStatus::default(), planted }
+    }
+
     /// Whether anything is cached at all.
     #[inline]
     pub(crate) const fn is_on(&self) -> bool {
@@ -98,7 +99,9 @@ impl ExtentCache {
             let cached = &mut self.extents[id.0];
             cached.valid.remove(range);
             cached.coming.remove(range);
-            if let Some(fetch) = &mut cached.fetch {
+            if let Some(fetch) = &mut cached.fetch
+                && !self.planted.is(Mutant::FetchBringsStaleBlocks)
+            {
                 fetch.stale.insert(range);
             }
         }
@@ -125,6 +128,9 @@ impl ExtentCache {
             return None;
         }
         cached.coming.insert(range);
+        if self.planted.is(Mutant::CachedBeforeWritten) {
+            cached.valid.insert(range);
+        }
         Some(part_of(cached.buffer, range))
     }
 

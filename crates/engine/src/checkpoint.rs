@@ -3,9 +3,8 @@
 
 use crate::Engine;
 use crate::members::Part;
-use weir_map::Sabotage;
 use weir_map::root::Root;
-use weir_model::{DeviceId, IoError, Memory};
+use weir_model::{DeviceId, IoError, Memory, Mutant};
 
 #[derive(Debug, Default)]
 enum Phase {
@@ -96,7 +95,7 @@ impl Engine {
         let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
         self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
             Some(at) => Phase::Pages(self.write_to_members(Part::Pages, at, &bytes, memory)),
-            None if Sabotage::RootBeforePages.is_on() => Phase::Flush(0),
+            None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
             None => Phase::Flush(self.flush_members()),
         };
         self.checkpoint.bytes = bytes;

@@ -10,12 +10,20 @@ use crate::Engine;
 use crate::piece::{Piece, PieceId, Spot, Work};
 use crate::policies::Which;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
-use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind, Span};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, Mutant, PlaceId, PlaceKind, Span,
+};
 use weir_policy::placement::{Access, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
     record.places.len() < PLACES_MAX && crate::mirror::wholes(record).count() < WHOLE_MAX
+}
+
+/// The first blocks of the range, as far as they go where the first one does.
+fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
+    let count = (range.first..range.end()).take_while(|b| goes(*b)).count() as u16;
+    BlockRange { first: range.first, count }
 }
 
 impl Engine {
@@ -200,31 +208,16 @@ impl Engine {
         record: Option<&Record>,
         preferred: Option<DeviceId>,
     ) -> Option<(Spot, BlockRange)> {
-        let piece = &self.pieces[id.0 as usize];
-        let range = piece.range;
-        let run = |goes: &dyn Fn(u16) -> bool| BlockRange {
-            first: range.first,
-            count: (range.first..range.end()).take_while(|b| goes(*b)).count() as u16,
-        };
+        if let Some((spot, run)) = record.and_then(|r| self.held_spot(id, r, preferred)) {
+            let place = spot.place();
+            let shared =
+                record.is_some_and(|r| r.shared(place, self.map.extent().blocks()).contains_any(run));
+            return self.may_overwrite(id, place, run, shared).then_some((spot, run));
+        }
         let leaves = self.out_of_reach(id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
-        let holder = record.and_then(|r| self.holder(r, range.first, preferred));
-        if let Some(place) = holder.filter(|_| !leaves(range.first)) {
-            let (spot, run) = match place.at {
-                Location::Whole(whole) => (Spot::Whole(whole), run(&|b| place.valid.contains(b))),
-                Location::Fine { device, .. } => {
-                    let first = place.slot(range.first)?;
-                    let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-                    let run = run(&|b| place.slot(b) == Some(next(b)));
-                    (Spot::Slots { device, first, fresh: false }, run)
-                }
-            };
-            let id_of_place = place.at.id();
-            let shared =
-                record.is_some_and(|r| r.shared(id_of_place, self.map.extent().blocks()).contains_any(run));
-            return self.may_overwrite(id, id_of_place, run, shared).then_some((spot, run));
-        }
-        let run = run(&|b| record.is_none_or(|r| !r.holds(b)) || leaves(b));
+        let run =
+            first_run(self.pieces[id.0 as usize].range, |b| record.is_none_or(|r| !r.holds(b)) || leaves(b));
         let whole = match record.and_then(|r| self.whole_place(r)) {
             Some(whole) => whole,
             None => self.new_whole_place(id, record)?,
@@ -234,6 +227,32 @@ impl Engine {
             return None;
         }
         Some((Spot::Whole(whole), run))
+    }
+
+    /// Where the piece's first block is, and how many of the next ones are side by side with it there; `None` if it
+    /// is nowhere, or out of reach.
+    pub(crate) fn held_spot(
+        &self,
+        id: PieceId,
+        record: &Record,
+        preferred: Option<DeviceId>,
+    ) -> Option<(Spot, BlockRange)> {
+        let range = self.pieces[id.0 as usize].range;
+        let place = self.holder(record, range.first, preferred)?;
+        if self.out_of_reach(id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
+            return None;
+        }
+        match place.at {
+            Location::Whole(whole) => {
+                Some((Spot::Whole(whole), first_run(range, |b| place.valid.contains(b))))
+            }
+            Location::Fine { device, .. } => {
+                let first = place.slot(range.first)?;
+                let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+                let run = first_run(range, |b| place.slot(b) == Some(next(b)));
+                Some((Spot::Slots { device, first, fresh: false }, run))
+            }
+        }
     }
 
     /// Of the places that hold the block, the one to be written: on the preferred device, else on the one
@@ -372,8 +391,15 @@ impl Engine {
 
     /// Slots taken for a piece that has failed rest until no command can touch them.
     pub(crate) fn give_up_spot(&mut self, spot: Spot, range: BlockRange) {
+        if self.is_planted(Mutant::RefusedSlotsLeaked) {
+            return;
+        }
         if let Spot::Slots { device, first, fresh: true } = spot {
             for i in 0..range.count {
+                if self.is_planted(Mutant::FailedSlotsReused) {
+                    self.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+                    continue;
+                }
                 self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
             }
         }

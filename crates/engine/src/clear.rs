@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::piece::{Clear, PieceId, Work};
 use weir_map::{Found, KeepSpace};
-use weir_model::{BLOCK, Memory, PlaceKind, RequestError, Span};
+use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 
 impl Engine {
     #[inline(never)]
@@ -13,7 +13,9 @@ impl Engine {
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
-        self.cache.forget(key, range);
+        if !self.is_planted(Mutant::CacheKeepsCleared) {
+            self.cache.forget(key, range);
+        }
         self.tell_access(id, |engine| engine.held_of(key, range));
         let whole = range.count == self.map.extent().blocks();
         let takes_a_record =
@@ -49,12 +51,16 @@ impl Engine {
             };
         self.doubt.settle(key, range);
         if changes {
-            self.reread_cleared(key, range);
+            if !self.is_planted(Mutant::ReadNotRepeatedAfterClear) {
+                self.reread_cleared(key, range);
+            }
             self.map.cleared(key, range, keep);
             self.locks.tidy_later(key);
             self.note_change();
         }
-        self.wait_for_pending(id);
+        if !self.is_planted(Mutant::ClearNotAwaited) {
+            self.wait_for_pending(id);
+        }
         self.piece_ended(id);
     }
 

@@ -20,8 +20,8 @@ use crate::members::Part;
 use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use crate::verify::Round;
-use weir_map::{Epoch, Sabotage};
-use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Nanos, RequestError, VolumeId};
+use weir_map::Epoch;
+use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -199,9 +199,13 @@ impl Engine {
         if self.commits.phase == Phase::Flushing(0) {
             self.map.begin_commit();
             self.commits.phase = Phase::NextFrame;
+            if self.is_planted(Mutant::WaiterJoinsLate) {
+                let late = std::mem::take(&mut self.commits.next);
+                self.commits.now.extend(late);
+            }
         }
         // Nothing is acknowledged that a member left behind may not know before that is recorded.
-        if self.members.are_recording() {
+        if self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited) {
             return;
         }
         if self.commits.phase == Phase::Frame(0) {
@@ -224,7 +228,7 @@ impl Engine {
         let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
         !(self.commits.next.is_empty() || self.commits.requested)
             && self.commits.beside.is_empty()
-            && (!any_owes || Sabotage::FlushAnsweredEarly.is_on())
+            && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
             && self.map.pending() == 0
             && !self.map.has_uncommitted()
             && self.waiting_commit.is_empty()
@@ -267,11 +271,12 @@ impl Engine {
         self.commits.beside.extend(beside);
         for id in now {
             let covered = self.devices[id.index()].begin_flush(self.now);
-            if self.commits.beside.contains(&id) && Sabotage::FlushBesideNotAwaited.is_on() {
+            if self.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited) {
                 self.devices[id.index()].flush_succeeded(covered);
             }
             let other = !self.map.members().contains(&id);
-            if Sabotage::FlushSkipped.is_on() || (other && Sabotage::OtherDevicesNotFlushed.is_on()) {
+            let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
+            if others_skipped || self.is_planted(Mutant::FlushSkipped) {
                 self.data_flush_ended(id, covered, Ok(()));
                 continue;
             }
@@ -360,7 +365,7 @@ impl Engine {
         let mut bytes = std::mem::take(&mut self.commits.frame);
         match self.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
-                if Sabotage::JournalAfterAcknowledgement.is_on() {
+                if self.is_planted(Mutant::JournalAfterAcknowledgement) {
                     let waiters = std::mem::take(&mut self.commits.now);
                     let (early, rest) =
                         waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
@@ -383,7 +388,9 @@ impl Engine {
         }
         if let Phase::Frame(left) = &mut self.commits.phase {
             *left -= 1;
-            if *left == 0 && !self.commits.metadata_failed && !self.members.are_recording() {
+            let ended = *left == 0;
+            let recording = self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
+            if ended && !self.commits.metadata_failed && !recording {
                 self.frames_durable();
                 self.durable_map_changed();
                 self.commits.phase = Phase::NextFrame;
@@ -406,7 +413,9 @@ impl Engine {
         let waiters = std::mem::take(&mut self.commits.now);
         let cleared = std::mem::take(&mut self.commits.cleared);
         let mut missing = DeviceSet::default();
-        let pending = cleared.into_iter().filter(|(key, _)| self.map.has_pending(*key));
+        let pending = cleared
+            .into_iter()
+            .filter(|(key, _)| self.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted));
         pending.for_each(|(_, device)| missing.insert(device));
         // That a device misses what they wait for, or where else that is, may follow a change that needs another flush. The
         // next commit covers both. What the same device misses by then, nobody waits for who has waited for it before: a

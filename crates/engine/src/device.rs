@@ -9,7 +9,7 @@ use crate::route::Routing;
 use crate::watch::Watch;
 use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
-use weir_model::{DeviceId, IoKind, Nanos};
+use weir_model::{DeviceId, IoKind, Mutant, Nanos, Planted};
 use weir_policy::harm::Use;
 use weir_policy::placement::Command;
 
@@ -145,10 +145,11 @@ pub(crate) struct Device {
     resting: Behind<Chunk>,
     /// Whole extents among it.
     resting_extents: u32,
+    planted: Planted,
 }
 
 impl Device {
-    pub(crate) fn new(settings: DeviceSettings) -> Self {
+    pub(crate) fn new(settings: DeviceSettings, planted: Planted) -> Self {
         Self {
             settings,
             flushes: 0,
@@ -174,6 +175,7 @@ impl Device {
             held: Behind::default(),
             resting: Behind::default(),
             resting_extents: 0,
+            planted,
         }
     }
 
@@ -261,6 +263,7 @@ impl Device {
     pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
         let epoch = match (self.dirty, self.flushing_epoch) {
             (true, _) => self.epoch,
+            (false, Some(_)) if self.planted.is(Mutant::FlushInFlightOwesNothing) => return None,
             (false, Some(flushing)) => flushing,
             (false, None) => return None,
         };
@@ -276,7 +279,9 @@ impl Device {
     pub(crate) fn begin_flush(&mut self, now: Nanos) -> Epoch {
         let covered = self.epoch;
         self.flush_began = now;
-        self.epoch = Epoch(covered.0 + 1);
+        if !self.planted.is(Mutant::EpochNotClosed) {
+            self.epoch = Epoch(covered.0 + 1);
+        }
         self.dirty = false;
         if self.flushing.is_empty() {
             std::mem::swap(&mut self.flushing, &mut self.unflushed);
@@ -332,6 +337,9 @@ impl Device {
         self.distrusts += 1;
         self.distrusted = Some(self.outstanding.close()).filter(|g| *g != u64::MAX).or(self.distrusted);
         let mut all = std::mem::take(&mut self.flushing);
+        if self.planted.is(Mutant::FlushingNotDoubted) {
+            all.clear();
+        }
         all.append(&mut self.unflushed);
         all
     }
@@ -418,7 +426,7 @@ mod tests {
 
     #[test]
     fn space_rests_until_the_commands_begun_before_have_ended() {
-        let mut device = Device::new(DeviceSettings::default());
+        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
@@ -445,7 +453,7 @@ mod tests {
 
     #[test]
     fn durable_writes_during_a_flush_are_forgotten_with_what_they_settle() {
-        let mut device = Device::new(DeviceSettings::default());
+        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let note =
             |wrote| Unflushed { key: ExtentKey::default(), range: BlockRange { first: 0, count: 1 }, wrote };
         device.wrote(DeviceId(0), false);
@@ -458,8 +466,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded() {
+        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
+        let id = DeviceId(0);
+        let needs = device.wrote(id, false);
+        let covered = device.begin_flush(Nanos(0));
+        assert_eq!(device.owes(id), needs, "whoever copies it now must wait for the flush");
+        device.flush_succeeded(covered);
+        assert_eq!(device.owes(id), None);
+    }
+
+    #[test]
     fn a_flush_covers_what_had_completed_before_it() {
-        let mut device = Device::new(DeviceSettings::default());
+        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let id = DeviceId(0);
         let before = device.wrote(id, false).unwrap();
         let covered = device.begin_flush(Nanos(0));

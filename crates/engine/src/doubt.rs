@@ -19,7 +19,7 @@ use crate::notice::Notice;
 use crate::piece::{Piece, PieceId, Purpose, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Op, RequestError, VolumeId};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
 
 /// Writes of one device that are not durable, beyond which a commit begins by itself.
 pub(crate) const UNFLUSHED_MAX: usize = 65_536;
@@ -136,7 +136,9 @@ impl Engine {
     pub(crate) fn doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
         let mut unflushed = self.devices[device.index()].distrust();
-        unflushed.extend(self.being_written(device));
+        if !self.is_planted(Mutant::WritesInFlightNotDoubted) {
+            unflushed.extend(self.being_written(device));
+        }
         self.fail_writes(device);
         let written = self.blocks_of(&unflushed);
         self.note_copies(device, &written);
@@ -144,7 +146,9 @@ impl Engine {
         let flushed = self.devices[device.index()].flushed();
         let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         for key in self.map.withdraw(device, flushed) {
-            self.cache.forget(key, all);
+            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
+            }
             self.review_writes(key);
             // What was moved from there is in a later change alone, which may need another flush.
             self.note_cleared(key, device);
@@ -152,7 +156,9 @@ impl Engine {
         let mut blocks = 0;
         let mut volumes = Vec::new();
         for (key, (doubtful, elsewhere)) in lost {
-            self.cache.forget(key, all);
+            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
+            }
             if !elsewhere.is_empty() {
                 self.map.distrust(key, device, &elsewhere);
                 self.note_cleared(key, device);
@@ -168,7 +174,9 @@ impl Engine {
             }
             self.put_in_doubt(device, key, doubtful);
         }
-        self.read_anew(device);
+        if !self.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
+            self.read_anew(device);
+        }
         self.tell_waiting(device, &volumes);
         self.note_change();
         self.notices.push(Notice::Doubt { device, blocks });
@@ -184,6 +192,9 @@ impl Engine {
             while let Some(run) = blocks.next_run(at, self.map.extent().blocks()) {
                 self.map.intend(key, run);
                 at = run.end();
+                if self.is_planted(Mutant::FirstDoubtfulRunIntended) {
+                    break;
+                }
             }
             self.request_commit();
         }
@@ -231,6 +242,9 @@ impl Engine {
         let end = self.map.extent().blocks();
         for (key, written) in written {
             for (i, other) in self.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
+                if i < device.index() && self.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
+                    continue;
+                }
                 let unsure = self.map.unsure(*key, DeviceId(i as u8), other.flushed());
                 let Some((mut blocks, epoch)) = unsure else { continue };
                 blocks.intersect(written);
@@ -300,7 +314,8 @@ impl Engine {
     /// The extent lost blocks: writes under way to other devices make valid what they write, whatever
     /// was valid when they began; and a place may be left that holds nothing.
     fn review_writes(&mut self, key: ExtentKey) {
-        for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key) {
+        let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
             if let Some(target) = &mut piece.target {
                 target.changes = true;
             }
@@ -315,12 +330,12 @@ impl Engine {
         let failed: Vec<_> = (self.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
             .filter(|(id, a)| match a.request.op {
-                Op::Flush => true,
+                Op::Flush => !self.is_planted(Mutant::FlushWaitersNotTold),
                 op => op.changes() && self.vouches_for_doubtful(ActiveId(*id), &a.request),
             })
             .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
             .collect();
-        for volume in volumes {
+        for volume in volumes.iter().filter(|_| !self.map.planted().is(Mutant::NextFlushNotFailed)) {
             self.doubt.owed.insert(*volume, device);
         }
         for (id, op, volume) in failed {
@@ -371,7 +386,10 @@ impl Engine {
         let device = match piece.work {
             Work::Read => about(piece.range),
             Work::Write { .. } => {
-                let (touched, covered) = (piece.span.touched(), piece.span.covered());
+                let (touched, mut covered) = (piece.span.touched(), piece.span.covered());
+                if self.is_planted(Mutant::PartWriteClearsDoubt) {
+                    covered = touched;
+                }
                 let edge = |block| BlockRange { first: block, count: 1 };
                 let partly = (touched.first..touched.end()).filter(|b| !covered.contains(*b));
                 partly.map(edge).find_map(about)

@@ -5,8 +5,8 @@ use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step, Work};
 use crate::retry::{EIO, is_full};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
-use weir_map::{Chunk, Sabotage};
-use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory};
+use weir_map::Chunk;
+use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory, Mutant};
 use weir_policy::placement::Command;
 
 impl Engine {
@@ -107,7 +107,8 @@ impl Engine {
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
-            } else if matches!(flight.command(), IoKind::Flush) {
+            } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
+            {
                 self.devices[of].hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
@@ -143,7 +144,7 @@ impl Engine {
             IoError::Short => self.lose(flight.device, LostWhy::CutShort, memory),
             IoError::Os(_) => {}
         }
-        if flight.fails_promise() && !is_full(flight.command(), error) {
+        if flight.fails_promise() && !is_full(flight.command(), error, self.map.planted()) {
             self.flush_failed(flight.device, error);
         }
         self.end_flight(&flight, Err(error), memory);
@@ -214,7 +215,7 @@ impl Engine {
     }
 
     pub(crate) fn rest(&mut self, chunk: Chunk) {
-        if Sabotage::ReusedWhileInUse.is_on() {
+        if self.is_planted(Mutant::ReusedWhileInUse) {
             return self.map.reuse(chunk);
         }
         self.devices[chunk.device().index()].rest(chunk);

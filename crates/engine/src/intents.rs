@@ -13,7 +13,7 @@ use crate::{Engine, StoppedChanges};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Needs;
-use weir_model::{BlockRange, ExtentKey, Nanos};
+use weir_model::{BlockRange, ExtentKey, Mutant, Nanos};
 
 /// An intent is closed when its extent has not been written for so long.
 const IDLE: Nanos = Nanos::secs(2);
@@ -84,7 +84,7 @@ impl Engine {
         }
         self.intents.next_look = self.now + LOOK_EVERY;
         for (_, key) in idle {
-            if !self.locks.is_taken(key) {
+            if !self.locks.is_taken(key) || self.is_planted(Mutant::IntentClosedUnderWrites) {
                 self.intents.open.remove(&key);
                 self.close_intent(key);
             }
@@ -102,7 +102,10 @@ impl Engine {
             // opening settles it.
             return;
         }
-        let needs = [owed.first().copied(), owed.get(1).copied()];
+        let mut needs = [owed.first().copied(), owed.get(1).copied()];
+        if self.is_planted(Mutant::IntentClosedUnflushed) {
+            needs = [None; 2];
+        }
         let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         self.map.settled(key, all, needs);
         self.note_change();

@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::piece::{Flight, Purpose};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_model::{Io, IoDone, IoError, IoId, IoKind, Memory, Nanos};
+use weir_model::{Io, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
 
 /// How long a joined command may get, in bytes.
 const LEN_MAX: u32 = 1 << 20;
@@ -77,7 +77,8 @@ impl Engine {
             next.device == io.device
                 && next.kind == io.kind
                 && next.at.0 == io.at.0 + u64::from(io.buffer.len)
-                && next.buffer.at == io.buffer.at + u64::from(io.buffer.len)
+                && (next.buffer.at == io.buffer.at + u64::from(io.buffer.len)
+                    || self.is_planted(Mutant::JoinedAcrossBuffers))
                 && io.buffer.len + next.buffer.len <= LEN_MAX
                 && self.flights.get(next.id.0 as usize).is_some_and(may_join)
         };

@@ -110,7 +110,7 @@ use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Nanos, Reply, Request};
+use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request};
 use weir_policy::Random;
 use weir_policy::harm::Moves;
 use weir_policy::placement::Placement;
@@ -229,22 +229,23 @@ impl Engine {
             scratch.give(memory);
             return Err(StartError::Memory { have, least: RESERVED_MEMORY });
         };
+        let planted = map.planted();
         let mut engine = Self {
-            devices: devices.iter().map(|settings| Device::new(*settings)).collect(),
+            devices: devices.iter().map(|settings| Device::new(*settings, planted)).collect(),
             members: members::Members::new(map.members(), &scratch),
             advice: advice::Advice::new(&map),
             map,
             random: Random::new(0),
             mover: mover::Mover::default(),
             since: since::Since::default(),
-            cache: cache::ExtentCache::default(),
+            cache: cache::ExtentCache::new(planted),
             inference: infer::Inference::default(),
             harm: harm::Harm::new(devices.len()),
             policies: policies::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
             flights: Slab::new(),
-            locks: Locks::default(),
+            locks: Locks::new(planted),
             scratch,
             commits: Commits::default(),
             verification,
@@ -398,6 +399,12 @@ impl Engine {
         self.verification.give(memory);
         self.cache.give(memory);
         self.scratch.give(memory);
+    }
+
+    /// Whether this mutant is planted.
+    #[inline(always)]
+    pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
+        self.map.planted().is(mutant)
     }
 
     /// The map, to look at.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use weir_map::BlockSet;
-use weir_model::{BlockRange, ExtentKey};
+use weir_model::{BlockRange, ExtentKey, Mutant, Planted};
 
 /// Made and given up with nearly every write, so what is rare is apart.
 #[derive(Debug, Default)]
@@ -66,20 +66,31 @@ impl Lock {
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     extents: FxHashMap<ExtentKey, Lock>,
+    planted: Planted,
 }
 
 impl Locks {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { planted, ..Self::default() }
+    }
+
     /// Takes the range for `piece`; `false` if it has to wait, in which case [`Self::release`] will
     /// give it out.
     #[must_use]
     pub(crate) fn take(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let lock = self.extents.entry(key).or_default();
         let mut free = lock.is_free(range);
+        if self.planted.is(Mutant::PartialOverlapNotLocked) {
+            free = !lock.held.contains(&range);
+        }
         if let Some(rare) = &mut lock.rare {
-            if let Some(touched) = &mut rare.moving {
+            if let Some(touched) = &mut rare.moving
+                && !self.planted.is(Mutant::MoveNotToldOfWriters)
+            {
                 touched.insert(range);
             }
-            free &= !rare.waiting.iter().any(|(_, w)| w.overlaps(range));
+            free &= self.planted.is(Mutant::LockOvertaken)
+                || !rare.waiting.iter().any(|(_, w)| w.overlaps(range));
         }
         if free {
             lock.held.push(range);
@@ -156,7 +167,9 @@ impl Locks {
             return BlockSet::none(0);
         };
         *touched = touched.none_of_these();
-        lock.held.iter().for_each(|held| touched.insert(*held));
+        if !self.planted.is(Mutant::MoveReadsHeldBlocks) {
+            lock.held.iter().for_each(|held| touched.insert(*held));
+        }
         waiting.iter().for_each(|(_, range)| touched.insert(*range));
         touched.clone()
     }
@@ -190,7 +203,7 @@ mod tests {
 
     #[test]
     fn overlapping_pieces_go_in_order_of_arrival() {
-        let mut locks = Locks::default();
+        let mut locks = Locks::new(Planted::for_tests());
         let key = ExtentKey::default();
         let mut granted = SmallVec::new();
         assert!(locks.take(key, range(0, 4), PieceId(0)));
@@ -211,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_mover_is_told_what_others_take_and_keeps_the_extent_from_being_tidied() {
-        let mut locks = Locks::default();
+        let mut locks = Locks::new(Planted::for_tests());
         let key = ExtentKey::default();
         let mut granted = SmallVec::new();
         assert!(locks.take(key, range(0, 4), PieceId(0)));

@@ -12,7 +12,7 @@ use crate::device::State;
 use crate::notice::Notice;
 use crate::piece::{Flight, Purpose};
 use std::fmt;
-use weir_model::{BLOCK, Buffer, Bytes, DeviceId, IoError, IoId, Memory, Nanos};
+use weir_model::{BLOCK, Buffer, Bytes, DeviceId, IoError, IoId, Memory, Mutant, Nanos};
 
 /// Something that happened to a device, told by whoever drives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Engine {
 
     /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_run(&mut self, run: Buffer) {
-        if self.abandoned.uses(run) {
+        if self.abandoned.uses(run) && !self.is_planted(Mutant::AbandonedBufferReused) {
             self.abandoned.keep(run);
             self.scratch.miss_run();
         } else {
@@ -256,7 +256,7 @@ impl Engine {
 
     /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
-        if self.abandoned.uses(block) {
+        if self.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
             self.abandoned.keep(block);
             self.scratch.miss();
         } else {

@@ -7,8 +7,8 @@ use crate::Engine;
 use crate::piece::{NewIo, Purpose};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use weir_map::{Sabotage, Superblock};
-use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory};
+use weir_map::Superblock;
+use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory, Mutant};
 
 /// A member that is written.
 #[derive(Clone, Copy, Debug)]
@@ -71,14 +71,17 @@ impl Engine {
         bytes: &[u8],
         memory: &mut M,
     ) -> usize {
-        let members = self.members.list.clone();
+        let mut members = self.members.list.clone();
+        if part == Part::Frame && self.is_planted(Mutant::FrameToOneMember) {
+            members.truncate(1);
+        }
         for member in &members {
             let buffer = if part == Part::Frame { member.frame } else { member.pages };
             let buffer = buffer.part(0, bytes.len() as u32);
             memory.bytes_mut(buffer).copy_from_slice(bytes);
             let volatile = self.devices[member.device.index()].settings.volatile_cache;
             let (fua, purpose) = match part {
-                Part::Frame => (volatile && !Sabotage::FrameNotDurable.is_on(), Purpose::Frame),
+                Part::Frame => (volatile && !self.is_planted(Mutant::FrameNotDurable), Purpose::Frame),
                 Part::Pages => (false, Purpose::CheckpointPages),
                 Part::Root => (true, Purpose::Root),
             };

@@ -15,9 +15,9 @@ use crate::Engine;
 use crate::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, Record, Sabotage, WHOLE_MAX, Whole};
+use weir_map::{BlockSet, Location, Needs, Record, WHOLE_MAX, Whole};
 use weir_model::{
-    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind, RequestError,
+    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
 };
 
 /// One of the places a write goes to.
@@ -227,7 +227,7 @@ impl Engine {
             return true;
         }
         self.open_intent(key);
-        if may(self) {
+        if may(self) || self.is_planted(Mutant::IntentNotAwaited) {
             return true;
         }
         self.wait_to_overwrite(id);
@@ -271,12 +271,13 @@ impl Engine {
         let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
         let needs = result.ok().and_then(|()| self.devices[flight.device.index()].wrote(flight.device, fua));
+        let counts = self.is_planted(Mutant::CopyFailureIgnored);
         let Some(both) = self.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {
             both.error = Some(flight.error(error));
         }
         let Some(leg) = both.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
-        leg.failed |= result.is_err();
+        leg.failed |= result.is_err() && !counts;
         // The last one's epoch is that of them all, or later.
         leg.needs = needs;
         leg.left -= 1;
@@ -288,7 +289,7 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         piece.left -= 1;
-        if Sabotage::SecondCopyNotAwaited.is_on() && target.spot.is_fresh() {
+        if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
             self.forget_commands(id);
         }
         if self.pieces[id.0 as usize].left == 0 {
@@ -315,7 +316,7 @@ impl Engine {
         self.use_intent(key);
         let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
         let failed = good.len() < both.legs.len();
-        if failed || good.len() < 2 {
+        if (failed || good.len() < 2) && !self.is_planted(Mutant::LackingCopyForgotten) {
             self.note_lacking(key);
         }
         let at = |spot: Spot| spot.location(range.count);
@@ -335,9 +336,10 @@ impl Engine {
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
             self.note_change();
         }
+        let unsaid = self.is_planted(Mutant::FailedCopyNotCommitted);
         let active = &mut self.active[request.0];
         // That a copy is no longer one is durable before anybody can rely on the other.
-        active.commit |= failed || (active.request.fua && !both.fua);
+        active.commit |= (failed && !unsaid) || (active.request.fua && !both.fua);
         self.wait_for_pending(id);
         self.piece_ended(id);
     }
@@ -365,7 +367,7 @@ impl Engine {
             let all = holders(b).map(|p| p.at.id());
             all.min_by_key(|id| !self.is_usable(id.device))
         });
-        if let Some(kept) = kept {
+        if let Some(kept) = kept.filter(|_| !self.is_planted(Mutant::BothFailedNotDoubted)) {
             for block in differ.iter() {
                 self.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
             }

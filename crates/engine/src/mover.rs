@@ -21,7 +21,8 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Nanos, PlaceId, PlaceKind, VolumeId,
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
+    VolumeId,
 };
 use weir_policy::placement::{Action, RESERVE};
 
@@ -361,7 +362,10 @@ impl Engine {
         }
         // What is read here may be of a cache whose writes are lost already: it never goes where a block
         // could come back to, were it so.
-        let is_free = || self.map.may_overwrite(key, to, run) && !self.map.may_come_back(key, to, run);
+        let may_return = |engine: &Self| {
+            engine.map.may_come_back(key, to, run) && !engine.is_planted(Mutant::MoveOverReturningPlace)
+        };
+        let is_free = || self.map.may_overwrite(key, to, run) && !may_return(self);
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
@@ -503,11 +507,15 @@ impl Engine {
 
     /// A part of the copy has been written.
     pub(crate) fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let distrusts = self.distrusts();
+        let (distrusts, planted) = (self.distrusts(), self.map.planted());
         let device = &mut self.devices[flight.device.index()];
         let task = &mut self.mover.moves[id.0];
         match result {
             // The last one's epoch is that of them all, or later.
+            Ok(()) if planted.is(Mutant::MoveNeedsFirstWrite) => {
+                let needs = device.wrote(flight.device, false);
+                task.needs = task.needs.or(needs);
+            }
             Ok(()) => task.needs = device.wrote(flight.device, false),
             Err(_) => task.failed = true,
         }
@@ -517,7 +525,9 @@ impl Engine {
         }
         // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
         // flushed for never will be. What was read may be in doubt.
-        task.failed |= distrusts != task.distrusts || self.doubt.has(task.key);
+        if !planted.is(Mutant::MoveIgnoresLostWrites) {
+            task.failed |= distrusts != task.distrusts || self.doubt.has(task.key);
+        }
         let mut good = task.submitted.clone();
         if task.failed {
             good = good.none_of_these();
@@ -571,7 +581,11 @@ impl Engine {
             Spot::Slots { device, first, .. } => {
                 for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
                     let slot = Slot { block: first.block + (block - run.first), ..first };
-                    self.rest(Chunk::Slot(device, slot));
+                    if self.is_planted(Mutant::MovedSlotsReused) {
+                        self.map.reuse(Chunk::Slot(device, slot));
+                    } else {
+                        self.rest(Chunk::Slot(device, slot));
+                    }
                 }
             }
         }
@@ -603,6 +617,9 @@ impl Engine {
     /// Whether the piece has to wait: a mover's write is on its way to the very blocks of a whole
     /// place it would write.
     pub(crate) fn waits_for_mover(&mut self, piece: PieceId, place: PlaceId, run: BlockRange) -> bool {
+        if self.is_planted(Mutant::WriteBesideMove) {
+            return false;
+        }
         let key = self.pieces[piece.0 as usize].key;
         let mut moves = self.mover.moves.iter_mut().map(|(_, m)| m);
         let busy = moves.find(|m| m.writes(key, place, run));

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
-    PlaceKind, RequestError, Span,
+    PlaceKind, Planted, RequestError, Span,
 };
 
 /// A piece in flight.
@@ -372,7 +372,7 @@ impl Flight {
     /// What a client is told.
     pub(crate) fn error(&self, error: IoError) -> RequestError {
         let kind = self.command();
-        if crate::retry::is_full(kind, error) {
+        if crate::retry::is_full(kind, error, Planted::NONE) {
             return RequestError::NoSpace;
         }
         RequestError::Io { device: self.device, kind, at: self.at, len: self.len(), error }

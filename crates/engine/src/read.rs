@@ -8,7 +8,9 @@ use crate::through::Long;
 use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
-use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, VolumeId};
+use weir_model::{
+    BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, Mutant, VolumeId,
+};
 use weir_policy::placement::Places;
 
 /// Where a run of blocks is.
@@ -55,7 +57,7 @@ impl Engine {
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
         let Piece { key, range, takes_blocks, told, .. } = self.pieces[id.0 as usize];
-        if !takes_blocks && self.mirror.is_writing(key, range) {
+        if !takes_blocks && self.is_being_copied(key, range) {
             return None;
         }
         let spot = alone_in(record, range)?;
@@ -70,6 +72,12 @@ impl Engine {
         let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
         self.tell_access(id, |engine| engine.held_directly(whole, range));
         self.read_one(id, Source { device: whole.device, at });
+    }
+
+    /// Whether a read of these blocks has to wait for writes to both copies.
+    #[inline]
+    fn is_being_copied(&self, key: ExtentKey, range: BlockRange) -> bool {
+        self.mirror.is_writing(key, range) && !self.is_planted(Mutant::ReadBesideCopies)
     }
 
     /// Reads all of the piece in one command.
@@ -91,7 +99,7 @@ impl Engine {
             self.pieces[id.0 as usize].error = Some(error);
             return self.piece_ended(id);
         }
-        let is_written = !piece.takes_blocks && self.mirror.is_writing(key, range);
+        let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
         let is_told = self.policies.watches(key.volume).accesses;
         let held = match self.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
@@ -150,11 +158,12 @@ impl Engine {
     }
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
+        let first_counts = self.is_planted(Mutant::ReadEndsWithFirstPart);
         let piece = &mut self.pieces[id.0 as usize];
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
         piece.found = (true, holes);
-        piece.left = reads as u32;
+        piece.left = if first_counts { 1 } else { reads as u32 };
         for (run, source) in plan {
             let part = self.pieces[id.0 as usize].part(*run);
             match *source {
@@ -233,7 +242,7 @@ impl Engine {
         if !known || self.doubtful(id).is_some() {
             return false;
         }
-        let written = !piece.takes_blocks && self.mirror.is_writing(piece.key, range);
+        let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
         if written || self.abandoned.uses(flight.buffer) {
             self.again.note(id, flight.error(error));
             return true;

@@ -5,8 +5,8 @@ use crate::piece::{Clear, Piece, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, ReadShape, Reply, Request, RequestError,
-    Span, VolumeId, VolumeOffset,
+    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, ReadShape, Reply, Request,
+    RequestError, Span, VolumeId, VolumeOffset,
 };
 
 /// Pieces a long request makes at a time, and has in flight at most.
@@ -84,7 +84,8 @@ impl Engine {
     /// nothing in the map need a flush for that in any volume, unless they are FUA.
     #[inline]
     pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
-        fua || self.map.volume(volume).is_some_and(|v| v.hardening == Hardening::Write)
+        let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
+        fua || self.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
     }
 
     /// Cuts a read or write into pieces at extent borders.
@@ -200,7 +201,8 @@ impl Engine {
 
     fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
         let op = self.active[id.0].request.op;
-        let covered = span.covered();
+        let outward = op == Op::Trim && self.is_planted(Mutant::TrimRoundsOutward);
+        let covered = if outward { span.touched() } else { span.covered() };
         let piece =
             |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
         let whole = span.len == self.map.extent().bytes().0 as u32;

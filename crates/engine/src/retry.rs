@@ -14,8 +14,7 @@
 use crate::Engine;
 use crate::notice::Notice;
 use crate::piece::{Flight, Purpose};
-use weir_map::Sabotage;
-use weir_model::{IoError, IoKind};
+use weir_model::{IoError, IoKind, Mutant, Planted};
 
 /// How often a command is tried in all.
 const ATTEMPTS: u8 = 3;
@@ -28,9 +27,9 @@ const FULL: [IoError; 2] = [IoError::Os(28), IoError::Os(122)];
 
 /// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file system
 /// that is full, or to a thin device. A durable write may have met an earlier one's error.
-pub(crate) fn is_full(command: IoKind, error: IoError) -> bool {
+pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
     let did_nothing = match command {
-        IoKind::Write { fua } => !fua || Sabotage::FullDurableWriteIgnored.is_on(),
+        IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),
         IoKind::Read | IoKind::Flush => false,
     };
     did_nothing && FULL.contains(&error)
@@ -41,19 +40,24 @@ impl Engine {
     /// under way and it is a write.
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
-        let distrusted = !flight.kind.is_read() && device.is_distrusted(flight.generation);
+        let distrusted = !flight.kind.is_read()
+            && device.is_distrusted(flight.generation)
+            && !self.is_planted(Mutant::SpoiltSuccessCounts);
         device.is_lost() || distrusted
     }
 
     /// Starts the command again if that is sound and may help; otherwise gives it back.
     pub(crate) fn retried(&mut self, mut flight: Flight, error: IoError) -> Option<Flight> {
         let kind = flight.command();
-        let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false });
+        let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false })
+            || self.is_planted(Mutant::FlushRetried);
         // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
         let worthwhile = !matches!(flight.purpose, Purpose::ReadThrough(_));
-        let hopeful = worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error);
-        let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !self.is_spoilt(&flight);
-        if !is_full(kind, error) {
+        let hopeful =
+            worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.map.planted());
+        let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);
+        let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !spoilt;
+        if !is_full(kind, error, self.map.planted()) {
             self.note_failure(&flight, error, again);
         }
         if !again {
@@ -72,7 +76,7 @@ impl Engine {
 
     /// Starts a part of a joined command again, alone: what the whole failed with may be about another part.
     pub(crate) fn send_alone(&mut self, mut flight: Flight, error: IoError) {
-        if !is_full(flight.command(), error) {
+        if !is_full(flight.command(), error, self.map.planted()) {
             self.note_failure(&flight, error, true);
         }
         flight.attempt += 1;

@@ -21,8 +21,10 @@ use crate::active::ActiveId;
 use crate::device::DeviceSettings;
 use crate::lost::LostWhy;
 use crate::piece::{NewIo, Purpose};
-use weir_map::{Reading, Sabotage, Superblock};
-use weir_model::{BLOCK, Buffer, Bytes, DeviceId, IoError, IoKind, Memory, Nanos, RequestError, VolumeId};
+use weir_map::{Reading, Superblock};
+use weir_model::{
+    BLOCK, Buffer, Bytes, DeviceId, IoError, IoKind, Memory, Mutant, Nanos, RequestError, VolumeId,
+};
 
 /// How often devices are verified while clients use the pool.
 const INTERVAL: Nanos = Nanos::secs(1);
@@ -140,15 +142,17 @@ impl Verification {
 impl Engine {
     /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
     pub(crate) fn verify_devices(&mut self) -> Round {
-        if Sabotage::TruncationNotChecked.is_on() {
+        if self.is_planted(Mutant::TruncationNotChecked) {
             return self.verification.round;
         }
         self.verification.round.0 += 1;
         let round = self.verification.round;
+        let once = self.is_planted(Mutant::VerifiedOnceForAll);
         for i in 0..self.verification.devices.len() {
             let Some(checks) = &mut self.verification.devices[i] else { continue };
-            let is_fresh = checks.within > Nanos(0)
-                && checks.whole_at.is_some_and(|at| self.now.since(at) <= checks.within);
+            let is_fresh = (checks.within > Nanos(0)
+                && checks.whole_at.is_some_and(|at| self.now.since(at) <= checks.within))
+                || (once && checks.whole_at.is_some());
             if !is_fresh && !checks.is_lost {
                 checks.asked = round;
                 self.verify_device(DeviceId(i as u8));
@@ -163,7 +167,7 @@ impl Engine {
             return;
         }
         self.verification.used = false;
-        if Sabotage::TruncationNotChecked.is_on() {
+        if self.is_planted(Mutant::TruncationNotChecked) {
             return;
         }
         self.verification.round.0 += 1;

@@ -14,7 +14,7 @@ use crate::read::Source;
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Place, Record, Slot};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, PlaceId, PlaceKind,
+    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
     RequestError, Span, VolumeId,
 };
 use weir_policy::placement::{Access, Places, WriteTo};
@@ -56,7 +56,9 @@ impl Engine {
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
             // The zeros may be the work of an earlier request and not durable yet.
-            self.wait_for_pending(id);
+            if !self.is_planted(Mutant::ZerosNotAwaited) {
+                self.wait_for_pending(id);
+            }
             return self.piece_ended(id);
         }
         if record.as_ref().map_or_else(|| self.is_mirrored(key), |r| r.copies > 1) {
@@ -112,18 +114,17 @@ impl Engine {
         }
         piece.target = Some(Target::at(spot, span.start, span.end()));
         piece.left = 1;
-        let kind = IoKind::Write { fua: self.active[piece.request.0].request.fua };
+        let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
+        let kind = IoKind::Write { fua };
         let at = self.spot_address(spot, range, 0);
         self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::Write(id));
     }
 
-    /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is: then it changes
-    /// nothing.
-    fn goes_there_anyway(&mut self, id: PieceId, spot: Spot) -> bool {
-        let record = self.record(self.pieces[id.0 as usize].key);
-        let range = self.pieces[id.0 as usize].range;
-        let chosen = self.choose(id, record.as_ref(), Some(WriteTo::InPlace));
-        chosen == Some(spot) && self.pieces[id.0 as usize].range == range
+    /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
+    fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let held = self.record(key).and_then(|record| self.held_spot(id, &record, None));
+        held == Some((spot, range)) && self.map.may_overwrite(key, spot.place(), range)
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -156,8 +157,12 @@ impl Engine {
         let Piece { key, span, range, buffer, .. } = self.pieces[id.0 as usize];
         let (spot, sector) = (target.spot, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
+        let sectors_anyway = in_sectors && self.is_planted(Mutant::SectorsToInvalidBlock);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
-        for edge in edges(span, range).filter(|edge| !(valid_here(*edge) && in_sectors)) {
+        let head_only = self.is_planted(Mutant::TailBlockNotCompleted);
+        let whole = |edge: &u16| head_only && *edge != range.first;
+        let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
+        for edge in edges(span, range).filter(|edge| !as_is(edge)) {
             target.widen(edge);
             match self.old_block(key.volume, spot, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
@@ -313,7 +318,9 @@ impl Engine {
         let piece = &self.pieces[id.0 as usize];
         let fua = self.active[piece.request.0].request.fua;
         // What changes the map waits for a commit, which flushes the device.
-        let kind = IoKind::Write { fua: fua && !target.changes };
+        let ignored =
+            piece.work == (Work::Write { zeros: true }) && self.is_planted(Mutant::FuaIgnoredForZeros);
+        let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
         let at =
             self.spot_address(target.spot, piece.range, start - u32::from(piece.range.first) * BLOCK as u32);
         self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
@@ -370,8 +377,11 @@ impl Engine {
         if self.cache.is_on() {
             self.cache.written(key, range);
         }
+        let zeros = matches!(self.pieces[id.0 as usize].work, Work::Write { zeros: true });
+        let unsaid = (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
+            || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace));
         let active = &mut self.active[request.0];
-        active.commit |= active.request.fua && !fua;
+        active.commit |= active.request.fua && !fua && !unsaid;
         self.wait_for_pending(id);
         self.piece_ended(id);
     }
@@ -380,7 +390,10 @@ impl Engine {
     pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         // What was on its way to a device when it was lost is in doubt already, and no flush will come.
-        if !self.is_lost(device) && self.devices[device.index()].wrote(device, false).is_some() {
+        if !self.is_lost(device)
+            && !self.is_planted(Mutant::FailedWriteNotNoted)
+            && self.devices[device.index()].wrote(device, false).is_some()
+        {
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
         }
     }
@@ -407,7 +420,7 @@ impl Engine {
         if self.devices[device.index()].owes(device).is_none() {
             return;
         }
-        if self.map.has_pending(key) {
+        if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
             // The data is durable, but not that the map knows of its place: the mover may just have made
             // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });

@@ -12,7 +12,7 @@ use crate::table::{Pointer, Table};
 use crate::value::PageId;
 use crate::{Catalogue, PAGE, PoolId};
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::DeviceExtent;
+use weir_model::{DeviceExtent, Mutant, Planted};
 
 /// A sealed page on its way to the disk.
 pub(crate) type Sealed = (PageNumber, Box<[u8; PAGE]>);
@@ -37,6 +37,7 @@ pub(crate) struct Store {
     /// Pages only the root before the newest reaches.
     older: Vec<PageNumber>,
     under_way: Option<UnderWay>,
+    planted: Planted,
 }
 
 /// A checkpoint being written.
@@ -62,7 +63,7 @@ impl UnderWay {
 }
 
 impl Store {
-    pub(crate) fn new(pool: PoolId, meta_pages: u32, root: Root) -> Self {
+    pub(crate) fn new(pool: PoolId, meta_pages: u32, root: Root, planted: Planted) -> Self {
         Self {
             pool,
             space: crate::Space::new(meta_pages),
@@ -76,6 +77,7 @@ impl Store {
             dropped: Vec::new(),
             older: Vec::new(),
             under_way: None,
+            planted,
         }
     }
 
@@ -220,7 +222,11 @@ impl Store {
     /// reached are free.
     pub(crate) fn root_durable(&mut self, root: Root) {
         let Some(under_way) = self.under_way.take() else { return };
-        for number in std::mem::replace(&mut self.older, under_way.replaced) {
+        let mut free = std::mem::replace(&mut self.older, under_way.replaced);
+        if self.planted.is(Mutant::OlderPagesReused) {
+            free.append(&mut self.older);
+        }
+        for number in free {
             self.space.release(DeviceExtent(number.0 as u32));
         }
         self.root = root;
@@ -235,6 +241,9 @@ impl Store {
         if let Some(under_way) = &mut self.under_way
             && old != PageNumber::NONE
         {
+            if self.planted.is(Mutant::ReplacedPagesReused) {
+                return self.space.release(DeviceExtent(old.0 as u32));
+            }
             under_way.replaced.push(old);
         }
     }
@@ -325,6 +334,9 @@ impl BeforeChange for Store {
     fn page(&mut self, id: PageId, page: &Page) {
         if self.under_way.as_mut().is_some_and(|u| u.pages.remove(&id)) {
             self.capture_page(id, page);
+        }
+        if self.under_way.is_some() && self.planted.is(Mutant::ChangeDuringCheckpointClean) {
+            return;
         }
         self.dirty_pages.insert(id);
     }

@@ -9,10 +9,10 @@ use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::usage::Usage;
 use crate::value::{Chunk, RecordId, Value, Word};
-use crate::{MapError, PAGE, Sabotage, Volume};
+use crate::{MapError, PAGE, Volume};
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use weir_model::{DeviceId, DeviceOffset, ExtentKey};
+use weir_model::{DeviceId, DeviceOffset, ExtentKey, Mutant};
 
 impl Map {
     /// Whether there is anything a commit could make durable, now or once devices are flushed.
@@ -56,13 +56,13 @@ impl Map {
         while self.commit.left > 0 {
             let Some((key, pending)) = self.overlay.next_candidate() else { break };
             self.commit.left -= 1;
-            let ready = pending.ready(&flushed);
+            let ready = pending.ready(&flushed, self.planted);
             let Some(value) = ready.checked_sub(1).map(|last| pending.versions[last].value.clone()) else {
                 self.overlay.requeue(key, false);
                 continue;
             };
             let more = ready < pending.versions.len();
-            let unsaid = Sabotage::TrimNotJournalled.is_on() && matches!(value, Value::Empty);
+            let unsaid = self.planted.is(Mutant::TrimNotJournalled) && matches!(value, Value::Empty);
             let (deltas, record) = self.deltas_for(key, value);
             if !unsaid && !self.commit.builder.add(&deltas, self.blocks) {
                 self.unreserve(key, record);
@@ -106,7 +106,9 @@ impl Map {
         if word.encode() != durable {
             deltas.push(Delta::Entry { key, word });
         }
-        if let (Some(id), None) = (held, record) {
+        if let (Some(id), None) = (held, record)
+            && !self.planted.is(Mutant::RecordDropNotJournalled)
+        {
             deltas.push(Delta::DropRecord { id });
         }
         (deltas, record)
@@ -139,7 +141,11 @@ impl Map {
         let mut extents = std::mem::take(&mut self.commit.extents);
         for ((key, record), from) in extents.drain(..).zip(before_them) {
             if self.catalogue.volumes.contains_key(&key.volume) {
-                self.usages.change(key.volume, from, taken(self, key));
+                let mut to = taken(self, key);
+                if self.planted.is(Mutant::UsageNotReduced) {
+                    to.wholes = to.wholes.max(from.wholes);
+                }
+                self.usages.change(key.volume, from, to);
             }
             self.overlay.committed(key, record, released);
             if self.overlay.get(key).is_some() {

@@ -164,6 +164,15 @@ pub fn write_superblock(store: &mut dyn Store, sb: &Superblock) -> Result<(), Ma
     Ok(())
 }
 
+/// Like [`write_superblock`], but a power loss may tear both copies: for mutation testing.
+pub(crate) fn write_superblock_unordered(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
+    let page = sb.encode();
+    for at in [DeviceOffset(0), Superblock::second_at(sb.size)] {
+        write(store, sb.device, at, &page[..])?;
+    }
+    flush(store, sb.device)
+}
+
 /// Reads a device's superblock: the better copy, `None` if the device carries none.
 ///
 /// # Errors

@@ -5,8 +5,8 @@ use crate::checksum::crc32c_without;
 use crate::codec::Reader;
 use crate::delta::Delta;
 use crate::root::JournalPosition;
-use crate::{PAGE, PoolId, Sabotage};
-use weir_model::Bytes;
+use crate::{PAGE, PoolId};
+use weir_model::{Bytes, Mutant, Planted};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -57,6 +57,10 @@ pub struct Frame {
 impl Frame {
     /// Reads the frame at the start of `bytes`; `None` unless it is whole and of this pool.
     pub fn decode(bytes: &[u8], pool: PoolId, blocks: u16) -> Option<Self> {
+        Self::decode_with(bytes, pool, blocks, Planted::NONE)
+    }
+
+    fn decode_with(bytes: &[u8], pool: PoolId, blocks: u16, planted: Planted) -> Option<Self> {
         let (header, _) = Header::ref_from_prefix(bytes).ok()?;
         let length = header.length.get() as usize;
         if header.magic != MAGIC || header.pool != pool.0 || !(HEADER..=FRAME_MAX).contains(&length) {
@@ -64,7 +68,7 @@ impl Frame {
         }
         let whole = bytes.get(..length)?;
         let whole_and_good = header.crc.get() == crc32c_without(whole, CRC_AT);
-        if !whole_and_good && !Sabotage::TornFrameAccepted.is_on() {
+        if !whole_and_good && !planted.is(Mutant::TornFrameAccepted) {
             return None;
         }
         let mut r = Reader::new(&whole[HEADER..]);
@@ -85,9 +89,10 @@ impl Frame {
     }
 
     /// Whether it is the one that belongs at this position.
-    fn follows(&self, at: JournalPosition) -> bool {
+    fn follows(&self, at: JournalPosition, planted: Planted) -> bool {
         (self.journal, self.incarnation) == (at.journal, at.incarnation)
-            && (self.sequence, self.chain) == (at.sequence, at.chain)
+            && self.sequence == at.sequence
+            && (self.chain == at.chain || planted.is(Mutant::FrameChainIgnored))
     }
 }
 
@@ -178,11 +183,12 @@ pub(crate) struct Journal {
     keep_from: u64,
     /// … by the newer root.
     newest_from: u64,
+    planted: Planted,
 }
 
 impl Journal {
     /// A new journal, empty, in a ring of this many bytes; its first frame goes to its start.
-    pub(crate) fn new(pool: PoolId, ring: Bytes, first: JournalPosition) -> Self {
+    pub(crate) fn new(pool: PoolId, ring: Bytes, first: JournalPosition, planted: Planted) -> Self {
         Self {
             pool,
             ring: ring.0,
@@ -194,6 +200,7 @@ impl Journal {
             durable: first.sequence - 1,
             keep_from: 0,
             newest_from: 0,
+            planted,
         }
     }
 
@@ -221,7 +228,8 @@ impl Journal {
 
     /// Whether a frame of this length may be written without overwriting what a root needs.
     pub(crate) fn has_room(&self, len: u64) -> bool {
-        Sabotage::JournalOverrun.is_on() || self.head + self.padding(len) + len - self.keep_from <= self.ring
+        let padding = if self.planted.is(Mutant::RingPaddingForgotten) { 0 } else { self.padding(len) };
+        self.planted.is(Mutant::JournalOverrun) || self.head + padding + len - self.keep_from <= self.ring
     }
 
     /// Bytes since the newest root's position: what replay would read.
@@ -247,13 +255,16 @@ impl Journal {
 
     /// Every frame appended so far is durable.
     pub(crate) fn all_durable(&mut self) {
-        self.durable = self.sequence - 1;
+        if !self.planted.is(Mutant::DurableSequenceStale) {
+            self.durable = self.sequence - 1;
+        }
     }
 
     /// The root taken at `head` is durable: what only the root before the previous one needed may be
     /// overwritten.
     pub(crate) fn root_durable(&mut self, head: u64) {
-        self.keep_from = self.newest_from;
+        let given_up = self.planted.is(Mutant::OlderJournalGivenUp);
+        self.keep_from = if given_up { head } else { self.newest_from };
         self.newest_from = head;
     }
 }
@@ -302,6 +313,7 @@ pub(crate) fn replay(
     from: JournalPosition,
     pool: PoolId,
     blocks: u16,
+    planted: Planted,
     mut apply: impl FnMut(Frame),
 ) -> (JournalPosition, End) {
     let len = rings.iter().map(Vec::len).min().unwrap_or(0) as u64;
@@ -309,7 +321,8 @@ pub(crate) fn replay(
     loop {
         let next = |ring: &Vec<u8>, offset: u64| {
             let bytes = ring.get(offset as usize..)?;
-            Frame::decode(bytes, pool, blocks).filter(|f| f.follows(at)).map(|f| (offset, f))
+            let frame = Frame::decode_with(bytes, pool, blocks, planted);
+            frame.filter(|f| f.follows(at, planted)).map(|f| (offset, f))
         };
         // A frame that did not fit before the end went to the start.
         let found = [at.offset, 0].into_iter().find_map(|o| rings.iter().find_map(|ring| next(ring, o)));
@@ -320,6 +333,7 @@ pub(crate) fn replay(
                 at.chain = frame.crc;
                 apply(frame);
             }
+            None if planted.is(Mutant::DamageTakenForTail) => return (at, End::Tail),
             None => return (at, end_at(rings, at, pool, blocks)),
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::value::Word;
 use proptest::prelude::*;
-use weir_model::{ExtentIndex, ExtentKey, VolumeId};
+use weir_model::{ExtentIndex, ExtentKey, Planted, VolumeId};
 
 const POOL: PoolId = PoolId([5; 16]);
 const FIRST: JournalPosition =
@@ -17,7 +17,7 @@ fn delta(n: u64) -> Delta {
 /// Writes frames of the given delta counts into a ring, a root now and then.
 fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosition, Vec<Vec<Delta>>) {
     let mut ring = vec![0; ring_pages * PAGE];
-    let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST);
+    let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST, Planted::for_tests());
     let (mut builder, mut out) = (FrameBuilder::new(FRAME_MAX), Vec::new());
     let (mut since, mut from, mut n) = (Vec::new(), journal.position(), 0);
     for &count in counts {
@@ -39,7 +39,7 @@ fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosi
 
 fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, End) {
     let mut found = Vec::new();
-    let (at, end) = replay(&[ring.to_vec()], from, POOL, 32, |f| found.push(f.deltas));
+    let (at, end) = replay(&[ring.to_vec()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
     (found, at, end)
 }
 
@@ -93,7 +93,8 @@ fn a_frame_of_another_journal_is_not_replayed() {
     let (ring, _, from, _) = filled(&[3, 3], 20);
     let other = JournalPosition { journal: from.journal + 1, ..from };
     let stale = JournalPosition { incarnation: from.incarnation + 1, ..from };
-    for from in [other, stale] {
+    let branched = JournalPosition { chain: from.chain ^ 1, ..from };
+    for from in [other, stale, branched] {
         assert_eq!(replayed(&ring, from).0, Vec::<Vec<Delta>>::new());
     }
 }
@@ -105,9 +106,10 @@ fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
     a[PAGE + 70] ^= 1;
     b[3 * PAGE + 70] ^= 1;
     let mut found = Vec::new();
-    let (at, end) = replay(&[a.clone(), b.clone()], from, POOL, 32, |f| found.push(f.deltas));
+    let (at, end) =
+        replay(&[a.clone(), b.clone()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
     assert_eq!((found, at, end), (since, journal.position(), End::Tail));
     b[PAGE + 70] ^= 1;
-    let (at, end) = replay(&[a, b], from, POOL, 32, |_| {});
+    let (at, end) = replay(&[a, b], from, POOL, 32, Planted::for_tests(), |_| {});
     assert_eq!((at.sequence, end), (2, End::Damaged { sequence: 2, offset: PAGE as u64 }));
 }

@@ -7,8 +7,8 @@ use crate::page::PageNumber;
 use crate::reader::Repair;
 use crate::root::Root;
 use crate::superblock::ROOT_AT;
-use crate::{MapError, PAGE, Sabotage, Superblock, create};
-use weir_model::{DeviceId, DeviceOffset, DeviceSet, Store};
+use crate::{MapError, PAGE, Superblock, create};
+use weir_model::{DeviceId, DeviceOffset, DeviceSet, Mutant, Store};
 
 /// Makes the superblocks durable from which it was decided who is current: both copies of each device
 /// found, the same bytes. One may have been read from a cache after its flush had failed; and where one
@@ -44,7 +44,8 @@ impl Map {
         if assembly.unwritten {
             self.record(store)?;
         }
-        for (device, number, bytes) in repairs {
+        let repairs = repairs.into_iter().filter(|_| !self.planted.is(Mutant::RepairNotWritten));
+        for (device, number, bytes) in repairs.collect::<Vec<_>>() {
             let mended = create::write(store, device, self.page_address(number), &bytes[..]);
             self.or_leave_behind(store, device, mended)?;
         }
@@ -78,7 +79,7 @@ impl Map {
     /// What a killed server left in the devices' caches becomes durable before anything builds on it, with
     /// the very first flush: a device tells of lost writes once. A member left behind has data too.
     fn make_read_durable(&self, store: &mut dyn Store, root: &Root) -> Result<(), MapError> {
-        let skipped = Sabotage::CachesNotFlushedWhenOpening.is_on();
+        let skipped = self.planted.is(Mutant::CachesNotFlushedWhenOpening);
         for device in self.present.iter().filter(|_| !skipped) {
             // Whom it told may have ended with it. No flush makes such a root durable then, and what the
             // root before it reaches is about to be overwritten: it is written again, as it is. Nothing
@@ -106,6 +107,9 @@ impl Map {
             create::write(store, to, at, &[0; PAGE])?;
         }
         create::flush(store, to)?;
+        if self.planted.is(Mutant::StaleMemberNotCopied) {
+            return Ok(());
+        }
         let mut used: Vec<u64> = used.iter().map(|number| number.0).collect();
         used.sort_unstable();
         let mut bytes = Vec::new();
@@ -187,7 +191,9 @@ impl Map {
         for sb in &mut self.devices {
             sb.missing.insert(device);
         }
-        raise(&mut self.devices);
+        if !self.planted.is(Mutant::GenerationNotRaised) {
+            raise(&mut self.devices);
+        }
         true
     }
 
@@ -205,7 +211,12 @@ impl Map {
         let members = self.members.iter().copied();
         let others = self.present.iter().filter(|device| !self.members.contains(device));
         for device in members.chain(others) {
-            let written = create::write_superblock(store, &self.devices[device.index()]);
+            let sb = &self.devices[device.index()];
+            let written = if self.planted.is(Mutant::SuperblockCopiesUnordered) {
+                create::write_superblock_unordered(store, sb)
+            } else {
+                create::write_superblock(store, sb)
+            };
             // One that was left behind may well fail.
             if let (Err(error), false) = (written, self.missing().contains(device)) {
                 return Err((device, error));

@@ -11,13 +11,14 @@ use crate::records::{GROUP, Records};
 use crate::table::Table;
 use crate::usage::{Releasing, Usages};
 use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
-use crate::{Hardening, PoolId, Sabotage, Space, Superblock};
+use crate::{Hardening, PoolId, Space, Superblock};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use weir_model::{
-    BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, VolumeId,
+    BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, Mutant,
+    Planted, VolumeId,
 };
 
 /// What a request finds for an extent.
@@ -124,6 +125,7 @@ pub struct Map {
     pub(crate) usages: Usages,
     /// Journal head at the position the checkpoint under way contains.
     pub(crate) checkpoint_head: u64,
+    pub(crate) planted: Planted,
 }
 
 /// Pages a group of records takes when every record has two whole places.
@@ -140,6 +142,12 @@ impl Map {
     /// The pool.
     pub fn pool(&self) -> PoolId {
         self.pool
+    }
+
+    /// The mutant that is planted, for whoever works on the map.
+    #[inline]
+    pub fn planted(&self) -> Planted {
+        self.planted
     }
 
     /// The pool's extent size.
@@ -243,7 +251,7 @@ impl Map {
     /// on disk at any time: two roots', and those of a checkpoint being written.
     pub fn has_metadata_room(&self) -> bool {
         let (need, room) = self.metadata_need();
-        need <= room || Sabotage::ReserveIgnored.is_on()
+        need <= room || self.planted.is(Mutant::ReserveIgnored)
     }
 
     /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents there still is
@@ -344,7 +352,7 @@ impl Map {
 
     pub(crate) fn push_all(&mut self, key: ExtentKey, brings: Brings, needs: AllNeeds, released: Released) {
         let blocks = self.blocks;
-        let released = if Sabotage::ReusedBeforeDurable.is_on() {
+        let released = if self.planted.is(Mutant::ReusedBeforeDurable) {
             released.into_iter().for_each(|chunk| self.reuse(chunk));
             Released::new()
         } else {
@@ -405,9 +413,9 @@ impl Map {
     ) {
         let at = at.into();
         let (record, blocks) = self.current_record(key);
-        let range = if Sabotage::BitmapBitLost.is_on() && range.count > 1 {
+        let range = if self.planted.is(Mutant::BitmapBitLost) && range.count > 1 {
             BlockRange { count: range.count - 1, ..range }
-        } else if Sabotage::PartialAllocationVisible.is_on() && matches!(at, Location::Whole(_)) {
+        } else if self.planted.is(Mutant::PartialAllocationVisible) && matches!(at, Location::Whole(_)) {
             BlockRange { first: 0, count: blocks }
         } else {
             range
@@ -450,7 +458,7 @@ impl Map {
         record.clear(range, &mut released);
         match keep {
             KeepSpace::AsIs => {}
-            KeepSpace::Yes => record.keep = true,
+            KeepSpace::Yes => record.keep = !self.planted.is(Mutant::KeptSpaceForgotten),
             KeepSpace::No => record.keep = false,
         }
         self.set_current(key, Value::Record(record));
@@ -559,6 +567,7 @@ impl Map {
             _ => 0,
         };
         let on_the_way = self.admin.iter().chain(self.commit.deltas()).map(after);
+        let on_the_way = on_the_way.filter(|_| !self.planted.is(Mutant::VolumeIdReused));
         let id = VolumeId(on_the_way.fold(self.catalogue.next_volume, u32::max));
         self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies });
         id

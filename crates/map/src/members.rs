@@ -1,9 +1,9 @@
 //! Which devices hold the newest metadata, and whether the pool may be opened with those at hand.
 //! See `docs/format.md`, Members and generations.
 
-use crate::{MapError, Sabotage, Superblock};
+use crate::{MapError, Superblock};
 use smallvec::SmallVec;
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Mutant, Planted};
 
 /// How a pool may be opened that is not all there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct OpenOptions {
     pub accept_rollback: bool,
     /// Devices that may be absent: what is on them gives I/O errors.
     pub without: DeviceSet,
+    /// For mutation testing.
+    pub planted: Planted,
 }
 
 /// A pool's devices, as far as they are there.
@@ -28,6 +30,7 @@ pub(crate) struct Assembly {
     pub(crate) stale: SmallVec<[DeviceId; 2]>,
     /// The superblocks say what is not written yet, and must be before anything else is.
     pub(crate) unwritten: bool,
+    pub(crate) planted: Planted,
 }
 
 impl Assembly {
@@ -41,7 +44,7 @@ impl Assembly {
         let ids = || (0..newest.devices).map(DeviceId);
         let present: DeviceSet = found.iter().map(|sb| sb.device).collect();
         let declared = declared_members(found, newest)?;
-        let trusted = Sabotage::StaleMirrorOpened.is_on();
+        let trusted = options.planted.is(Mutant::StaleMirrorOpened);
         let current = if trusted { declared } else { declared.without(newest.missing) };
         refuse_split(found, newest, current)?;
         let at_hand = current.and(present);
@@ -79,6 +82,7 @@ impl Assembly {
             members: at_hand.iter().collect(),
             stale: stale.iter().collect(),
             unwritten: false,
+            planted: options.planted,
         };
         if unwritten {
             raise(&mut assembly.superblocks);

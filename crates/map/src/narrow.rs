@@ -8,8 +8,8 @@
 use crate::map::Map;
 use crate::overlay::{Brings, Version};
 use crate::value::{Place, Record, Released, Value};
-use crate::{BlockSet, Found, Sabotage};
-use weir_model::{BlockRange, ExtentKey, PlaceId};
+use crate::{BlockSet, Found};
+use weir_model::{BlockRange, ExtentKey, Mutant, PlaceId};
 
 impl Map {
     /// Of the blocks of `range` this place holds, no other place does any more. In effect at once, and in every state
@@ -34,7 +34,7 @@ impl Map {
     /// What this place holds alone now it holds alone in every version that no commit has taken, and in one before these
     /// that needs no flush if that says more than what is durable.
     fn narrow_pending(&mut self, key: ExtentKey, to: PlaceId) {
-        let blocks = self.blocks;
+        let (blocks, planted) = (self.blocks, self.planted);
         let durable = self.durable(key).0;
         let Some(pending) = self.overlay.get_mut(key) else { return };
         let now = pending.current().clone().into_record(blocks);
@@ -44,7 +44,7 @@ impl Map {
         let Some(first) = open.first() else { return };
         let is_unsure = first.is_unsure();
         for version in open {
-            if alone.narrow(&mut version.value, blocks) && Sabotage::RevisedStateNeedsNothing.is_on() {
+            if alone.narrow(&mut version.value, blocks) && planted.is(Mutant::RevisedStateNeedsNothing) {
                 version.needs = [None; 2];
             }
         }

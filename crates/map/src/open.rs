@@ -17,10 +17,10 @@ use crate::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::table::Pointer;
 use crate::usage::{Releasing, Usages};
 use crate::value::{PageId, Word};
-use crate::{Catalogue, MapError, PAGE, Sabotage, Superblock};
+use crate::{Catalogue, MapError, PAGE, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceOffset, DeviceSet, Store};
+use weir_model::{Bytes, DeviceOffset, DeviceSet, Mutant, Store};
 
 /// What opening found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<Root>, M
     }
     roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
     roots.dedup();
-    if Sabotage::StaleRootChosen.is_on() {
+    if assembly.planted.is(Mutant::StaleRootChosen) {
         roots.reverse();
     }
     Ok(roots)
@@ -219,26 +219,27 @@ fn load(
         records: Records::new(blocks),
         spaces: Vec::new(),
         space_changes: 0,
-        overlay: Overlay::default(),
+        overlay: Overlay::new(assembly.planted),
         pages_to_come: FxHashSet::default(),
         admin: VecDeque::new(),
-        journal: Journal::new(sb.pool, ring, journal_at),
-        store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root),
+        journal: Journal::new(sb.pool, ring, journal_at, assembly.planted),
+        store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root, assembly.planted),
         commit: Commit::new(ring.0),
         releasing: Releasing::default(),
         usages: Usages::default(),
         checkpoint_head: 0,
+        planted: assembly.planted,
     };
-    let mut reader = Reader::new(store, sb, members);
+    let mut reader = Reader::new(store, sb, members, assembly.planted);
     map.load_objects(&mut reader)?;
     (loaded.read, loaded.repairs, loaded.used) = (reader.read, reader.repairs, reader.used);
 
     let mut rings = read_rings(store, assembly, ring)?;
-    if Sabotage::StaleRootChosen.is_on() {
+    if assembly.planted.is(Mutant::StaleRootChosen) {
         rings.iter_mut().for_each(|ring| ring.fill(0));
     }
     loaded.read += Bytes(ring.0 * rings.len() as u64);
-    let (at, end) = journal::replay(&rings, journal_at, sb.pool, blocks, |frame| {
+    let (at, end) = journal::replay(&rings, journal_at, sb.pool, blocks, assembly.planted, |frame| {
         loaded.frames += 1;
         frame.deltas.into_iter().for_each(|delta| map.apply(delta));
     });
@@ -249,14 +250,16 @@ fn load(
     if let Some((offset, why)) = end.fault() {
         return Err(damaged("journal", JOURNAL_AT.0 + offset, why));
     }
+    let id_kept = assembly.planted.is(Mutant::JournalIdKept);
+    let incarnation_kept = assembly.planted.is(Mutant::JournalIncarnationKept);
     let first = JournalPosition {
-        journal: journal_at.journal + 1,
+        journal: if id_kept { journal_at.journal } else { journal_at.journal + 1 },
         offset: 0,
         sequence: at.sequence,
         chain: 0,
-        incarnation: sb.generation as u32,
+        incarnation: if incarnation_kept { journal_at.incarnation } else { sb.generation as u32 },
     };
-    map.journal = Journal::new(sb.pool, ring, first);
+    map.journal = Journal::new(sb.pool, ring, first, assembly.planted);
     map.records.finish_loading();
     loaded.read += map.settle_intents(store);
     map.rebuild_space()?;

@@ -6,12 +6,12 @@
 //! enters a commit only when the data it refers to had completed before a flush of its device
 //! that has since succeeded). Versions of one extent commit in order.
 
+use crate::BlockSet;
 use crate::value::{Chunk, RecordId, Released, Value};
-use crate::{BlockSet, Sabotage};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Planted};
 
 /// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
 /// that ended *e* has succeeded.
@@ -80,9 +80,14 @@ pub(crate) struct Overlay {
     order: BTreeSet<ExtentKey>,
     /// Extents with versions that no commit has taken, oldest first.
     queue: VecDeque<ExtentKey>,
+    planted: Planted,
 }
 
 impl Overlay {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { planted, ..Self::default() }
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: ExtentKey) -> Option<&Pending> {
         // Most of the time there is nothing, and nothing to hash.
@@ -133,7 +138,7 @@ impl Overlay {
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
             // A version that needs nothing may ride with the one before it, which it must follow anyway.
-            Some(last) if open && version.may_replace(last) => {
+            Some(last) if open && version.may_replace(last, self.planted) => {
                 last.value = version.value;
                 last.brings = last.brings.max(version.brings);
                 last.released.extend(version.released);
@@ -188,6 +193,9 @@ impl Overlay {
     pub(crate) fn review_shared(&mut self, key: ExtentKey, durable: &Value) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         pending.shared = None;
+        if self.planted.is(Mutant::SharedBlocksNotNoted) {
+            return;
+        }
         pending.note_shared(durable);
         pending.note_all_shared();
     }
@@ -218,9 +226,12 @@ impl Version {
     }
 
     /// Whether what this one is lost with, and falls back on, is the same for the one before it.
-    fn may_replace(&self, last: &Self) -> bool {
-        let falls_back_on_last = self.brings == Brings::Copies && last.brings == Brings::Data;
-        !falls_back_on_last && (!self.is_unsure() || last.needs == self.needs)
+    fn may_replace(&self, last: &Self, planted: Planted) -> bool {
+        let falls_back_on_last = self.brings == Brings::Copies
+            && last.brings == Brings::Data
+            && !planted.is(Mutant::CopiesReplaceData);
+        let needs_the_same = last.needs == self.needs || planted.is(Mutant::NeedsOfReplacedVersionKept);
+        !falls_back_on_last && (!self.is_unsure() || needs_the_same)
     }
 
     /// Whether its data may still be lost.
@@ -284,9 +295,13 @@ impl Pending {
 
     /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
     /// known to be durable.
-    pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>) -> usize {
-        let unflushed = Sabotage::CommittedBeforeItsFlush.is_on();
+    pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>, planted: Planted) -> usize {
+        let unflushed = planted.is(Mutant::CommittedBeforeItsFlush);
         let is_there = |n: Needs| flushed(n.device).is_some_and(|f| f >= n.epoch);
-        self.versions.iter().take_while(|v| v.needs().all(is_there) || unflushed).count()
+        let is_ready = |v: &Version| v.needs().all(is_there) || unflushed;
+        if planted.is(Mutant::VersionsOutOfOrder) {
+            return self.versions.iter().rposition(is_ready).map_or(0, |newest| newest + 1);
+        }
+        self.versions.iter().take_while(|v| is_ready(v)).count()
     }
 }

@@ -4,9 +4,9 @@
 use crate::map::Map;
 use crate::page::PageNumber;
 use crate::records::GROUP;
-use crate::value::{Location, RecordId, Value, Word};
+use crate::value::{Location, Place, RecordId, Value, Word};
 use crate::{MapError, Space};
-use weir_model::{DeviceExtent, DeviceId};
+use weir_model::{DeviceExtent, DeviceId, Mutant, PlaceKind};
 
 impl Map {
     /// Makes free space of what no page, record or slot names.
@@ -40,7 +40,11 @@ impl Map {
         self.records.for_each(|id, record| {
             if owners.is_named(id) {
                 found += 1;
-                record.places.iter().for_each(|p| owners.take(&p.at, || format!("record {}", id.0)));
+                let forgotten = |p: &&Place| {
+                    self.planted.is(Mutant::SlotsFreeAfterOpening) && p.at.id().kind == PlaceKind::Fine
+                };
+                let places = record.places.iter().filter(|p| !forgotten(p));
+                places.for_each(|p| owners.take(&p.at, || format!("record {}", id.0)));
             }
         });
         if found != owners.named {

@@ -1,7 +1,8 @@
 //! Metadata pages: sealing with identity and checksum, and checking both when opening.
 
 use crate::checksum::crc32c_without;
-use crate::{PAGE, PoolId, Sabotage};
+use crate::{PAGE, PoolId};
+use weir_model::{Mutant, Planted};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -102,10 +103,11 @@ pub(crate) fn open(
     pool: PoolId,
     id: Identity,
     number: PageNumber,
+    planted: Planted,
 ) -> Result<(&[u8], PageNumber), String> {
     let (header, payload) =
         Header::ref_from_prefix(page).map_err(|_| "shorter than a page header".to_owned())?;
-    if header.crc.get() != crc32c_without(page, 0) && !Sabotage::PageChecksumIgnored.is_on() {
+    if header.crc.get() != crc32c_without(page, 0) && !planted.is(Mutant::PageChecksumIgnored) {
         return Err("wrong checksum".into());
     }
     let differs = |what: &str, found: u64, expected: u64| {
@@ -139,12 +141,15 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_the_expected_one_is_noticed() {
+        let open = |page: &[u8], pool, id, number| {
+            super::open(page, pool, id, number, Planted::for_tests())
+                .map(|(payload, next)| (payload.len(), next))
+        };
         let pool = PoolId([1; 16]);
         let id = Identity { kind: PageKind::Map, level: 0, sequence: 9, object: 4 };
         let mut page = vec![0xaa; PAGE];
         seal(&mut page, pool, id, PageNumber(12), PageNumber::NONE, 100);
-        let (payload, next) = open(&page, pool, id, PageNumber(12)).unwrap();
-        assert_eq!((payload.len(), next), (100, PageNumber::NONE));
+        assert_eq!(open(&page, pool, id, PageNumber(12)), Ok((100, PageNumber::NONE)));
 
         let misdirected = open(&page, pool, id, PageNumber(13)).unwrap_err();
         assert_eq!(misdirected, "page number is 12, expected 13");

@@ -4,13 +4,12 @@
 //! followed by the drop of the original is safe by construction; and what needs two devices is two
 //! versions.
 
-use crate::Sabotage;
 use crate::map::{Found, Map};
 use crate::overlay::{AllNeeds, Brings, Needs, Pending};
 use crate::value::{Chunk, Location, PLACES_MAX, Place, Record, Released, Value};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
-use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind};
 
 /// Most whole places an extent gets: as many as copies can be wanted.
 pub const WHOLE_MAX: usize = 2;
@@ -152,7 +151,7 @@ impl Map {
         if !held || !self.may_have(key, at.id()) {
             return Copied::Refused;
         }
-        if source.is_some() {
+        if source.is_some() && !self.planted.is(Mutant::MoveSourceNotFlushed) {
             let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::Record(record)));
             self.push(key, Brings::Nothing, source, Released::new());
         }
@@ -211,6 +210,7 @@ impl Map {
         let slots = matches!(at, [Location::Fine { .. }, Location::Fine { .. }]);
         let record = record.or_else(|| slots.then(|| self.empty_record(key)));
         let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let needs = if self.planted.is(Mutant::DuplexNeedsOneFlush) { [needs[0], None] } else { needs };
         let mut released = Released::new();
         at.iter().for_each(|at| record.fill(at, range, blocks, &mut released));
         let others = |place: &&mut Place| at.iter().all(|at| at.id() != place.at.id());
@@ -225,7 +225,7 @@ impl Map {
     /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load with
     /// nothing pending and a direct entry, some more where no such state has the blocks in several places.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
-        if Sabotage::IntentSkipped.is_on() {
+        if self.planted.is(Mutant::IntentSkipped) {
             return true;
         }
         match self.overlay.get(key) {
@@ -264,8 +264,9 @@ impl Map {
             }),
         };
         safe(&Found::of(pending.current()))
-            && pending.versions.iter().all(|v| safe(&Found::of(&v.value)))
-            && safe(&self.find_durable(key))
+            && (self.planted.is(Mutant::OverwriteIgnoresPending)
+                || pending.versions.iter().all(|v| safe(&Found::of(&v.value))))
+            && (self.planted.is(Mutant::OverwriteIgnoresDurable) || safe(&self.find_durable(key)))
     }
 
     /// Whether this place may come to hold some of these blocks again without being written: it holds them in
@@ -278,7 +279,8 @@ impl Map {
             Found::Record(record) => record.place(id).is_some_and(|place| place.valid.contains_any(range)),
         };
         self.overlay.get(key).is_some_and(|pending| {
-            pending.versions.iter().any(|version| holds(&Found::of(&version.value)))
+            let versions = || pending.versions.iter().any(|version| holds(&Found::of(&version.value)));
+            (!self.planted.is(Mutant::ReturningPlaceWithoutVersions) && versions())
                 || holds(&self.find_durable(key))
         })
     }

@@ -4,7 +4,7 @@
 use crate::page::{self, Identity, PageNumber};
 use crate::table::Pointer;
 use crate::{MapError, PAGE, PoolId, Superblock, create};
-use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Store};
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Planted, Store};
 
 /// Most pages read at once.
 const RUN_PAGES: u64 = 256;
@@ -30,6 +30,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) repairs: Vec<Repair>,
     /// The pages read, in no order.
     pub(crate) used: Vec<PageNumber>,
+    planted: Planted,
 }
 
 /// Pages side by side.
@@ -57,7 +58,12 @@ pub(crate) struct Expected {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(store: &'a mut dyn Store, layout: &Superblock, members: &'a [DeviceId]) -> Self {
+    pub(crate) fn new(
+        store: &'a mut dyn Store,
+        layout: &Superblock,
+        members: &'a [DeviceId],
+        planted: Planted,
+    ) -> Self {
         Self {
             store,
             pool: layout.pool,
@@ -69,6 +75,7 @@ impl<'a> Reader<'a> {
             read: Bytes(0),
             repairs: Vec::new(),
             used: Vec::new(),
+            planted,
         }
     }
 
@@ -124,7 +131,8 @@ impl<'a> Reader<'a> {
             identity.level = bytes[5];
         }
         let damaged = |why| MapError::Damaged { device, what: expected.what, at, why };
-        let (payload, next) = page::open(&bytes[..], self.pool, identity, number).map_err(damaged)?;
+        let (payload, next) =
+            page::open(&bytes[..], self.pool, identity, number, self.planted).map_err(damaged)?;
         Ok((Opened { level: identity.level, next, payload: payload.to_vec() }, bytes))
     }
 

@@ -11,7 +11,7 @@
 use crate::delta::Delta;
 use crate::map::Map;
 use crate::value::{Place, Record, RecordId, Released, Slot, Value, Whole, Word};
-use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, PlaceId, Store};
+use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, Mutant, PlaceId, Store};
 
 impl Map {
     /// Settles every write intent, writing what is chosen again to where it is; how many bytes. In recovery,
@@ -62,6 +62,9 @@ impl Settler<'_> {
     /// takes them again, if there is such a place. The others do not. Where there is none, the intent stays.
     fn choose(&mut self, record: &mut Record) {
         let Some(intent) = record.intent.take() else { return };
+        if self.map.planted.is(Mutant::IntentNotSettled) {
+            return;
+        }
         // Space is rebuilt from what is left.
         let mut released = Released::new();
         let mut at = 0;
@@ -112,7 +115,8 @@ impl Settler<'_> {
                 self.map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
             self.bytes.resize(usize::from(count) * BLOCK as usize, 0);
             done = self.store.read(device, at, &mut self.bytes).is_ok()
-                && self.store.write(device, at, &self.bytes).is_ok();
+                && (self.map.planted.is(Mutant::SettledCopyNotRewritten)
+                    || self.store.write(device, at, &self.bytes).is_ok());
             self.written += Bytes(self.bytes.len() as u64);
             first += count;
         }

@@ -9,7 +9,7 @@ use crate::overlay::{Brings, Epoch, Needs, Version};
 use crate::value::{Chunk, Location, Place, Record, Released, Value};
 use crate::{BlockSet, Map};
 use smallvec::SmallVec;
-use weir_model::{BlockRange, DeviceId, ExtentKey};
+use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, Planted};
 
 impl Map {
     /// Takes back what was written to `device` and not flushed: `flushed` is the last epoch known to
@@ -32,11 +32,13 @@ impl Map {
                 Some(before) => pending.versions[before].value.clone(),
                 None => durable(),
             };
-            let blocks = self.blocks;
-            let mut base = Base { device, blocks, record: base.into_record(blocks) };
+            let (blocks, planted) = (self.blocks, self.planted);
+            let mut base = Base { device, blocks, record: base.into_record(blocks), planted };
             let Some(pending) = self.overlay.get_mut(key) else { continue };
             let mut moved = Moved::default();
-            for version in &mut pending.versions[first..] {
+            let end =
+                if planted.is(Mutant::WithdrawFirstVersionOnly) { first + 1 } else { pending.versions.len() };
+            for version in &mut pending.versions[first..end] {
                 version.needs = version.needs.map(|n| n.filter(|n| !is_lost(n)));
                 let value = std::mem::take(&mut version.value);
                 version.value = base.revise(value, &mut moved).canonical(blocks);
@@ -47,7 +49,9 @@ impl Map {
             let current = base.revise(pending.take_current(), &mut moved).canonical_place(blocks);
             let newest = pending.versions.last().map_or(0, |v| v.value.places());
             pending.tentative = current.places() > newest;
-            self.releasing.remove(&take_back(&mut pending.versions[first..], &moved.regained));
+            if !planted.is(Mutant::WithdrawKeepsReleases) {
+                self.releasing.remove(&take_back(&mut pending.versions[first..], &moved.regained));
+            }
             self.releasing.add(&release_later(&mut pending.versions[first..], &moved.regained, &current));
             pending.set_current(current);
             pending.note_all_shared();
@@ -75,7 +79,8 @@ impl Map {
         let needs = pending.versions[first..].iter().flat_map(Version::needs);
         let epoch = needs.filter(waits).map(|n| n.epoch).max()?;
         let blocks = self.blocks;
-        let base = |value: Value| Base { device, blocks, record: value.into_record(blocks) };
+        let planted = self.planted;
+        let base = |value: Value| Base { device, blocks, record: value.into_record(blocks), planted };
         let before = if first == 0 { Some(self.durable(key).0) } else { None };
         let versions = pending.versions[first.saturating_sub(1)..].iter().map(|v| v.value.clone());
         let bases: SmallVec<[Base; 4]> = before.into_iter().chain(versions).map(base).collect();
@@ -95,6 +100,7 @@ impl Map {
         let blocks = self.blocks;
         let pending = self.overlay.get_mut(key);
         let open = pending.into_iter().flat_map(|p| p.versions.iter_mut().skip(p.committing as usize));
+        let open = open.filter(|_| !self.planted.is(Mutant::DistrustedInEffectOnly));
         for version in open {
             if let Value::Record(record) = &mut version.value {
                 // What is given up here is given up by a later version, or below.
@@ -142,6 +148,7 @@ struct Base {
     device: DeviceId,
     blocks: u16,
     record: Option<Record>,
+    planted: Planted,
 }
 
 impl Base {
@@ -176,6 +183,9 @@ impl Base {
     /// where the fallback says so. And what is back where it was may not be durable there.
     fn keep_intents(&self, record: &mut Record) {
         let Some(intent) = self.record.as_ref().and_then(|before| before.intent.as_ref()) else { return };
+        if self.planted.is(Mutant::WithdrawDropsIntents) {
+            return;
+        }
         let holders = |block: u16| record.places.iter().filter(|p| p.valid.contains(block)).count();
         let is_back =
             |block: u16| record.places.iter().any(|p| p.valid.contains(block) && self.has(p, block));

@@ -11,7 +11,9 @@ use support::twin::key;
 use weir_map::create::{create_laid_out, read_superblock, write_superblock};
 use weir_map::superblock::JOURNAL_AT;
 use weir_map::{Hardening, Map, MapError, OpenOptions, PAGE, Recovery, Superblock};
-use weir_model::{BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, Store, VolumeId};
+use weir_model::{
+    BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, Planted, Store, VolumeId,
+};
 
 const IMAGE: &str = include_str!("golden/v1-mirror.image.txt");
 const SHAPE: Shape = Shape { extent_log2: 17, journal_pages: 16, meta_pages: 200 };
@@ -40,7 +42,8 @@ fn open(store: &mut MemStore, absent: DeviceSet, options: &OpenOptions) -> Resul
     for sb in mirrored().iter().filter(|sb| !absent.contains(sb.device)) {
         found.extend(read_superblock(store, sb.device, sb.size)?);
     }
-    weir_map::open(store, &found, options)
+    let options = OpenOptions { planted: Planted::for_tests(), ..*options };
+    weir_map::open(store, &found, &options)
 }
 
 /// One change on both members, and one after the second was left behind.

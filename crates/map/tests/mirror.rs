@@ -15,8 +15,8 @@ use weir_map::{
     Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PAGE, PoolId, Recovery, Superblock,
 };
 use weir_model::{
-    BlockRange, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, IoError, Store,
-    VolumeId,
+    BlockRange, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, IoError,
+    Planted, Store, VolumeId,
 };
 
 const MEMBERS: [DeviceId; 2] = [DeviceId(0), DeviceId(1)];
@@ -323,7 +323,8 @@ impl History {
         for device in (0..3).map(DeviceId).filter(|device| !absent.contains(*device)) {
             found.extend(read_superblock(&mut self.store, device, SIZE)?);
         }
-        weir_map::open(&mut self.store, &found, options)
+        let options = OpenOptions { planted: Planted::for_tests(), ..*options };
+        weir_map::open(&mut self.store, &found, &options)
     }
 
     fn open(&mut self, absent: DeviceSet) -> Result<(), MapError> {
@@ -365,7 +366,10 @@ impl History {
 
     /// As with `--accept-rollback`: what is there then is what there is.
     fn accept_rollback(&mut self, absent: DeviceSet) -> Result<(), MapError> {
-        let (map, _) = self.try_open(absent, &OpenOptions { accept_rollback: true, without: absent })?;
+        let (map, _) = self.try_open(
+            absent,
+            &OpenOptions { accept_rollback: true, without: absent, ..OpenOptions::default() },
+        )?;
         self.met.rollbacks += 1;
         self.forked = true;
         let found = contents(&map);
@@ -459,7 +463,7 @@ fn a_member_counts_only_if_it_knows_all_that_was_acknowledged() {
 #[test]
 fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
     let without: DeviceSet = [MEMBERS[1], DATA].into_iter().collect();
-    let options = OpenOptions { accept_rollback: true, without };
+    let options = OpenOptions { accept_rollback: true, without, planted: Planted::for_tests() };
     for flushes in 1..9 {
         let mut history = History::new();
         history.power_is_back(&mut Rng(1));

@@ -86,6 +86,20 @@ fn a_place_may_follow_one_that_would_come_back_only_without_it() {
 }
 
 #[test]
+fn a_place_that_a_version_names_which_is_not_durable_may_come_back() {
+    let (mut map, key, old) = map();
+    map.written(key, old, block(5), needs(FIRST));
+    let new = map.allocate(SECOND).unwrap();
+    map.place(key, new);
+    map.written(key, new, block(5), needs(SECOND));
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1]), (new, vec![5])]);
+    let returns = |map: &Map| map.may_come_back(key, Location::from(old).id(), block(5));
+    assert!(returns(&map), "nothing may be written there");
+    map.withdraw(SECOND, None);
+    assert_eq!(wholes(&map, key)[0], (old, vec![0, 1, 5]), "or it would be here");
+}
+
+#[test]
 fn a_place_waits_while_one_of_its_name_could_come_back_beside_it() {
     let (mut map, key, old) = map();
     // Block 0 goes to slots of another device; the place gives up the rest, and is given up itself.

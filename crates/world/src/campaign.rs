@@ -13,7 +13,7 @@ use crate::fault::{EDQUOT, EIO, ENOSPC};
 use crate::{DeviceSpec, Driver, Fault, Kinds, Pace, Rng, Seed, Statistics, Stop};
 use weir_engine::{DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::Hardening;
-use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_model::{BLOCK, Bytes, DeviceOffset, ExtentSize, Nanos, Op, Planted, VolumeOffset};
 use weir_policy::harm::{Moves, Rules};
 
 /// What histories are to be like.
@@ -272,6 +272,7 @@ fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         durable_writes: pick(&mut files, &[DurableWrites::OneCommand, DurableWrites::WriteThenFlush]),
         // Superblocks that rot or go astray are no reason to give a device up.
         verified: files.chance(0.5) && !kind.rot,
+        planted: Planted::NONE,
     }
 }
 

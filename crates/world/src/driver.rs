@@ -13,7 +13,7 @@ use weir_engine::{Activity, DeviceState, DurableWrites, Engine, FlushRules, Perc
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Hint, IoDone, Memory, Nanos, Op,
-    ReadShape, Reply, Request, RequestId, SECTOR, VolumeId, VolumeOffset,
+    Planted, ReadShape, Reply, Request, RequestId, SECTOR, VolumeId, VolumeOffset,
 };
 use weir_policy::harm::Moves;
 
@@ -75,6 +75,8 @@ pub struct Setup {
     pub durable_writes: DurableWrites,
     /// Whether devices are verified before FLUSH is answered: only then may one be truncated.
     pub verified: bool,
+    /// For mutation testing.
+    pub planted: Planted,
 }
 
 /// A volume to be.

@@ -33,5 +33,5 @@ pub use rng::{Rng, Seed};
 pub use spoilt::Spoilt;
 pub use statistics::{Moment, Statistics, Strike};
 pub use storage::Storage;
-pub use weir_map::Sabotage;
+pub use weir_model::{Mutant, Net, Planted};
 pub use world::{DeviceSpec, World};

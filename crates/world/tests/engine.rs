@@ -9,7 +9,7 @@ use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::Moves;
 use weir_world::campaign::{self, Kind};
 use weir_world::driver::{Ask, Crash, Replace, Setup, Step, VolumeSpec};
-use weir_world::{DeviceSpec, History, Pace, Seed, Statistics, Stop};
+use weir_world::{DeviceSpec, History, Pace, Planted, Seed, Statistics, Stop};
 
 /// How many shorter histories are tried when one fails.
 const SHRINK_MAX: u64 = 3_000;
@@ -103,6 +103,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         depth: 1,
         durable_writes: DurableWrites::OneCommand,
         verified: false,
+        planted: Planted::NONE,
     }
 }
 
@@ -179,6 +180,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         depth: 8,
         durable_writes: DurableWrites::OneCommand,
         verified: false,
+        planted: Planted::NONE,
     };
     let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
     let steps = [

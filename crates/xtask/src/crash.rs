@@ -1,6 +1,9 @@
 //! `cargo xtask crash`: long runs of the simulated world on several threads.
 
-use crate::{sabotage, table};
+use crate::build::IS_SHIPPED;
+use crate::mix::Mix;
+use crate::{mutants, table};
+use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -8,8 +11,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_world::campaign::{self, History, Kind, Outcome};
-use weir_world::{Sabotage, Seed, Statistics};
+use weir_world::campaign::{self, History, Outcome};
+use weir_world::{Mutant, Seed, Statistics};
 
 /// For how long a history that fails is shortened.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -37,33 +40,33 @@ pub(crate) struct Args {
     /// Power cuts and kills only: no device fails
     #[arg(long)]
     no_faults: bool,
+    /// What the histories are like
+    #[arg(long, value_enum, default_value = "general")]
+    mix: Mix,
+    /// Run the engine as it is shipped, without debug assertions
+    #[arg(long, conflicts_with = "mutant")]
+    pub(crate) shipped: bool,
     /// Repeat this one run, and show it step by step if it fails
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes", "crashes"])]
     seed: Option<u64>,
-    /// Switch on a deliberate fault in map or engine and look for it: a name, or "all"
-    #[arg(long, value_name = "NAME", value_parser = sabotage)]
-    pub(crate) sabotage: Option<Wanted>,
+    /// Plant this mutant (see `cargo xtask mutants --list`)
+    #[arg(long, value_name = "NAME", value_parser = mutants::by_name)]
+    pub(crate) mutant: Option<Mutant>,
     /// Show what the seed of --seed does, without running it
     #[arg(long, requires = "seed")]
     print: bool,
 }
 
-/// Which deliberate faults.
-#[derive(Clone, Copy)]
-pub(crate) enum Wanted {
-    All,
-    One(&'static str, Sabotage),
-}
-
-fn sabotage(text: &str) -> Result<Wanted, String> {
-    if text == "all" {
-        return Ok(Wanted::All);
+impl Args {
+    /// The options that a history needs besides its seed.
+    fn again(&self) -> String {
+        let mix = self.mix.to_possible_value().filter(|_| self.mix != Mix::General);
+        let mix = mix.map(|mix| format!(" --mix {}", mix.get_name()));
+        let mutant = self.mutant.map(|mutant| format!(" --mutant {}", mutant.name()));
+        let flags = [(self.no_faults, " --no-faults"), (IS_SHIPPED, " --shipped")];
+        let flags = flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.to_owned());
+        mix.into_iter().chain(mutant).chain(flags).collect()
     }
-    let found = Sabotage::ALL.iter().find(|(name, _)| *name == text);
-    let names = || Sabotage::ALL.map(|(name, _)| name).join(", ");
-    found
-        .map(|(name, sabotage)| Wanted::One(name, *sabotage))
-        .ok_or_else(|| format!("there are: all, {}", names()))
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -74,27 +77,15 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The history of a seed in a campaign.
-pub(crate) fn history(args: &Args, seed: Seed) -> History {
-    let kind = Kind::of(seed);
-    History::new(
-        seed,
-        &Kind { faults: kind.faults && !args.no_faults, rot: kind.rot && !args.no_faults, ..kind },
-    )
+fn history(args: &Args, seed: Seed) -> History {
+    let mut history = args.mix.history(seed, !args.no_faults);
+    history.setup.planted = args.mutant.map(mutants::planted).unwrap_or_default();
+    history
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     // A panic of the engine is a result like any other, reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
-    if let Some(wanted) = args.sabotage {
-        return match (wanted, args.seed) {
-            (Wanted::One(_, sabotage), Some(seed)) => {
-                sabotage::switch(sabotage);
-                one(args, Seed(seed))
-            }
-            (Wanted::One(name, sabotage), None) => sabotage::look_for(args, &[(name, sabotage)]),
-            (Wanted::All, _) => sabotage::look_for(args, &Sabotage::ALL),
-        };
-    }
     match args.seed {
         Some(seed) if args.print => {
             println!("{}", history(args, Seed(seed)));
@@ -120,6 +111,8 @@ struct Campaign<'a> {
     crashes_max: u64,
     stop: AtomicBool,
     total: Mutex<Statistics>,
+    /// Of all histories: the same whatever their order, and in any build that does the same.
+    digest: AtomicU64,
     failed: Mutex<Option<(Seed, Outcome)>>,
 }
 
@@ -136,15 +129,18 @@ fn many(args: &Args) -> ExitCode {
         crashes_max: args.crashes.unwrap_or(u64::MAX),
         stop: AtomicBool::new(false),
         total: Mutex::default(),
+        digest: AtomicU64::new(0),
         failed: Mutex::default(),
     };
-    println!("seeds from {} on, {} jobs", campaign.seeds.start, args.jobs);
+    let build = if IS_SHIPPED { "without" } else { "with" };
+    println!("seeds from {} on, {} jobs, {build} debug assertions", campaign.seeds.start, args.jobs);
     std::thread::scope(|scope| {
         let jobs: Vec<_> = (0..args.jobs).map(|_| scope.spawn(|| campaign.work())).collect();
         campaign.show_progress(start, || jobs.iter().all(|job| job.is_finished()));
     });
     let total = campaign.total.into_inner().unwrap_or_default();
     println!("{}", table::summary(&total, start.elapsed()));
+    println!("digest of all: {:016x}", campaign.digest.into_inner());
     match campaign.failed.into_inner() {
         Ok(Some(_)) if args.keep_going => ExitCode::FAILURE,
         Ok(Some((seed, outcome))) => failed(args, seed, &outcome),
@@ -174,6 +170,7 @@ impl Campaign<'_> {
                 return;
             }
             let outcome = history(self.args, Seed(seed)).run();
+            self.digest.fetch_xor(outcome.digest, Ordering::Relaxed);
             let crashes = self.total.lock().map_or(0, |mut total| {
                 *total += &outcome.statistics;
                 total.crashes
@@ -235,8 +232,7 @@ fn failed(args: &Args, seed: Seed, outcome: &Outcome) -> ExitCode {
         Some(shrunk) => println!("{shrunk}"),
         None => println!("run again, it does not fail: something depends on more than the seed"),
     }
-    let without = if args.no_faults { " --no-faults" } else { "" };
-    println!("repeat with: cargo xtask crash --seed {seed}{without}");
+    println!("repeat with: cargo xtask crash --seed {seed}{}", args.again());
     println!("once it passes: add the seed, and what it was, to crates/world/seeds/failed.txt");
     ExitCode::FAILURE
 }

@@ -1,10 +1,12 @@
-//! What developers run now and then: `cargo xtask crash` (see `docs/crash-testing.md`) and
-//! `cargo place` (see `docs/placement.md`).
+//! What developers run now and then: `cargo xtask crash` and `cargo xtask mutants` (see
+//! `docs/crash-testing.md`), and `cargo place` (see `docs/placement.md`).
 #![forbid(unsafe_code)]
 
+mod build;
 mod crash;
+mod mix;
+mod mutants;
 mod place;
-mod sabotage;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +23,8 @@ struct Args {
 enum Task {
     /// Runs the engine in the simulated world and crashes it again and again
     Crash(crash::Args),
+    /// Plants faults in map and engine, one at a time, and looks which tests find them
+    Mutants(mutants::Args),
     /// Runs every placement policy on a fixed list of loads in virtual time
     Place(place::Args),
 }
@@ -28,10 +32,12 @@ enum Task {
 fn main() -> ExitCode {
     let args = Args::parse();
     match args.task {
-        Task::Crash(args) if args.sabotage.is_some() && !cfg!(feature = "sabotage") => {
-            sabotage::build_and_run()
+        Task::Crash(args) if args.mutant.is_some() && !cfg!(feature = "mutants") => {
+            build::run_as(build::WITH_MUTANTS)
         }
+        Task::Crash(args) if args.shipped && !build::IS_SHIPPED => build::run_as(build::SHIPPED),
         Task::Crash(args) => crash::run(&args),
+        Task::Mutants(args) => mutants::run(&args),
         Task::Place(args) => place::run(&args),
     }
 }

@@ -55,6 +55,20 @@ fn what_is_in_doubt_stays_so_for_the_next_opening_which_settles_it() {
 }
 
 #[test]
+fn every_run_of_blocks_in_doubt_has_an_intent() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    for block in [1, 5, 9] {
+        h.write(block * 4096, &[2; 8192]);
+    }
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect_err("lost");
+    let intent = h.engine.record(h.key(0)).and_then(|record| record.intent).expect("an intent");
+    assert_eq!(intent.iter().collect::<Vec<_>>(), [1, 2, 5, 6, 9, 10]);
+}
+
+#[test]
 fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);

@@ -82,3 +82,19 @@ fn a_volume_keeps_its_hardening_and_its_extents() {
         assert_eq!(h.read(0, 4096).1, [1; 4096]);
     }
 }
+
+#[test]
+fn zeros_with_fua_are_durable_when_acknowledged() {
+    let zeroes = Op::WriteZeroes { no_hole: false };
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.log.clear();
+    h.request(zeroes, 512, &[0; 512], true).expect("part of a block");
+    assert_eq!(h.commands(IoKind::Write { fua: true }) + h.commands(IoKind::Flush), 1, "{:?}", h.log);
+    // Zeros already, but not durably.
+    h.request(Op::Trim, 4096, &[0; 8192], false).expect("a trim");
+    assert!(h.engine.map().has_pending(h.key(0)));
+    h.request(zeroes, 4096 + 512, &[0; 512], true).expect("part of a block of zeros");
+    assert!(!h.engine.map().has_pending(h.key(0)), "the trim is durable");
+}

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint,
-    Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape, Request, RequestError, RequestId, Store,
-    VolumeId, VolumeOffset,
+    Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request, RequestError, RequestId,
+    Store, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::{self, Action};
 
@@ -84,7 +84,8 @@ fn open(disks: &mut Disks) -> Map {
         let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
         superblocks.push(read.expect("readable").expect("a superblock"));
     }
-    weir_map::open(disks, &superblocks, &OpenOptions::default()).expect("a pool").0
+    let options = OpenOptions { planted: Planted::for_tests(), ..OpenOptions::default() };
+    weir_map::open(disks, &superblocks, &options).expect("a pool").0
 }
 
 /// Where a request begins and how long it is, in whole sectors: up to 40 KiB within `size` bytes.

@@ -70,6 +70,22 @@ fn what_both_copies_hold_is_overwritten_under_a_durable_intent_that_is_paid_for_
 }
 
 #[test]
+fn an_intent_stays_open_under_a_write_in_flight() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.hanging.push(DeviceId(1));
+    h.begin(Op::Write, 4096, 4096);
+    (0..4).for_each(|_| h.pass(Nanos::secs(1)));
+    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    assert!(h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_some(), "the copies may differ");
+    h.wake(DeviceId(1));
+    (0..10).for_each(|_| h.pass(Nanos::secs(1)));
+    assert!(!h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_none());
+}
+
+#[test]
 fn a_server_that_stops_leaves_no_intent_behind() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);

@@ -254,3 +254,47 @@ proptest! {
         prop_assert_eq!(r.h.free(), free);
     }
 }
+
+#[test]
+fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
+    const EIO: IoError = IoError::Os(5);
+    // The copy is on a device with a lower number, or with a higher one.
+    for copy in [0, 2] {
+        let mut r = Redirected::new(4);
+        r.h.write(0, &[1; EXTENT]);
+        r.h.flush().expect("a flush");
+        r.write(1, 3, 2);
+        let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(copy), kind: PlaceKind::Fine });
+        r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 1 }, to });
+        assert!(r.h.places(0).contains(&(to, 1)), "{:?}", r.h.places(0));
+        r.h.broken.push((DeviceId(1), IoKind::Flush, EIO));
+        r.h.hanging.push(DeviceId(copy));
+        r.h.begin(Op::Flush, 0, 0);
+        r.h.hanging.clear();
+        r.h.release(Some(EIO));
+        assert!(matches!(r.h.answer(), Some((_, Err(RequestError::FlushFailed(_))))), "copy on {copy}");
+        let read = r.h.try_read(3 * 4096, 4096);
+        assert!(matches!(read, Err(RequestError::InDoubt { .. })), "copy on {copy}: {read:?}");
+    }
+}
+
+/// The quarantine is one of two defences: slots are given up when every command of their write has ended, unless it
+/// was sent to a device that is lost, which hands out no space.
+#[test]
+fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
+    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.begin(Op::Write, 0, 4096);
+    assert_eq!(r.h.held.len(), 1);
+    let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
+    let before = free(&r);
+    // For want of space below: it is not tried again.
+    r.h.fail_next(IoKind::Write { fua: false }, IoError::Os(28));
+    let failed = r.h.request(Op::Write, 4096, &[2; 4096], false);
+    assert_eq!((failed, free(&r)), (Err(RequestError::NoSpace), before - 1), "it rests");
+    r.h.release(None);
+    assert_eq!(free(&r), before, "nothing can touch it any more");
+}

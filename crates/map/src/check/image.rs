@@ -14,7 +14,7 @@ use crate::value::{PageId, Record, RecordId, Word};
 use crate::{Space, Superblock, Volume};
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
-use weir_model::{DeviceExtent, ExtentIndex, VolumeId};
+use weir_model::{DeviceExtent, ExtentIndex, Planted, VolumeId};
 
 /// Something a root reaches that is not as it should be.
 #[derive(Clone, Debug)]
@@ -195,7 +195,7 @@ impl Loading<'_, '_> {
         }
         let pool = self.area.sb.pool;
         let opened = self.area.page(number, |page| {
-            let (payload, next) = page::open(page, pool, identity(page[5]), number)?;
+            let (payload, next) = page::open(page, pool, identity(page[5]), number, Planted::NONE)?;
             Ok((page[5], payload.to_vec(), next))
         })?;
         self.image.verified += 1;

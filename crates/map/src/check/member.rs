@@ -7,7 +7,7 @@ use super::report::{Checked, Finding, Position, Remedy, Severity};
 use crate::journal::{self, End, Frame};
 use crate::root::Root;
 use crate::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
-use weir_model::{DeviceId, DeviceOffset, Store};
+use weir_model::{DeviceId, DeviceOffset, Planted, Store};
 
 const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use that in its place";
 const RESTORE: &str = "weir pool restore, from a dump made before";
@@ -179,15 +179,16 @@ impl Checking<'_, '_> {
     ) -> Replayed {
         let sb = self.area.sb;
         let (mut frames, mut chain) = (0, (root.journal.sequence == stop).then_some(root.journal.chain));
-        let (at, end) = journal::replay(&self.rings, root.journal, sb.pool, sb.extent.blocks(), |frame| {
-            frames += 1;
-            if frame.sequence + 1 == stop {
-                chain = Some(frame.crc);
-            }
-            if frame.sequence < stop {
-                apply(frame, sb.extent);
-            }
-        });
+        let (at, end) =
+            journal::replay(&self.rings, root.journal, sb.pool, sb.extent.blocks(), Planted::NONE, |frame| {
+                frames += 1;
+                if frame.sequence + 1 == stop {
+                    chain = Some(frame.crc);
+                }
+                if frame.sequence < stop {
+                    apply(frame, sb.extent);
+                }
+            });
         Replayed { frames, end, next: at.sequence, offset: at.offset, chain }
     }
 

@@ -97,7 +97,10 @@ fn together(
                 add(Severity::Damage, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
             }
             let without = (0..first.devices).map(DeviceId).collect();
-            match Assembly::new(&found, &OpenOptions { accept_rollback: true, without }) {
+            match Assembly::new(
+                &found,
+                &OpenOptions { accept_rollback: true, without, ..OpenOptions::default() },
+            ) {
                 Ok(assembly) => assembly,
                 Err(_) => return Vec::new(),
             }

@@ -4,7 +4,7 @@ use super::store::MemStore;
 use weir_map::root::Root;
 use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
 use weir_map::{Map, MapError, OpenOptions, PAGE, PoolId, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Planted};
 
 /// The device that carries the map.
 pub const META: DeviceId = DeviceId(0);
@@ -80,7 +80,7 @@ pub fn open_without(
         found.push(read.expect("a pool was created"));
     }
     let without = away.iter().copied().collect();
-    let options = OpenOptions { without, ..OpenOptions::default() };
+    let options = OpenOptions { without, planted: Planted::for_tests(), ..OpenOptions::default() };
     let (map, recovery) = weir_map::open(store, &found, &options)?;
     Ok((map, recovery.older_root))
 }

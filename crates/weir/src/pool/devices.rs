@@ -139,7 +139,8 @@ impl Described {
         if superblocks.is_empty() && absent.iter().next().is_some() {
             return Err(self.none_exists());
         }
-        let options = OpenOptions { accept_rollback: accept.accept_rollback, without };
+        let options =
+            OpenOptions { accept_rollback: accept.accept_rollback, without, ..OpenOptions::default() };
         Ok(Opened { devices, superblocks, options })
     }
 

@@ -500,7 +500,7 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
 /// answer, if that is `lenient`.
 pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Result<Engine, Failure> {
     let mut superblocks = Vec::new();
-    let mut options = OpenOptions::default();
+    let mut options = OpenOptions { planted: setup.planted, ..OpenOptions::default() };
     for (device, spec) in (0..).map(DeviceId).zip(&setup.devices) {
         match weir_map::create::read_superblock(world, device, spec.size) {
             Ok(Some(found)) => superblocks.push(found),

@@ -1,0 +1,425 @@
+//! Mutation testing: plausible faults that can be planted in map and engine, to prove that the tests see them.
+//!
+//! A build with the cargo feature `mutants` contains all of them; which one is planted, if any, is a value
+//! ([`Planted`]) handed to the map when a pool is opened. Without the feature that value has no size, nothing can be
+//! planted, and each question whether a mutant is planted is the constant `false`.
+//!
+//! `cargo xtask mutants` plants each in turn and runs the nets; see `docs/crash-testing.md`.
+
+use std::fmt;
+
+/// What must find a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Net {
+    /// The crash campaign: `cargo xtask crash`.
+    Campaign,
+    /// The offline check, which the crash campaign runs after each crash.
+    Check,
+    /// The property test of this name.
+    Property(&'static str),
+    /// The test of this name: directed at what the campaign seldom or never meets.
+    Test(&'static str),
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Campaign => f.write_str("crash campaign"),
+            Self::Check => f.write_str("offline check"),
+            Self::Property(name) => write!(f, "property test {name}"),
+            Self::Test(name) => write!(f, "test {name}"),
+        }
+    }
+}
+
+/// The rules that mutants break. Numbers are those of ARCHITECTURE.md, "The map, durable".
+mod rules {
+    pub(super) const DATA_FIRST: &str = "1: a change is committed only after its data was flushed";
+    pub(super) const IN_ORDER: &str = "1: versions of an extent are committed in order";
+    pub(super) const WITHDRAWN: &str = "1: changes whose data is lost are withdrawn, and nothing else";
+    pub(super) const ACKNOWLEDGED: &str = "1: FLUSH and FUA are answered when what they cover is durable";
+    pub(super) const DOUBT: &str = "1: lost blocks fail until rewritten, and the next FLUSH fails";
+    pub(super) const LOST_ONCE: &str = "1: a lost write is reported once; no later success refutes it";
+    pub(super) const QUARANTINE: &str = "2: space is reused when its release is durable and no I/O uses it";
+    pub(super) const OWNERS: &str = "2: every extent, slot and id has one owner";
+    pub(super) const INTENT: &str = "3: what several places hold is overwritten under a durable intent";
+    pub(super) const COPIES: &str = "3: a copy that missed a write stops being one, durably";
+    pub(super) const MOVES: &str = "3: a move copies what is durable, current, and not being written";
+    pub(super) const HARDENING: &str = "4: with hardening `write` a map change is durable when answered";
+    pub(super) const MEMBERS: &str = "5: a missing member is recorded before anything is answered";
+    pub(super) const JOURNAL: &str = "the journal and two roots always lead to the newest durable map";
+    pub(super) const RENEWED: &str = "each opening begins a journal of its own";
+    pub(super) const RECOVERY: &str = "what recovery reads is durable before anything builds on it";
+    pub(super) const TRUTH: &str = "a bitmap names the blocks that a place holds, and zeros are zeros";
+    pub(super) const ZEROES: &str = "TRIM clears whole blocks, WRITE_ZEROES its range, NO_HOLE keeps space";
+    pub(super) const LOCKS: &str = "a block range in flight has one writer, and a reply means the end";
+    pub(super) const CACHE: &str = "the extent cache answers what a read of the devices would";
+    pub(super) const VERIFIED: &str = "nothing is durable on a device that was truncated";
+}
+
+macro_rules! mutants {
+    ($($(#[doc = $fault:literal])+ $mutant:ident = $name:literal, $rule:expr, $net:expr;)*) => {
+        /// A fault that can be planted: one thing done wrongly, each time there is occasion.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $($(#[doc = $fault])+ $mutant,)*
+        }
+
+        impl Mutant {
+            /// All of them, in the order of the rules they break.
+            pub const ALL: &[Self] = &[$(Self::$mutant),*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$mutant => $name,)* }
+            }
+
+            /// What it does wrongly, in a sentence.
+            #[must_use]
+            pub fn fault(self) -> &'static str {
+                match self { $(Self::$mutant => concat!($($fault),+).trim_ascii(),)* }
+            }
+
+            /// The rule it breaks.
+            #[must_use]
+            pub const fn rule(self) -> &'static str {
+                match self { $(Self::$mutant => $rule,)* }
+            }
+
+            /// What must find it.
+            #[must_use]
+            pub const fn net(self) -> Net {
+                match self { $(Self::$mutant => $net,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    // Journal, commits and checkpoints.
+    /// A commit begins without flushing the devices.
+    FlushSkipped = "flush-skipped", rules::DATA_FIRST, Net::Campaign;
+    /// A FLUSH is answered without a commit though devices owe what was acknowledged before.
+    FlushAnsweredEarly = "flush-answered-early", rules::DATA_FIRST, Net::Campaign;
+    /// A commit flushes the metadata members only and takes the other devices' data for durable.
+    OtherDevicesNotFlushed = "other-devices-not-flushed", rules::DATA_FIRST, Net::Campaign;
+    /// A flush beside a commit counts as soon as it begins.
+    FlushBesideNotAwaited = "flush-beside-not-awaited", rules::DATA_FIRST, Net::Campaign;
+    /// A state that is revised before it is durable forgets which flushes it needs.
+    RevisedStateNeedsNothing = "revised-state-needs-nothing", rules::DATA_FIRST, Net::Campaign;
+    /// A change enters a commit though its data was written after the flush began.
+    CommittedBeforeItsFlush = "committed-before-its-flush", rules::DATA_FIRST, Net::Campaign;
+    /// Writes that complete while a flush is in flight count as covered by it.
+    EpochNotClosed = "epoch-not-closed", rules::DATA_FIRST, Net::Campaign;
+    /// A device whose flush is in flight is said to owe nothing.
+    FlushInFlightOwesNothing = "flush-in-flight-owes-nothing", rules::DATA_FIRST, Net::Campaign;
+    /// The newest version of an extent whose own flushes have succeeded is committed, whatever the ones before it need.
+    VersionsOutOfOrder = "versions-out-of-order", rules::IN_ORDER, Net::Campaign;
+    /// A version that takes the place of the last one waits for the last one's flushes instead of its own.
+    NeedsOfReplacedVersionKept = "needs-of-replaced-version-kept", rules::DATA_FIRST, Net::Campaign;
+    /// A version that brings copies takes the place of the one that says where the data was.
+    CopiesReplaceData = "copies-replace-data", rules::WITHDRAWN, Net::Campaign;
+    /// A FLUSH submitted while a commit is in progress is answered with that commit.
+    WaiterJoinsLate = "waiter-joins-late", rules::ACKNOWLEDGED, Net::Campaign;
+    /// Whoever waits for a commit is answered when its frame is sent, not when it is durable.
+    JournalAfterAcknowledgement = "journal-after-acknowledgement", rules::ACKNOWLEDGED, Net::Campaign;
+    /// A FLUSH is answered though a device that it covers was found to miss data and no commit says so yet.
+    ClearedNotCommitted = "cleared-not-committed", rules::ACKNOWLEDGED, Net::Campaign;
+    /// An overwrite in place ignores FUA.
+    FuaIgnoredInPlace = "fua-ignored-in-place", rules::ACKNOWLEDGED, Net::Campaign;
+    /// A write of zeros with FUA is answered before it is durable.
+    FuaIgnoredForZeros = "fua-ignored-for-zeros", rules::ACKNOWLEDGED, Net::Campaign;
+    /// A durable WRITE_ZEROES of blocks that read as zeros does not wait until that is durable.
+    ZerosNotAwaited = "zeros-not-awaited", rules::ACKNOWLEDGED, Net::Campaign;
+    /// A durable TRIM or WRITE_ZEROES is answered before its change is committed.
+    ClearNotAwaited = "clear-not-awaited", rules::ACKNOWLEDGED, Net::Campaign;
+    /// Changes of volumes with `hardening = write` are answered before they are durable.
+    HardeningIgnored = "hardening-ignored", rules::HARDENING, Net::Campaign;
+    /// Journal frames are written like data, without FUA.
+    FrameNotDurable = "frame-not-durable", rules::JOURNAL, Net::Campaign;
+    /// A checkpoint's root is written before its pages are flushed.
+    RootBeforePages = "root-before-pages", rules::JOURNAL, Net::Campaign;
+    /// The journal overwrites what the roots need.
+    JournalOverrun = "journal-overrun", rules::JOURNAL, Net::Campaign;
+    /// The journal reckons its room without the padding at the end of the ring.
+    RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL, Net::Campaign;
+    /// The journal that only the older root needs is overwritten once a newer root is durable.
+    OlderJournalGivenUp = "older-journal-given-up", rules::JOURNAL, Net::Campaign;
+    /// Journal frames are accepted whatever their checksum.
+    TornFrameAccepted = "torn-frame-accepted", rules::JOURNAL, Net::Campaign;
+    /// Replay accepts a frame that does not continue its predecessor.
+    FrameChainIgnored = "frame-chain-ignored", rules::JOURNAL, Net::Campaign;
+    /// Replay takes a damaged frame that was durable for the end of the journal.
+    DamageTakenForTail = "damage-taken-for-tail", rules::JOURNAL, Net::Campaign;
+    /// Frames do not say which of their predecessors are durable.
+    DurableSequenceStale = "durable-sequence-stale", rules::JOURNAL, Net::Campaign;
+    /// Opening the pool continues the old journal's id.
+    JournalIdKept = "journal-id-kept", rules::RENEWED, Net::Campaign;
+    /// Opening the pool keeps the journal's incarnation.
+    JournalIncarnationKept = "journal-incarnation-kept", rules::RENEWED, Net::Campaign;
+    /// Metadata pages are accepted whatever their checksum.
+    PageChecksumIgnored = "page-checksum-ignored", rules::JOURNAL, Net::Campaign;
+    /// The older root is opened without the journal behind it.
+    StaleRootChosen = "stale-root-chosen", rules::JOURNAL, Net::Campaign;
+    /// A page that changes while a checkpoint is in progress is not written by the next one.
+    ChangeDuringCheckpointClean = "change-during-checkpoint-clean", rules::JOURNAL, Net::Campaign;
+    /// Pages that the older root reaches are reused once a newer root is durable.
+    OlderPagesReused = "older-pages-reused", rules::JOURNAL, Net::Campaign;
+    /// Pages that the newest root reaches are reused before the next root is durable.
+    ReplacedPagesReused = "replaced-pages-reused", rules::JOURNAL, Net::Campaign;
+    /// That an extent was given up is not journalled.
+    TrimNotJournalled = "trim-not-journalled", rules::JOURNAL, Net::Campaign;
+    /// That a record is free again is not journalled.
+    RecordDropNotJournalled = "record-drop-not-journalled", rules::JOURNAL, Net::Check;
+    /// Opening leaves a killed server's writes in the devices' caches.
+    CachesNotFlushedWhenOpening = "caches-not-flushed-when-opening", rules::RECOVERY, Net::Campaign;
+
+    // Space.
+    /// Space is reused when it is given up, not when that is durable.
+    ReusedBeforeDurable = "reused-before-durable", rules::QUARANTINE, Net::Campaign;
+    /// Space is reused while commands submitted against it are in flight.
+    ReusedWhileInUse = "reused-while-in-use", rules::QUARANTINE, Net::Campaign;
+    /// Slots of a write that failed or chooses anew are reused at once.
+    FailedSlotsReused = "failed-slots-reused", rules::QUARANTINE, Net::Campaign;
+    /// Slots that a move took and does not use are reused at once.
+    MovedSlotsReused = "moved-slots-reused", rules::QUARANTINE, Net::Campaign;
+    /// Slots of a write that failed or chooses anew are never reused.
+    RefusedSlotsLeaked = "refused-slots-leaked", rules::QUARANTINE, Net::Campaign;
+    /// Opening takes slots in use for free.
+    SlotsFreeAfterOpening = "slots-free-after-opening", rules::OWNERS, Net::Campaign;
+    /// The room kept for journal and checkpoints is given away.
+    ReserveIgnored = "reserve-ignored", rules::QUARANTINE, Net::Campaign;
+    /// Space that a volume gives back stays on its account.
+    UsageNotReduced = "usage-not-reduced", rules::OWNERS, Net::Campaign;
+    /// WRITE_ZEROES with NO_HOLE does not keep the space.
+    KeptSpaceForgotten = "kept-space-forgotten", rules::ZEROES, Net::Campaign;
+    /// A volume created beside another one gets the same id.
+    VolumeIdReused = "volume-id-reused", rules::OWNERS, Net::Campaign;
+    /// A volume is removed while requests to it are in flight.
+    RemovalNotDrained = "removal-not-drained", rules::OWNERS, Net::Campaign;
+
+    // Reads, writes and locks.
+    /// The last block of every longer write is left out of the bitmap.
+    BitmapBitLost = "bitmap-bit-lost", rules::TRUTH, Net::Campaign;
+    /// A write to part of an extent makes all of it valid.
+    PartialAllocationVisible = "partial-allocation-visible", rules::TRUTH, Net::Campaign;
+    /// A TRIM clears blocks that it covers only in part.
+    TrimRoundsOutward = "trim-rounds-outward", rules::ZEROES, Net::Campaign;
+    /// A write that ends within a block does not complete that block.
+    TailBlockNotCompleted = "tail-block-not-completed", rules::TRUTH, Net::Campaign;
+    /// Sectors are written to a block that is not valid there.
+    SectorsToInvalidBlock = "sectors-to-invalid-block", rules::TRUTH, Net::Campaign;
+    /// Only equal block ranges exclude each other.
+    PartialOverlapNotLocked = "partial-overlap-not-locked", rules::LOCKS, Net::Campaign;
+    /// A piece overtakes those that wait for the same blocks.
+    LockOvertaken = "lock-overtaken", rules::LOCKS, Net::Campaign;
+    /// A read of several parts ends with the first one.
+    ReadEndsWithFirstPart = "read-ends-with-first-part", rules::LOCKS, Net::Campaign;
+    /// Commands are joined that lie side by side on the device but not in memory.
+    JoinedAcrossBuffers = "joined-across-buffers", rules::LOCKS, Net::Campaign;
+    /// A read of blocks that are cleared meanwhile is not repeated.
+    ReadNotRepeatedAfterClear = "read-not-repeated-after-clear", rules::LOCKS, Net::Campaign;
+    /// The extent cache takes blocks from a fetch that somebody began to change meanwhile.
+    FetchBringsStaleBlocks = "fetch-brings-stale-blocks", rules::CACHE, Net::Campaign;
+    /// The extent cache keeps blocks that are cleared.
+    CacheKeepsCleared = "cache-keeps-cleared", rules::CACHE, Net::Campaign;
+    /// The extent cache keeps blocks that come into doubt.
+    CacheKeepsDoubtful = "cache-keeps-doubtful", rules::CACHE, Net::Campaign;
+    /// The extent cache answers with a write that has not ended.
+    CachedBeforeWritten = "cached-before-written", rules::CACHE, Net::Campaign;
+
+    // Two copies and moves.
+    /// Blocks that several places hold are written in place without a write intent.
+    IntentSkipped = "intent-skipped", rules::INTENT, Net::Campaign;
+    /// A write does not wait until its write intent is durable.
+    IntentNotAwaited = "intent-not-awaited", rules::INTENT, Net::Campaign;
+    /// A write intent is withdrawn before the copies are flushed.
+    IntentClosedUnflushed = "intent-closed-unflushed", rules::INTENT, Net::Campaign;
+    /// A write intent is withdrawn while writes to the extent are in flight.
+    IntentClosedUnderWrites = "intent-closed-under-writes", rules::INTENT, Net::Campaign;
+    /// Recovery keeps both copies of blocks with a write intent.
+    IntentNotSettled = "intent-not-settled", rules::INTENT, Net::Campaign;
+    /// Recovery chooses a copy without writing it again.
+    SettledCopyNotRewritten = "settled-copy-not-rewritten", rules::INTENT, Net::Campaign;
+    /// Whether blocks may be overwritten is judged without the versions that are not durable.
+    OverwriteIgnoresPending = "overwrite-ignores-pending", rules::INTENT, Net::Campaign;
+    /// Whether blocks may be overwritten is judged without the durable map.
+    OverwriteIgnoresDurable = "overwrite-ignores-durable", rules::INTENT, Net::Campaign;
+    /// After a commit, blocks that several places hold count as held by one.
+    SharedBlocksNotNoted = "shared-blocks-not-noted", rules::INTENT, Net::Campaign;
+    /// A write to slots of two devices is answered when the first one has it.
+    SecondCopyNotAwaited = "second-copy-not-awaited", rules::COPIES, Net::Campaign;
+    /// A write to two devices becomes durable with the flush of the first one.
+    DuplexNeedsOneFlush = "duplex-needs-one-flush", rules::COPIES, Net::Campaign;
+    /// A copy whose write failed still counts.
+    CopyFailureIgnored = "copy-failure-ignored", rules::COPIES, Net::Campaign;
+    /// A durable write is answered before it is durable which copy failed.
+    FailedCopyNotCommitted = "failed-copy-not-committed", rules::COPIES, Net::Campaign;
+    /// Blocks of which no copy took a write are not in doubt.
+    BothFailedNotDoubted = "both-failed-not-doubted", rules::COPIES, Net::Campaign;
+    /// A read does not wait for writes to both copies of its blocks.
+    ReadBesideCopies = "read-beside-copies", rules::COPIES, Net::Campaign;
+    /// An extent that lost a copy is not noted for resynchronization.
+    LackingCopyForgotten = "lacking-copy-forgotten", rules::COPIES, Net::Campaign;
+    /// A move is not told which blocks are written meanwhile.
+    MoveNotToldOfWriters = "move-not-told-of-writers", rules::MOVES, Net::Campaign;
+    /// A move copies blocks that a write in flight holds.
+    MoveReadsHeldBlocks = "move-reads-held-blocks", rules::MOVES, Net::Campaign;
+    /// A moved run waits for the flush that its first write needs.
+    MoveNeedsFirstWrite = "move-needs-first-write", rules::MOVES, Net::Campaign;
+    /// A copy is committed before what it was copied from is durable.
+    MoveSourceNotFlushed = "move-source-not-flushed", rules::MOVES, Net::Campaign;
+    /// A move goes on though a device lost writes meanwhile.
+    MoveIgnoresLostWrites = "move-ignores-lost-writes", rules::MOVES, Net::Campaign;
+    /// A move writes where blocks may come back to.
+    MoveOverReturningPlace = "move-over-returning-place", rules::MOVES, Net::Campaign;
+    /// Whether a place may come back is judged without the versions that are not durable.
+    ReturningPlaceWithoutVersions = "returning-place-without-versions", rules::MOVES, Net::Campaign;
+    /// A write does not wait for a move's write to the same location.
+    WriteBesideMove = "write-beside-move", rules::MOVES, Net::Campaign;
+
+    // Failing devices.
+    /// A flush that failed is tried again.
+    FlushRetried = "flush-retried", rules::LOST_ONCE, Net::Campaign;
+    /// A write that failed is tried again though a flush failed meanwhile.
+    SpoiltWriteRetried = "spoilt-write-retried", rules::LOST_ONCE, Net::Campaign;
+    /// A durable write that reports a lack of space is taken to have done nothing.
+    FullDurableWriteIgnored = "full-durable-write-ignored", rules::LOST_ONCE, Net::Campaign;
+    /// A flush counts though one that began before it has not ended.
+    FlushCountsAtOnce = "flush-counts-at-once", rules::LOST_ONCE, Net::Campaign;
+    /// A write that succeeds counts though a flush failed while it was in flight.
+    SpoiltSuccessCounts = "spoilt-success-counts", rules::LOST_ONCE, Net::Campaign;
+    /// What a failed flush was to cover is not in doubt, only what was written since.
+    FlushingNotDoubted = "flushing-not-doubted", rules::DOUBT, Net::Campaign;
+    /// Writes in flight when a flush fails are not in doubt.
+    WritesInFlightNotDoubted = "writes-in-flight-not-doubted", rules::DOUBT, Net::Campaign;
+    /// A write that failed leaves no trace of what it may have written.
+    FailedWriteNotNoted = "failed-write-not-noted", rules::DOUBT, Net::Campaign;
+    /// A durable write settles doubt though the map's change is not durable.
+    DurableWriteSettlesPending = "durable-write-settles-pending", rules::DOUBT, Net::Campaign;
+    /// When a flush fails, copies are noted only on devices with a higher number.
+    CopiesNotedOnLaterDevices = "copies-noted-on-later-devices", rules::DOUBT, Net::Campaign;
+    /// Only the first run of blocks in doubt gets a write intent.
+    FirstDoubtfulRunIntended = "first-doubtful-run-intended", rules::DOUBT, Net::Campaign;
+    /// A FLUSH in progress succeeds though a device lost what it covers.
+    FlushWaitersNotTold = "flush-waiters-not-told", rules::DOUBT, Net::Campaign;
+    /// With no FLUSH in progress, lost writes are reported to none.
+    NextFlushNotFailed = "next-flush-not-failed", rules::DOUBT, Net::Campaign;
+    /// A write to part of a block in doubt succeeds.
+    PartWriteClearsDoubt = "part-write-clears-doubt", rules::DOUBT, Net::Campaign;
+    /// A read in flight when its device loses writes is not repeated.
+    ReadNotRepeatedAfterLoss = "read-not-repeated-after-loss", rules::DOUBT, Net::Campaign;
+    /// Of the versions that need lost data only the first is withdrawn.
+    WithdrawFirstVersionOnly = "withdraw-first-version-only", rules::WITHDRAWN, Net::Campaign;
+    /// Space that a withdrawn change needs again is released all the same.
+    WithdrawKeepsReleases = "withdraw-keeps-releases", rules::WITHDRAWN, Net::Campaign;
+    /// Withdrawing a change forgets the write intents that it had ended.
+    WithdrawDropsIntents = "withdraw-drops-intents", rules::WITHDRAWN, Net::Campaign;
+    /// A lost copy is taken out of what is in effect, but not of versions that may become durable.
+    DistrustedInEffectOnly = "distrusted-in-effect-only", rules::WITHDRAWN, Net::Campaign;
+    /// Writes in flight to an extent that lost blocks do not say what they make valid.
+    WritesInFlightNotReviewed = "writes-in-flight-not-reviewed", rules::WITHDRAWN, Net::Campaign;
+    /// A buffer is reused while a device that was given up may still write to it.
+    AbandonedBufferReused = "abandoned-buffer-reused", rules::QUARANTINE, Net::Campaign;
+    /// Devices are not verified: a truncated one is not noticed.
+    TruncationNotChecked = "truncation-not-checked", rules::VERIFIED, Net::Campaign;
+    /// A device that was verified once is not verified again.
+    VerifiedOnceForAll = "verified-once-for-all", rules::VERIFIED, Net::Campaign;
+
+    // Metadata members.
+    /// A metadata member that was left behind is taken for current.
+    StaleMirrorOpened = "stale-mirror-opened", rules::MEMBERS, Net::Campaign;
+    /// A member is left behind without raising the pool's generation.
+    GenerationNotRaised = "generation-not-raised", rules::MEMBERS, Net::Campaign;
+    /// Requests are answered before the devices know which member was left behind.
+    RecordNotAwaited = "record-not-awaited", rules::MEMBERS, Net::Campaign;
+    /// Journal frames go to the first member only.
+    FrameToOneMember = "frame-to-one-member", rules::MEMBERS, Net::Campaign;
+    /// A member that was left behind joins again without a copy of the metadata.
+    StaleMemberNotCopied = "stale-member-not-copied", rules::MEMBERS, Net::Campaign;
+    /// A damaged metadata page is read from the other member and not mended.
+    RepairNotWritten = "repair-not-written", rules::MEMBERS, Net::Campaign;
+    /// Both copies of a superblock are written at once.
+    SuperblockCopiesUnordered = "superblock-copies-unordered", rules::MEMBERS, Net::Campaign;
+}
+
+impl Mutant {
+    /// The mutant of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mutant| mutant.name() == name)
+    }
+}
+
+/// Which mutant is planted, if any. Without the feature `mutants`, none can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    #[cfg(feature = "mutants")]
+    mutant: Option<Mutant>,
+}
+
+impl Planted {
+    /// None.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "mutants")]
+        mutant: None,
+    };
+
+    /// This one.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub const fn one(mutant: Mutant) -> Self {
+        Self { mutant: Some(mutant) }
+    }
+
+    /// The mutant that a test is to find: named by the environment variable `WEIR_MUTANT`, by which
+    /// `cargo xtask mutants` runs test programs. For tests only; without the feature `mutants` there is none.
+    ///
+    /// # Panics
+    /// If there is no mutant of that name.
+    #[must_use]
+    pub fn for_tests() -> Self {
+        #[cfg(feature = "mutants")]
+        if let Ok(name) = std::env::var("WEIR_MUTANT") {
+            let Some(mutant) = Mutant::by_name(&name) else { panic!("no mutant {name:?}") };
+            return Self::one(mutant);
+        }
+        Self::NONE
+    }
+
+    /// Whether this mutant is planted.
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    #[must_use]
+    pub const fn is(self, _: Mutant) -> bool {
+        false
+    }
+
+    /// Whether this mutant is planted.
+    #[cfg(feature = "mutants")]
+    #[inline]
+    #[must_use]
+    pub fn is(self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}
+
+#[cfg(not(feature = "mutants"))]
+const _: () = assert!(size_of::<Planted>() == 0, "a build without mutants carries nothing of them");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_mutant_has_a_name_of_its_own_and_is_described() {
+        let names: BTreeSet<_> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+        assert_eq!(names.len(), Mutant::ALL.len());
+        for mutant in Mutant::ALL {
+            assert_eq!(Mutant::by_name(mutant.name()), Some(*mutant));
+            assert!(mutant.fault().ends_with('.') && !mutant.rule().is_empty(), "{mutant:?}");
+        }
+    }
+}

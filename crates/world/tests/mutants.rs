@@ -1,0 +1,38 @@
+//! Mutants that shorter histories find at once: whether they still do. With the feature `mutants`; all mutants, and
+//! longer campaigns, are for `cargo xtask mutants`.
+
+use weir_world::campaign::Kind;
+use weir_world::{History, Mutant, Planted, Seed};
+
+/// Histories that a mutant may survive.
+const SEEDS: u64 = 12;
+
+/// Found within the first few histories when the list was made.
+const FOUND_AT_ONCE: &[Mutant] = &[
+    Mutant::FlushSkipped,
+    Mutant::OtherDevicesNotFlushed,
+    Mutant::CommittedBeforeItsFlush,
+    Mutant::EpochNotClosed,
+    Mutant::VersionsOutOfOrder,
+    Mutant::WaiterJoinsLate,
+];
+
+/// The seed that finds a mutant.
+fn found_by(mutant: Mutant) -> Option<u64> {
+    let kind = Kind { faults: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(10, 200) };
+    (0..SEEDS).find(|seed| {
+        let mut history = History::new(Seed(*seed), &kind);
+        history.setup.planted = Planted::one(mutant);
+        history.run().failure.is_some()
+    })
+}
+
+#[test]
+fn what_was_found_at_once_still_is() {
+    // Panics of the engine are among what is to be found.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let missed: Vec<_> = FOUND_AT_ONCE.iter().filter(|mutant| found_by(**mutant).is_none()).collect();
+    std::panic::set_hook(hook);
+    assert!(missed.is_empty(), "not found within {SEEDS} histories: {missed:?}");
+}

@@ -1,0 +1,87 @@
+//! The tests of map and engine, built once with all mutants.
+
+use super::Found;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weir_world::Mutant;
+
+/// How long a test program may run: one that does not end has found something.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// A test program.
+pub(super) struct Program(PathBuf);
+
+/// Builds the test programs.
+pub(super) fn build() -> Result<Vec<Program>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let features = "weir-model/mutants,weir-map/mutants,weir-engine/mutants";
+    let args = ["test", "--quiet", "--no-run", "--message-format", "json", "--features", features];
+    let packages = ["-p", "weir-model", "-p", "weir-map", "-p", "weir-engine", "--lib", "--tests"];
+    let output = Command::new(cargo).args(args).args(packages).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests cannot be built".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = |message: serde_json::Value| Some(Program(message["executable"].as_str()?.into()));
+    Ok(messages.filter_map(program).collect())
+}
+
+/// Runs the tests, or the one of this name, until a program fails.
+pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> Option<Found> {
+    let start = Instant::now();
+    programs.iter().find_map(|Program(path)| {
+        let child = Command::new(path)
+            .args(["--test-threads", "2"])
+            .args(name.iter().flat_map(|name| [name, "--exact"]))
+            .env("WEIR_MUTANT", mutant.name())
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1")
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let how = match wait(child, LIMIT) {
+            Some((true, _)) => return None,
+            Some((false, out)) => failed_tests(&out),
+            None => "a test that does not end".to_owned(),
+        };
+        Some(Found { by: "tests".to_owned(), after: start.elapsed(), crashes: None, how })
+    })
+}
+
+/// The first tests that failed, and how many there are.
+fn failed_tests(out: &str) -> String {
+    let failed = out.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    let failed: Vec<_> = failed.collect();
+    match failed[..] {
+        [] => "a test program that ends abnormally".to_owned(),
+        [one] => one.to_owned(),
+        [first, ..] => format!("{first} and {} more", failed.len() - 1),
+    }
+}
+
+/// What the process printed, and whether it succeeded; `None`, ending it, if it takes too long.
+pub(super) fn wait(mut child: Child, limit: Duration) -> Option<(bool, String)> {
+    let mut stdout = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut out = Vec::new();
+        let _what_could_be_read = stdout.as_mut().map(|stdout| stdout.read_to_end(&mut out));
+        String::from_utf8_lossy(&out).into_owned()
+    });
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status.success(),
+            Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
+            _ => {
+                let _ended_already = child.kill().and_then(|()| child.wait());
+                return None;
+            }
+        }
+    };
+    Some((status, reader.join().unwrap_or_default()))
+}
