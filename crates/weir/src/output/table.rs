@@ -295,7 +295,7 @@ mod tests {
     fn of_two_columns_the_second_is_folded_and_names_stay_whole() {
         let table =
             Table::new(["", ""], [["coefficient of variation of gaps", "1.00, where Poisson's is 1"]]);
-        let text = table.prose_at(1).text(Width::columns(60));
+        let text = table.prose_at(1).text(Width::columns(59));
         assert_eq!(
             text,
             "\ncoefficient of variation of gaps  1.00, where Poisson's is\n                                  1\n"
