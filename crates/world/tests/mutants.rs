@@ -1,5 +1,6 @@
 //! Mutants that shorter histories find at once: whether they still do. With the feature `mutants`; all mutants, and
 //! longer campaigns, are for `cargo xtask mutants`.
+#![cfg(feature = "mutants")]
 
 use weir_world::campaign::Kind;
 use weir_world::{History, Mutant, Planted, Seed};
