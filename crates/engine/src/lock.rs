@@ -223,6 +223,18 @@ mod tests {
     }
 
     #[test]
+    fn nobody_overtakes_a_piece_that_waits_for_the_same_blocks() {
+        let mut locks = Locks::new(Planted::for_tests());
+        let key = ExtentKey::default();
+        let mut granted = SmallVec::new();
+        assert!(locks.take(key, range(0, 4), PieceId(0)));
+        assert!(!locks.take(key, range(2, 6), PieceId(1)));
+        assert!(!locks.take(key, range(6, 1), PieceId(2)), "nobody holds it, but piece 1 waits for it");
+        assert!(!locks.release(key, range(0, 4), &mut granted));
+        assert_eq!(granted[..], [PieceId(1)]);
+    }
+
+    #[test]
     fn the_mover_is_told_what_others_take_and_keeps_the_extent_from_being_tidied() {
         let mut locks = Locks::new(Planted::for_tests());
         let key = ExtentKey::default();

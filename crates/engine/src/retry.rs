@@ -37,7 +37,8 @@ pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool
 
 impl Engine {
     /// Whether nothing more may come of the command: its device is lost, or a flush failed while it was
-    /// under way and it is a write.
+    /// under way and it is a write. A second defence besides: when a flush fails, the writes in flight fail with it
+    /// ([`crate::doubt`]), moves give up their run, and a metadata member is left behind.
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
         let distrusted = !flight.kind.is_read()

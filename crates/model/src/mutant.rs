@@ -1,8 +1,8 @@
-//! Mutation testing: plausible faults that can be planted in map and engine, to prove that the tests see them.
+//! Mutation testing: plausible faults that can be planted in map and engine, to prove that tests see them.
 //!
 //! A build with the cargo feature `mutants` contains all of them; which one is planted, if any, is a value
-//! ([`Planted`]) handed to the map when a pool is opened. Without the feature that value has no size, nothing can be
-//! planted, and each question whether a mutant is planted is the constant `false`.
+//! ([`Planted`]) handed to the map when a pool is opened. Without the feature that value has no size, none can be
+//! planted, and each question whether one is planted is the constant `false`.
 //!
 //! `cargo xtask mutants` plants each in turn and runs the nets; see `docs/crash-testing.md`.
 
@@ -113,8 +113,9 @@ mutants! {
     /// Writes that complete while a flush is in flight count as covered by it.
     EpochNotClosed = "epoch-not-closed", rules::DATA_FIRST, Net::Campaign;
     /// A device whose flush is in flight is said to owe nothing.
-    FlushInFlightOwesNothing = "flush-in-flight-owes-nothing", rules::DATA_FIRST, Net::Campaign;
-    /// The newest version of an extent whose own flushes have succeeded is committed, whatever the ones before it need.
+    FlushInFlightOwesNothing = "flush-in-flight-owes-nothing", rules::DATA_FIRST,
+        Net::Test("device::tests::what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded");
+    /// The newest version of an extent whose own flushes have succeeded is committed, whatever earlier ones need.
     VersionsOutOfOrder = "versions-out-of-order", rules::IN_ORDER, Net::Campaign;
     /// A version that takes the place of the last one waits for the last one's flushes instead of its own.
     NeedsOfReplacedVersionKept = "needs-of-replaced-version-kept", rules::DATA_FIRST, Net::Campaign;
@@ -129,9 +130,11 @@ mutants! {
     /// An overwrite in place ignores FUA.
     FuaIgnoredInPlace = "fua-ignored-in-place", rules::ACKNOWLEDGED, Net::Campaign;
     /// A write of zeros with FUA is answered before it is durable.
-    FuaIgnoredForZeros = "fua-ignored-for-zeros", rules::ACKNOWLEDGED, Net::Campaign;
+    FuaIgnoredForZeros = "fua-ignored-for-zeros", rules::ACKNOWLEDGED,
+        Net::Test("tests::hardening::zeros_with_fua_are_durable_when_acknowledged");
     /// A durable WRITE_ZEROES of blocks that read as zeros does not wait until that is durable.
-    ZerosNotAwaited = "zeros-not-awaited", rules::ACKNOWLEDGED, Net::Campaign;
+    ZerosNotAwaited = "zeros-not-awaited", rules::ACKNOWLEDGED,
+        Net::Test("tests::hardening::zeros_with_fua_are_durable_when_acknowledged");
     /// A durable TRIM or WRITE_ZEROES is answered before its change is committed.
     ClearNotAwaited = "clear-not-awaited", rules::ACKNOWLEDGED, Net::Campaign;
     /// Changes of volumes with `hardening = write` are answered before they are durable.
@@ -143,13 +146,15 @@ mutants! {
     /// The journal overwrites what the roots need.
     JournalOverrun = "journal-overrun", rules::JOURNAL, Net::Campaign;
     /// The journal reckons its room without the padding at the end of the ring.
-    RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL, Net::Campaign;
+    RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL,
+        Net::Property("journal::tests::what_was_written_since_the_root_is_replayed");
     /// The journal that only the older root needs is overwritten once a newer root is durable.
     OlderJournalGivenUp = "older-journal-given-up", rules::JOURNAL, Net::Campaign;
     /// Journal frames are accepted whatever their checksum.
     TornFrameAccepted = "torn-frame-accepted", rules::JOURNAL, Net::Campaign;
     /// Replay accepts a frame that does not continue its predecessor.
-    FrameChainIgnored = "frame-chain-ignored", rules::JOURNAL, Net::Campaign;
+    FrameChainIgnored = "frame-chain-ignored", rules::JOURNAL,
+        Net::Test("journal::tests::a_frame_of_another_journal_is_not_replayed");
     /// Replay takes a damaged frame that was durable for the end of the journal.
     DamageTakenForTail = "damage-taken-for-tail", rules::JOURNAL, Net::Campaign;
     /// Frames do not say which of their predecessors are durable.
@@ -157,7 +162,8 @@ mutants! {
     /// Opening the pool continues the old journal's id.
     JournalIdKept = "journal-id-kept", rules::RENEWED, Net::Campaign;
     /// Opening the pool keeps the journal's incarnation.
-    JournalIncarnationKept = "journal-incarnation-kept", rules::RENEWED, Net::Campaign;
+    JournalIncarnationKept = "journal-incarnation-kept", rules::RENEWED,
+        Net::Test("every_opening_begins_a_journal_of_its_own");
     /// Metadata pages are accepted whatever their checksum.
     PageChecksumIgnored = "page-checksum-ignored", rules::JOURNAL, Net::Campaign;
     /// The older root is opened without the journal behind it.
@@ -181,7 +187,8 @@ mutants! {
     /// Space is reused while commands submitted against it are in flight.
     ReusedWhileInUse = "reused-while-in-use", rules::QUARANTINE, Net::Campaign;
     /// Slots of a write that failed or chooses anew are reused at once.
-    FailedSlotsReused = "failed-slots-reused", rules::QUARANTINE, Net::Campaign;
+    FailedSlotsReused = "failed-slots-reused", rules::QUARANTINE,
+        Net::Test("tests::redirect::slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended");
     /// Slots that a move took and does not use are reused at once.
     MovedSlotsReused = "moved-slots-reused", rules::QUARANTINE, Net::Campaign;
     /// Slots of a write that failed or chooses anew are never reused.
@@ -213,7 +220,8 @@ mutants! {
     /// Only equal block ranges exclude each other.
     PartialOverlapNotLocked = "partial-overlap-not-locked", rules::LOCKS, Net::Campaign;
     /// A piece overtakes those that wait for the same blocks.
-    LockOvertaken = "lock-overtaken", rules::LOCKS, Net::Campaign;
+    LockOvertaken = "lock-overtaken", rules::LOCKS,
+        Net::Test("lock::tests::nobody_overtakes_a_piece_that_waits_for_the_same_blocks");
     /// A read of several parts ends with the first one.
     ReadEndsWithFirstPart = "read-ends-with-first-part", rules::LOCKS, Net::Campaign;
     /// Commands are joined that lie side by side on the device but not in memory.
@@ -237,7 +245,8 @@ mutants! {
     /// A write intent is withdrawn before the copies are flushed.
     IntentClosedUnflushed = "intent-closed-unflushed", rules::INTENT, Net::Campaign;
     /// A write intent is withdrawn while writes to the extent are in flight.
-    IntentClosedUnderWrites = "intent-closed-under-writes", rules::INTENT, Net::Campaign;
+    IntentClosedUnderWrites = "intent-closed-under-writes", rules::INTENT,
+        Net::Test("tests::mirror::an_intent_stays_open_under_a_write_in_flight");
     /// Recovery keeps both copies of blocks with a write intent.
     IntentNotSettled = "intent-not-settled", rules::INTENT, Net::Campaign;
     /// Recovery chooses a copy without writing it again.
@@ -275,7 +284,8 @@ mutants! {
     /// A move writes where blocks may come back to.
     MoveOverReturningPlace = "move-over-returning-place", rules::MOVES, Net::Campaign;
     /// Whether a place may come back is judged without the versions that are not durable.
-    ReturningPlaceWithoutVersions = "returning-place-without-versions", rules::MOVES, Net::Campaign;
+    ReturningPlaceWithoutVersions = "returning-place-without-versions", rules::MOVES,
+        Net::Test("a_place_that_a_version_names_which_is_not_durable_may_come_back");
     /// A write does not wait for a move's write to the same location.
     WriteBesideMove = "write-beside-move", rules::MOVES, Net::Campaign;
 
@@ -299,9 +309,11 @@ mutants! {
     /// A durable write settles doubt though the map's change is not durable.
     DurableWriteSettlesPending = "durable-write-settles-pending", rules::DOUBT, Net::Campaign;
     /// When a flush fails, copies are noted only on devices with a higher number.
-    CopiesNotedOnLaterDevices = "copies-noted-on-later-devices", rules::DOUBT, Net::Campaign;
+    CopiesNotedOnLaterDevices = "copies-noted-on-later-devices", rules::DOUBT,
+        Net::Test("tests::redirect::what_two_devices_lose_one_after_the_other_is_in_doubt");
     /// Only the first run of blocks in doubt gets a write intent.
-    FirstDoubtfulRunIntended = "first-doubtful-run-intended", rules::DOUBT, Net::Campaign;
+    FirstDoubtfulRunIntended = "first-doubtful-run-intended", rules::DOUBT,
+        Net::Test("tests::failing::every_run_of_blocks_in_doubt_has_an_intent");
     /// A FLUSH in progress succeeds though a device lost what it covers.
     FlushWaitersNotTold = "flush-waiters-not-told", rules::DOUBT, Net::Campaign;
     /// With no FLUSH in progress, lost writes are reported to none.

@@ -1,8 +1,10 @@
-//! Volumes on their way out when the power goes.
+//! Volumes being removed: when the power goes, and while requests to them are in flight.
 
 use super::harness::Harness;
+use crate::{AdminId, Command};
 use weir_map::delta::Delta;
 use weir_map::{Intent, IntentKind};
+use weir_model::{IoKind, Op, ReadShape};
 
 #[test]
 fn a_removal_whose_volume_is_gone_already_ends() {
@@ -21,4 +23,20 @@ fn a_removal_whose_volume_is_gone_already_ends() {
     assert!(h.engine.map().catalogue().intents.is_empty());
     h.create_volume().expect("a volume");
     assert!(h.free() > 0);
+}
+
+#[test]
+fn a_volume_goes_when_the_requests_in_flight_have_ended() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.begin(Op::Read, 0, 4096);
+    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.run();
+    assert!(h.engine.next_admin_reply().is_none() && h.engine.map().volume(h.volume).is_some());
+    h.release(None);
+    assert_eq!(h.answer(), Some((78, Ok(ReadShape::Data))));
+    assert!(h.engine.next_admin_reply().is_some_and(|reply| reply.result == Ok(h.volume)));
+    assert!(h.engine.map().volume(h.volume).is_none());
 }

@@ -69,6 +69,64 @@ fn every_run_of_blocks_in_doubt_has_an_intent() {
 }
 
 #[test]
+fn a_write_that_fails_after_a_flush_failed_is_not_tried_again() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.holding = Some(WRITE);
+    h.begin(Op::Write, 4096, 4096);
+    h.write(8192, &[2; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    let writes = h.commands(WRITE);
+    h.release(Some(EIO));
+    assert!(h.answer().is_some_and(|(id, result)| id == 78 && result.is_err()));
+    assert_eq!(h.commands(WRITE), writes, "where it was to go may be another extent's by now");
+}
+
+#[test]
+fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    let before = h.engine.devices[0].flushed();
+    h.hanging.push(DATA);
+    h.submit_fua(1, 8192, 4096, 3);
+    h.run();
+    h.begin(Op::Flush, 0, 0);
+    let flush = h.held.pop().filter(|io| io.kind == IoKind::Flush).expect("a flush");
+    h.release(Some(EIO));
+    let later = std::mem::replace(&mut h.held, vec![flush]);
+    h.release(None);
+    assert_eq!(h.engine.devices[0].flushed(), before);
+    h.hanging.clear();
+    h.held.extend(later);
+    h.release(None);
+    let answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert!(answers.len() == 2 && answers.iter().all(|(_, result)| result.is_err()), "{answers:?}");
+    assert!(in_doubt(&mut h, 4096) && in_doubt(&mut h, 8192));
+}
+
+#[test]
+fn a_read_in_flight_when_its_device_loses_writes_is_in_doubt() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(4096, &[2; 4096]);
+    h.holding = Some(IoKind::Read);
+    h.begin(Op::Read, 4096, 4096);
+    h.fail_next(IoKind::Flush, EIO);
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    h.release(None);
+    assert_eq!(
+        h.answer(),
+        Some((78, Err(RequestError::InDoubt { device: DATA }))),
+        "it may have read the old"
+    );
+}
+
+#[test]
 fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);

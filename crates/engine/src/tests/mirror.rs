@@ -1,7 +1,7 @@
 //! Volumes with two copies: where writes go, what a failure leaves, and that everything is there again.
 
 use super::harness::{Harness, Shape};
-use crate::{Activity, AdminError};
+use crate::{Activity, AdminError, FlushRules};
 use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
 
 const EXTENT: usize = 128 << 10;
@@ -83,6 +83,28 @@ fn an_intent_stays_open_under_a_write_in_flight() {
     h.wake(DeviceId(1));
     (0..10).for_each(|_| h.pass(Nanos::secs(1)));
     assert!(!h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_none());
+}
+
+#[test]
+fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    // Flushes take long: a commit that nobody waits for goes on beside them.
+    h.hanging.extend([DeviceId(0), DeviceId(1)]);
+    h.begin(Op::Flush, 0, 0);
+    h.pass(Nanos::millis(10));
+    h.hanging.clear();
+    h.release(None);
+    assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
+    h.engine.set_flush_rules(FlushRules { dear: Nanos(0), patience: Nanos(0) });
+    h.write(0, &[2; 4096]);
+    h.holding = Some(IoKind::Flush);
+    (0..12).for_each(|_| h.pass(Nanos::secs(1)));
+    assert_eq!(h.held.len(), 1, "one of the flushes");
+    assert!(!h.engine.is_doing(Activity::IntentOpen));
+    assert!(h.engine.map().has_pending(h.key(0)), "that the copies are the same is not durable");
+    h.release(None);
+    assert!(!h.engine.map().has_pending(h.key(0)));
 }
 
 #[test]

@@ -298,3 +298,48 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     r.h.release(None);
     assert_eq!(free(&r), before, "nothing can touch it any more");
 }
+
+#[test]
+fn slots_that_a_move_does_not_use_rest_until_the_commands_begun_before_have_ended() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
+    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.begin(Op::Write, 0, 4096);
+    let held = r.h.held.pop().expect("the write");
+    *r.to.lock().expect("one thread") = WriteTo::InPlace;
+    let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
+    let before = free(&r);
+    let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
+    r.h.holding = Some(IoKind::Read);
+    r.h.act(Action::Copy { key, blocks: BlockRange { first: 4, count: 2 }, to });
+    r.h.write(4 * 4096, &[2; 4096]);
+    r.h.release(None);
+    assert_eq!((r.h.engine.mover_status().left_out, free(&r)), (1, before - 2), "one copied, one rests");
+    r.h.held.push(held);
+    r.h.release(None);
+    assert_eq!(free(&r), before - 1);
+}
+
+#[test]
+fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.flush().expect("a flush");
+    let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
+    r.h.holding = Some(IoKind::Read);
+    r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 3 }, to });
+    // Block 4 is left out: what is before and behind it is written apart.
+    r.h.write(4 * 4096, &[2; 4096]);
+    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.release(None);
+    assert_eq!(r.h.held.len(), 1, "one part is held, the other has ended");
+    r.h.flush().expect("a flush that does not cover the part in flight");
+    r.h.release(None);
+    assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
+    let engine = &r.h.engine;
+    let covered =
+        |needs: weir_map::Needs| engine.devices[needs.device.index()].flushed() >= Some(needs.epoch);
+    assert!(engine.map().needs(key).count() > 0 && !engine.map().needs(key).any(covered));
+}
