@@ -26,9 +26,21 @@ impl Engine {
         both: [DeviceId; 2],
         range: BlockRange,
     ) -> Option<(Spot, BlockRange)> {
+        if both[0] == both[1] || !self.map.has_room_for_places() {
+            return None;
+        }
+        self.fresh_slots_on_both(id, both, range)
+    }
+
+    fn fresh_slots_on_both(
+        &mut self,
+        id: PieceId,
+        both: [DeviceId; 2],
+        range: BlockRange,
+    ) -> Option<(Spot, BlockRange)> {
         let key = self.pieces[id.0 as usize].key;
         let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-        if both[0] == both[1] || !self.map.may_have_both(key, places) || !self.map.has_room_for_places() {
+        if !self.map.may_have_both(key, places) {
             return None;
         }
         let one = self.adjacent_slots(both[0], range.count);
@@ -41,21 +53,23 @@ impl Engine {
         Some((first, BlockRange { count: other.len() as u16, ..range }))
     }
 
-    /// To two places again, where the first blocks are in two places in slots and in no whole one.
+    /// To two places again, where the first blocks are in two places in slots and in no whole one. However full the
+    /// map's area is: the extent's record names as many slots as before.
     pub(crate) fn twice_again(&mut self, id: PieceId, record: &Record) -> Option<(Spot, BlockRange)> {
         let range = self.pieces[id.0 as usize].range;
         let both = self.twice(record, range.first)?;
         let count = (range.first..range.end()).take_while(|b| self.twice(record, *b) == Some(both)).count();
-        self.slots_on_both(id, both, BlockRange { count: count as u16, ..range })
+        self.fresh_slots_on_both(id, both, BlockRange { count: count as u16, ..range })
     }
 
-    /// The devices that take more and hold the block in slots, if there are two and no whole place holds it.
+    /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also while somebody waits
+    /// for space: the slots written take the place of those there are.
     fn twice(&self, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
         let holding = || record.places.iter().filter(|p| p.valid.contains(block));
         if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
             return None;
         }
-        let mut devices = holding().map(Place::device).filter(|device| self.takes_more(*device));
+        let mut devices = holding().map(Place::device).filter(|device| self.is_usable(*device));
         Some([devices.next()?, devices.next()?])
     }
 

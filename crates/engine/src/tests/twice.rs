@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use super::redirect::{Redirect, WHOLE};
-use crate::Notice;
+use crate::{Notice, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError};
@@ -120,6 +120,41 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
         assert!(at(&b)[0] != before[0] && at(&b)[1] != before[1]);
         assert_eq!((b.h.read(0, 4096).1, b.dirty(0)), (vec![3; 4096], (1, 0)));
     }
+}
+
+#[test]
+fn without_metadata_room_what_is_in_two_places_stays_in_two() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.flush().expect("a flush");
+    b.h.leave_no_room_for_places();
+    for to in [BOTH, WriteTo::InPlace] {
+        b.write(to, 0, 3);
+        assert!(b.h.read(0, 4096).1 == [3; 4096] && b.dirty(0) == (1, 0), "{to:?}: {:?}", b.dirty(0));
+    }
+}
+
+#[test]
+fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.flush().expect("a flush");
+    let when_full = WhenFull::Wait { at_most: Nanos::secs(1_000) };
+    b.h.engine.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
+    b.sends(WriteTo::InPlace);
+    let mut extent = 1;
+    while b.h.free() > 0 {
+        b.h.write(extent * EXTENT as u64, &[9; 4096]);
+        extent += 1;
+    }
+    b.h.log.clear();
+    b.h.submit(2, Op::Write, extent * EXTENT as u64, 4096, 9);
+    assert!(b.h.engine.space_status().waiting > 0);
+    b.h.holding = Some(WRITE);
+    b.h.submit(1, Op::Write, 0, 4096, 3);
+    b.h.run();
+    let written = |device| b.h.log.iter().any(|io| io.device == DeviceId(device) && io.kind == WRITE);
+    assert!(written(1) && written(2), "{:?}", b.h.log);
 }
 
 #[test]

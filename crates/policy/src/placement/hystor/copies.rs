@@ -45,10 +45,16 @@ impl Hystor {
         fast: DeviceId,
         held: &Places,
     ) -> (Option<WriteTo>, WriteTo) {
-        let Some(second) = self.second(devices) else { return (Some(WriteTo::Fine(fast)), WriteTo::InPlace) };
         let view = |id: DeviceId| devices.get(id.index());
         let home = held.whole(|id| id != fast && view(id).is_some_and(|d| d.usable));
         let elsewhere = home.map_or(WriteTo::InPlace, |home| WriteTo::Whole(home.id.device));
+        let Some(second) = self.second(devices) else {
+            // Before every device is measured the second one cannot be told: nothing is buffered in one copy meanwhile.
+            if self.twice && devices.iter().any(|d| d.usable && d.idle == Nanos::MAX) {
+                return (None, elsewhere);
+            }
+            return (Some(WriteTo::Fine(fast)), WriteTo::InPlace);
+        };
         let has_room = view(second).is_some_and(DeviceView::has_room);
         (has_room.then_some(WriteTo::FineTwice([fast, second])), elsewhere)
     }

@@ -206,6 +206,20 @@ fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
 }
 
 #[test]
+fn nothing_is_buffered_in_one_copy_before_the_devices_are_measured() {
+    let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
+    let measured: Vec<_> = pool.devices.iter().map(|device| device.idle).collect();
+    pool.devices[1..].iter_mut().for_each(|device| device.idle = Nanos::MAX);
+    pool.round(&mut policy);
+    pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
+    let home = WriteTo::Whole(DeviceId(2));
+    assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(4)), home, "not over the clean copy");
+    assert_eq!(pool.write(&mut policy, 30, 0, Bytes::kib(4)), WriteTo::InPlace, "there is no home yet");
+    pool.devices.iter_mut().zip(measured).for_each(|(device, idle)| device.idle = idle);
+    assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), BOTH);
+}
+
+#[test]
 fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
     let (mut pool, mut policy) = (two_fast(), hystor(&[TWICE, &[(&BUFFER, 8192.0)]].concat()));
     pool.round(&mut policy);
