@@ -5,6 +5,7 @@
 
 use crate::Engine;
 use crate::piece::{NewIo, Purpose};
+use crate::verify::Round;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Superblock;
@@ -29,6 +30,8 @@ pub(crate) struct Members {
     to_record: VecDeque<(DeviceId, DeviceOffset)>,
     /// The buffer of the one being written.
     writing: Option<Buffer>,
+    /// The check of a device that the superblock in its last page waits for.
+    checked: Option<(DeviceId, Round)>,
     /// Members left behind since the start.
     pub(crate) left_behind: DeviceSet,
 }
@@ -119,6 +122,7 @@ impl Engine {
         let mut copies: Vec<_> = copies.collect();
         copies.sort_by_key(|(device, at)| (!self.map.members().contains(device), *device, *at));
         self.members.to_record = copies.into();
+        self.members.checked = None;
     }
 
     /// A superblock could be written now.
@@ -127,6 +131,23 @@ impl Engine {
             && !self.members.to_record.is_empty()
             && self.scratch.has_blocks()
             && !self.commits.metadata_failed
+            && self.members.checked.is_none_or(|(device, round)| self.is_checked(device, round))
+    }
+
+    /// Superblocks are being written because a member was left behind.
+    pub fn is_recording(&self) -> bool {
+        self.members.are_recording()
+    }
+
+    /// Whether the superblock in the device's last page may be written: only once a check that began for it has ended.
+    /// Written to a device that was truncated it would make the device grow again, and look whole.
+    fn may_record_last_page(&mut self, device: DeviceId) -> bool {
+        let wanted = match self.members.checked {
+            Some((checked, round)) if checked == device => Some(round),
+            _ => self.check_device(device),
+        };
+        self.members.checked = wanted.map(|round| (device, round));
+        wanted.is_none_or(|round| self.is_checked(device, round))
     }
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
@@ -139,9 +160,13 @@ impl Engine {
             return;
         }
         let Some(&(device, at)) = self.members.to_record.front() else { return };
+        if at != DeviceOffset(0) && !self.may_record_last_page(device) {
+            return;
+        }
         // With all scratch blocks out, pieces under way give some back.
         let Some([Some(buffer), _]) = self.scratch.blocks(1) else { return };
         self.members.to_record.pop_front();
+        self.members.checked = None;
         let page = self.map.devices()[device.index()].encode();
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
         self.members.writing = Some(buffer);

@@ -13,6 +13,9 @@
 //! - Once a device was found to be damaged in this way, FLUSH and durable changes fail for every volume with a single
 //!   copy, since data that was durable is gone; volumes with two copies go on with the other one.
 //!
+//! A device that carries the record of a member left behind is checked before that record is written to its last page: on a
+//! truncated device it would stand for the page that is gone.
+//!
 //! A check whose read fails with another error says nothing: the page is there, or the device is about to be given up
 //! for other reasons.
 
@@ -161,6 +164,27 @@ impl Engine {
         round
     }
 
+    /// Begins a check of this device; `None` if it is not verified, or lost.
+    pub(crate) fn check_device(&mut self, device: DeviceId) -> Option<Round> {
+        if self.is_planted(Mutant::TruncationNotChecked) {
+            return None;
+        }
+        let checks = self.verification.devices.get_mut(device.index())?.as_mut()?;
+        if checks.is_lost {
+            return None;
+        }
+        self.verification.round.0 += 1;
+        checks.asked = self.verification.round;
+        self.verify_device(device);
+        Some(self.verification.round)
+    }
+
+    /// Whether the check has ended, or nothing is to be learnt of the device any more.
+    pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
+        let checks = self.verification.devices.get(device.index()).and_then(Option::as_ref);
+        checks.is_none_or(|checks| checks.is_lost || checks.done >= round)
+    }
+
     /// Has the devices verified whose turn it is because clients use the pool.
     pub(crate) fn drive_verification(&mut self) {
         if self.verification.due().is_none_or(|due| due > self.now) {
@@ -218,6 +242,7 @@ impl Engine {
         for id in self.verification.take_over() {
             self.answer_if_whole(id);
         }
+        self.drive_members(memory);
     }
 
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device has been

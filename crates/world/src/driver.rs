@@ -312,10 +312,11 @@ impl Driver {
         }
     }
 
-    /// A device is truncated. Where that would not be noticed it is gone instead.
+    /// A device is truncated. Where that would not be noticed it is gone instead: it is not verified, or the superblock in its
+    /// last page is perhaps being written at this moment.
     fn truncate(&mut self, device: DeviceId, fault: Fault) {
         self.health = Health::Broken;
-        if !self.setup.verified {
+        if !self.setup.verified || self.engine.is_recording() {
             return self.world.break_device(device, Fault::Vanish { at: Nanos(0) });
         }
         self.world.break_device(device, fault);

@@ -71,6 +71,22 @@ fn no_flush_succeeds_once_the_metadata_was_truncated() {
     }
 }
 
+/// That a metadata member was left behind is written to every device, to its last page as well.
+#[test]
+fn the_record_of_a_lost_member_hides_no_truncation() {
+    for regrow in [false, true] {
+        let shape = Shape { devices: 3, members: 2, ..shape(Nanos(0)) };
+        let mut h = Harness::of(shape, "sequential");
+        h.write(0, &[1; 4 * EXTENT as usize]);
+        h.flush().expect("a flush");
+        h.truncate(DATA, Bytes::mib(2), regrow);
+        h.lose(DeviceId(1));
+        h.run();
+        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)), "grown again: {regrow}");
+    }
+}
+
 #[test]
 fn no_durable_write_is_acknowledged_once_a_device_was_truncated() {
     let mut h = pool();
