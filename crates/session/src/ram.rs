@@ -10,10 +10,12 @@ use weir_model::{
     Reply, Request, RequestError, RequestId, VolumeId,
 };
 
-/// One volume named `ram`. Does at submission what is asked, so that the order of effects is the
+/// One volume named `ram`, or several names for its bytes. Does at submission what is asked, so that the order of effects is the
 /// order of submission; replies wait for [`Ram::next_reply`] in that order.
 #[derive(Debug)]
 pub struct Ram {
+    /// Each the name of a volume.
+    names: Vec<String>,
     bytes: Vec<u8>,
     /// Blocks that hold data; the others are holes.
     written: Vec<bool>,
@@ -30,6 +32,7 @@ impl Ram {
     /// A volume of `size`, all hole. `size` is a multiple of 4096.
     pub fn new(size: Bytes) -> Self {
         Self {
+            names: vec!["ram".into()],
             bytes: vec![0; size.0 as usize],
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
@@ -38,6 +41,13 @@ impl Ram {
             refused: VecDeque::new(),
             stopping: false,
         }
+    }
+
+    /// With another volume that has the same bytes.
+    #[must_use]
+    pub fn also_named(mut self, name: &str) -> Self {
+        self.names.push(name.to_owned());
+        self
     }
 
     /// Keeps what is submitted from now on for [`submitted`](Self::submitted).
@@ -141,11 +151,10 @@ impl Volumes for Ram {
         let size = Bytes(self.bytes.len() as u64);
         let hardening = Hardening::Flush;
         let (copies, degraded) = (1, Bytes(0));
-        let name = "ram".into();
-        vec![VolumeInfo {
+        let info = |(id, name): (u32, &String)| VolumeInfo {
             metadata: None,
-            id: VolumeId(0),
-            name,
+            id: VolumeId(id),
+            name: name.clone(),
             size,
             allocated: size,
             hardening,
@@ -154,7 +163,8 @@ impl Volumes for Ram {
             moves: None,
             degraded,
             looking: false,
-        }]
+        };
+        (0..).zip(&self.names).map(info).collect()
     }
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);

@@ -3,17 +3,21 @@
 //! What a turn of the server costs depends on the clients that have something to do, not on how many
 //! there are: those are in [`Turns`], in the queue of handshakes, or among the *touched*, whose sockets
 //! are looked at when the turn ends.
+//!
+//! - `leave`: clients that are closed, give way, or rest.
+
+mod leave;
 
 use super::recorder::Recorder;
 use super::{Outside, client_of};
 use crate::admission::{Admission, Budget, ClientCounts, HANDSHAKES, Limits, Refusal, Refused};
-use crate::connection::{Connection, Credit, Rest, Step};
+use crate::connection::{Connection, Credit, Step};
 use crate::nbd::Export;
 use crate::port::Port;
 use crate::slab::Slab;
 use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use weir_model::{Bytes, ConnId, Fill, IoError, Memory, Nanos, Op, Peer, Reply, Request, VolumeId};
 
 /// What a turn costs in which nothing came of it.
@@ -226,53 +230,6 @@ impl Clients {
         true
     }
 
-    /// Which handshake gives way to another one: of the peer that has the most, one that has said nothing if
-    /// there is one, and the oldest of these.
-    fn who_gives_way(&self) -> Option<u16> {
-        let all =
-            || self.handshakes.iter().filter_map(|(_, n)| self.slots.get(*n).map(|client| (*n, client)));
-        let mut counts: BTreeMap<Peer, u32> = BTreeMap::new();
-        all().for_each(|(_, client)| *counts.entry(client.peer).or_default() += 1);
-        let most = counts.into_iter().max_by_key(|(_, count)| *count)?.0;
-        let of_peer = || all().filter(|(_, client)| client.peer == most);
-        let silent = of_peer().find(|(_, client)| client.heard == client.since);
-        silent.or_else(|| of_peer().next()).map(|(number, _)| number)
-    }
-
-    /// A handshake is given up.
-    fn drop_handshake(&mut self, number: u16) {
-        self.handshakes_dropped += 1;
-        tracing::debug!(client = number, "closing: it did not say in time what it wants");
-        self.kill(number);
-        self.retire(number);
-    }
-
-    fn kill(&mut self, number: u16) {
-        if let Some(client) = self.slots.get_mut(number) {
-            client.connection.kill();
-            self.touch(number);
-        }
-    }
-
-    /// Takes a client out of the queues it is in. Whoever is over has no more turns.
-    fn retire(&mut self, number: u16) {
-        let Some(client) = self.slots.get_mut(number) else { return };
-        match std::mem::replace(&mut client.stage, Stage::Over) {
-            Stage::Handshake => {
-                self.handshakes.remove(&(client.since, number));
-                self.greeting.retain(|other| *other != number);
-            }
-            Stage::In => {
-                if std::mem::take(&mut client.rests) {
-                    self.resting -= 1;
-                }
-                self.admission.leave(client.peer);
-                self.turns.leave(number);
-            }
-            Stage::Over => {}
-        }
-    }
-
     fn touch(&mut self, number: u16) {
         if let Some(client) = self.slots.get_mut(number)
             && !std::mem::replace(&mut client.is_touched, true)
@@ -341,11 +298,11 @@ impl Clients {
         &mut self,
         conn: ConnId,
         result: Result<(), IoError>,
-        arena: &mut M,
+        memory: &mut M,
     ) -> bool {
         let Some(number) = self.number_of(conn) else { return false };
         let Some(client) = self.slots.get_mut(number) else { return false };
-        client.connection.sent(arena);
+        client.connection.sent(memory);
         if result.is_err() {
             client.connection.kill();
         }
@@ -355,33 +312,33 @@ impl Clients {
     }
 
     /// The socket is gone, and its buffers are free.
-    pub(super) fn closed<M: Memory>(&mut self, conn: ConnId, arena: &mut M) {
+    pub(super) fn closed<M: Memory>(&mut self, conn: ConnId, memory: &mut M) {
         let Some(number) = self.number_of(conn) else { return };
         self.by_conn[conn.index()] = NOBODY;
         self.retire(number);
         let Some(client) = self.slots.get_mut(number) else { return };
         client.connection.kill();
         client.socket = Socket::Closed;
-        self.forget_if_done(number, arena);
+        self.forget_if_done(number, memory);
     }
 
-    fn forget_if_done<M: Memory>(&mut self, number: u16, arena: &mut M) {
+    fn forget_if_done<M: Memory>(&mut self, number: u16, memory: &mut M) {
         let done = |client: &Client| client.socket == Socket::Closed && client.connection.is_idle();
         if self.slots.get(number).is_some_and(done)
             && let Some(client) = self.slots.remove(number)
         {
-            client.connection.release(arena);
+            client.connection.release(memory);
         }
     }
 
     /// The engine answered.
     #[inline]
-    pub(super) fn reply<M: Memory>(&mut self, reply: Reply, arena: &mut M) {
+    pub(super) fn reply<M: Memory>(&mut self, reply: Reply, memory: &mut M) {
         let number = client_of(reply.id);
         let Some(client) = self.slots.get_mut(number) else { return };
-        client.connection.reply(reply, arena);
+        client.connection.reply(reply, memory);
         if client.socket == Socket::Closed {
-            return self.forget_if_done(number, arena);
+            return self.forget_if_done(number, memory);
         }
         if client.waits == Waits::Own {
             self.wake(number);
@@ -472,28 +429,6 @@ impl Clients {
         self.wake(number);
     }
 
-    /// Ends the volume's clients whose peer is gone: of what they had sent nothing more is carried out. A client
-    /// that lost its connection and has another one now must not have writes that it gave up overwrite those to
-    /// come.
-    fn end_abandoned<P: Port, M: Memory>(&mut self, newcomer: u16, outside: &mut Outside<'_, P, M>) {
-        let volume = self.slots.get(newcomer).and_then(|client| client.connection.volume());
-        let others = self.slots.iter().filter(|(number, client)| {
-            *number != newcomer && client.stage == Stage::In && client.connection.volume() == volume
-        });
-        let conns: Vec<ConnId> = others.map(|(_, client)| client.conn).collect();
-        if conns.is_empty() {
-            return;
-        }
-        self.budget.spend(1 + conns.len() as u64 / POLLED_STEP);
-        let mut gone = Vec::new();
-        outside.port.hung_up(&conns, &mut gone);
-        for number in gone.into_iter().filter_map(|conn| self.number_of(conn)).collect::<Vec<_>>() {
-            tracing::debug!(client = number, "closing: its peer is gone, and a new client uses the volume");
-            self.kill(number);
-            self.retire(number);
-        }
-    }
-
     /// Sends what there is to be sent, and closes the sockets of clients that are done.
     pub(super) fn finish_turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
@@ -522,81 +457,6 @@ impl Clients {
             tracing::warn!("{line}");
         }
     }
-
-    /// Closes the sockets of those touched that are done.
-    fn close_touched<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        for number in std::mem::take(&mut self.touched) {
-            let Some(client) = self.slots.get_mut(number) else { continue };
-            client.is_touched = false;
-            if client.socket == Socket::Open && client.connection.is_over() {
-                client.socket = Socket::Closing;
-                let conn = client.conn;
-                self.retire(number);
-                outside.port.close(conn);
-            }
-        }
-    }
-
-    /// Gives up handshakes that take too long; has clients rest that have been idle for a while.
-    fn expire<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        while let Some(&(since, number)) = self.handshakes.first()
-            && since + self.handshake <= outside.now
-        {
-            self.handshakes.pop_first();
-            self.drop_handshake(number);
-        }
-        if self.look_for_idle.is_none_or(|at| at > outside.now) {
-            return;
-        }
-        let awake = |client: &Client| client.stage == Stage::In && !client.rests;
-        let (idle, others): (Vec<_>, Vec<_>) = (self.slots.iter())
-            .filter(|(_, client)| awake(client))
-            .map(|(number, client)| (number, client.heard + self.rest))
-            .partition(|(_, due)| *due <= outside.now);
-        for (number, _) in &idle {
-            self.rest_one(*number, outside);
-        }
-        // Those that could not are looked at again.
-        let again = idle.iter().any(|(number, _)| self.slots.get(*number).is_some_and(awake));
-        let again = again.then(|| outside.now + self.rest);
-        self.look_for_idle = others.into_iter().map(|(_, due)| due).chain(again).min();
-    }
-
-    fn rest_one<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
-        let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::In) else {
-            return;
-        };
-        match client.connection.rest(outside.memory) {
-            Rest::Resting if !client.rests => {
-                client.rests = true;
-                self.resting += 1;
-            }
-            Rest::Receiving if !client.cancelling => {
-                client.cancelling = true;
-                outside.port.cancel_recv(client.conn);
-            }
-            Rest::Resting | Rest::Receiving | Rest::Busy => {}
-        }
-    }
-
-    /// No client may ask for more.
-    pub(super) fn finish(&mut self) {
-        self.finishing = true;
-        let all: Vec<u16> = self.slots.iter_mut().map(finish).collect();
-        all.into_iter().for_each(|number| self.touch(number));
-    }
-
-    /// No client gets anything more.
-    pub(super) fn kill_all<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        let all: Vec<u16> = self.slots.iter().map(|(number, _)| number).collect();
-        all.into_iter().for_each(|number| self.kill(number));
-        self.close_touched(outside);
-    }
-}
-
-fn finish((number, client): (u16, &mut Client)) -> u16 {
-    client.connection.finish();
-    number
 }
 
 /// What clients may hold of the memory.

@@ -51,7 +51,7 @@ impl Scripted {
     fn new() -> Self {
         let limits = Limits { clients: 4, ..Limits::default() };
         let describe = Box::new(|_: &Ram, _: &Script, _: &ClientCounts| serde_json::Value::Null);
-        let server = Server::new(Ram::new(Bytes::mib(1)), &limits, Nanos(0), describe);
+        let server = Server::new(Ram::new(Bytes::mib(1)).also_named("two"), &limits, Nanos(0), describe);
         Self { server, port: Script::default(), memory: HeapMemory::new(limits.memory()) }
     }
 
@@ -113,10 +113,13 @@ impl Scripted {
 /// lost one's writes must not be carried out any more.
 #[test]
 fn a_lost_connection_writes_nothing_once_its_client_is_back() {
-    for is_lost in [true, false] {
+    for (is_lost, volume) in [(true, "ram"), (false, "ram"), (true, "two")] {
         let mut scripted = Scripted::new();
         scripted.accept(OLD);
-        scripted.bring(OLD, &hello(false));
+        let greeting = hello(false);
+        let (options, name) = greeting.split_at(greeting.len() - 3);
+        assert_eq!(name, b"ram");
+        scripted.bring(OLD, &[options, volume.as_bytes()].concat());
         assert_eq!(scripted.server.counts().clients, 1);
         if is_lost {
             scripted.port.hung_up.push(OLD);
@@ -125,9 +128,10 @@ fn a_lost_connection_writes_nothing_once_its_client_is_back() {
         scripted.bring(NEW, &[hello(false), write(1, 0, &pattern(2, 4096))].concat());
         assert!(scripted.first_block() == pattern(2, 4096));
         scripted.bring(OLD, &write(1, 0, &pattern(1, 4096)));
-        // Where both clients are there each may write.
-        let expected = if is_lost { pattern(2, 4096) } else { pattern(1, 4096) };
-        assert!(scripted.first_block() == expected, "lost: {is_lost}");
-        assert_eq!(scripted.server.counts().clients, if is_lost { 1 } else { 2 });
+        // Where the client is there, or the new one uses another volume, it is carried out.
+        let is_ended = is_lost && volume == "ram";
+        let expected = if is_ended { pattern(2, 4096) } else { pattern(1, 4096) };
+        assert!(scripted.first_block() == expected, "lost: {is_lost}, of {volume}");
+        assert_eq!(scripted.server.counts().clients, if is_ended { 1 } else { 2 });
     }
 }

@@ -1,0 +1,158 @@
+//! Clients that leave: closed by the server, or giving way to others; and those that rest.
+
+use super::{Client, Clients, POLLED_STEP, Socket, Stage};
+use crate::connection::Rest;
+use crate::port::Port;
+use crate::server::Outside;
+use std::collections::BTreeMap;
+use weir_model::{ConnId, Memory, Peer};
+
+impl Clients {
+    /// Which handshake gives way to another one: of the peer that has the most, one that has said nothing if
+    /// there is one, and the oldest of these.
+    pub(super) fn who_gives_way(&self) -> Option<u16> {
+        let all =
+            || self.handshakes.iter().filter_map(|(_, n)| self.slots.get(*n).map(|client| (*n, client)));
+        let mut counts: BTreeMap<Peer, u32> = BTreeMap::new();
+        all().for_each(|(_, client)| *counts.entry(client.peer).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count)?.0;
+        let of_peer = || all().filter(|(_, client)| client.peer == most);
+        let silent = of_peer().find(|(_, client)| client.heard == client.since);
+        silent.or_else(|| of_peer().next()).map(|(number, _)| number)
+    }
+
+    /// A handshake is given up.
+    pub(super) fn drop_handshake(&mut self, number: u16) {
+        self.handshakes_dropped += 1;
+        tracing::debug!(client = number, "closing: it did not say in time what it wants");
+        self.kill(number);
+        self.retire(number);
+    }
+
+    pub(super) fn kill(&mut self, number: u16) {
+        if let Some(client) = self.slots.get_mut(number) {
+            client.connection.kill();
+            self.touch(number);
+        }
+    }
+
+    /// Takes a client out of the queues it is in. Whoever is over has no more turns.
+    pub(super) fn retire(&mut self, number: u16) {
+        let Some(client) = self.slots.get_mut(number) else { return };
+        match std::mem::replace(&mut client.stage, Stage::Over) {
+            Stage::Handshake => {
+                self.handshakes.remove(&(client.since, number));
+                self.greeting.retain(|other| *other != number);
+            }
+            Stage::In => {
+                if std::mem::take(&mut client.rests) {
+                    self.resting -= 1;
+                }
+                self.admission.leave(client.peer);
+                self.turns.leave(number);
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// Ends the volume's clients whose peer is gone: of what they had sent nothing more is carried out. A client
+    /// that lost its connection and has another one now must not have writes that it gave up overwrite those to
+    /// come.
+    pub(super) fn end_abandoned<P: Port, M: Memory>(
+        &mut self,
+        newcomer: u16,
+        outside: &mut Outside<'_, P, M>,
+    ) {
+        let volume = self.slots.get(newcomer).and_then(|client| client.connection.volume());
+        let others = self.slots.iter().filter(|(number, client)| {
+            *number != newcomer && client.stage == Stage::In && client.connection.volume() == volume
+        });
+        let conns: Vec<ConnId> = others.map(|(_, client)| client.conn).collect();
+        if conns.is_empty() {
+            return;
+        }
+        self.budget.spend(1 + conns.len() as u64 / POLLED_STEP);
+        let mut gone = Vec::new();
+        outside.port.hung_up(&conns, &mut gone);
+        for number in gone.into_iter().filter_map(|conn| self.number_of(conn)).collect::<Vec<_>>() {
+            tracing::debug!(client = number, "closing: its peer is gone, and a new client uses the volume");
+            self.kill(number);
+            self.retire(number);
+        }
+    }
+
+    /// Closes the sockets of those touched that are done.
+    pub(super) fn close_touched<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        for number in std::mem::take(&mut self.touched) {
+            let Some(client) = self.slots.get_mut(number) else { continue };
+            client.is_touched = false;
+            if client.socket == Socket::Open && client.connection.is_over() {
+                client.socket = Socket::Closing;
+                let conn = client.conn;
+                self.retire(number);
+                outside.port.close(conn);
+            }
+        }
+    }
+
+    /// Gives up handshakes that take too long; has clients rest that have been idle for a while.
+    pub(super) fn expire<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        while let Some(&(since, number)) = self.handshakes.first()
+            && since + self.handshake <= outside.now
+        {
+            self.handshakes.pop_first();
+            self.drop_handshake(number);
+        }
+        if self.look_for_idle.is_none_or(|at| at > outside.now) {
+            return;
+        }
+        let awake = |client: &Client| client.stage == Stage::In && !client.rests;
+        let (idle, others): (Vec<_>, Vec<_>) = (self.slots.iter())
+            .filter(|(_, client)| awake(client))
+            .map(|(number, client)| (number, client.heard + self.rest))
+            .partition(|(_, due)| *due <= outside.now);
+        for (number, _) in &idle {
+            self.rest_one(*number, outside);
+        }
+        // Those that could not are looked at again.
+        let again = idle.iter().any(|(number, _)| self.slots.get(*number).is_some_and(awake));
+        let again = again.then(|| outside.now + self.rest);
+        self.look_for_idle = others.into_iter().map(|(_, due)| due).chain(again).min();
+    }
+
+    pub(super) fn rest_one<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
+        let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::In) else {
+            return;
+        };
+        match client.connection.rest(outside.memory) {
+            Rest::Resting if !client.rests => {
+                client.rests = true;
+                self.resting += 1;
+            }
+            Rest::Receiving if !client.cancelling => {
+                client.cancelling = true;
+                outside.port.cancel_recv(client.conn);
+            }
+            Rest::Resting | Rest::Receiving | Rest::Busy => {}
+        }
+    }
+
+    /// No client may ask for more.
+    pub(in crate::server) fn finish(&mut self) {
+        self.finishing = true;
+        let all: Vec<u16> = self.slots.iter_mut().map(finish).collect();
+        all.into_iter().for_each(|number| self.touch(number));
+    }
+
+    /// No client gets anything more.
+    pub(in crate::server) fn kill_all<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        let all: Vec<u16> = self.slots.iter().map(|(number, _)| number).collect();
+        all.into_iter().for_each(|number| self.kill(number));
+        self.close_touched(outside);
+    }
+}
+
+fn finish((number, client): (u16, &mut Client)) -> u16 {
+    client.connection.finish();
+    number
+}
