@@ -2,12 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use weir_model::{Bytes, DeviceClass, DeviceOffset};
+use weir_model::{Bytes, DeviceClass, DeviceOffset, IoError};
 use weir_timing::WriteCache;
 
 use crate::demand::Demand;
@@ -15,7 +16,7 @@ use crate::file::{Facts, Identity};
 use crate::forget::{Forget, ForgetOptions};
 use crate::mapped::Mapped;
 use crate::pace::Pacer;
-use crate::tail::Tail;
+use crate::tail::{Expected, Tail};
 use crate::{DeviceError, location, lock};
 
 /// How a device is to be opened. `Default` is what a server wants.
@@ -78,6 +79,8 @@ pub struct Device {
     pub(crate) demand: Option<Demand>,
     pub(crate) mapped: Option<Mapped>,
     pub(crate) tail: Option<Tail>,
+    /// What it was when it was opened.
+    pub(crate) expected: Expected,
     pub(crate) pacer: Option<Pacer>,
     /// The model it is paced by has a volatile write cache.
     models_cache: bool,
@@ -136,6 +139,7 @@ impl Device {
         let has_tail = !facts.is_block && mapped.is_none() && forget.is_none();
         // Without, its last page is read like any other.
         let tail = if has_tail { Tail::new(&file, facts.size).ok() } else { None };
+        let expected = Expected::of(&file, facts.size).map_err(named)?;
         let pacer = match &options.pace {
             Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
             None => None,
@@ -148,7 +152,20 @@ impl Device {
             None => Made::Nothing,
         };
         let path = path.to_owned();
-        Ok(Self { path, file, facts, direct, forget, demand, mapped, tail, pacer, models_cache, made })
+        Ok(Self {
+            path,
+            file,
+            facts,
+            direct,
+            forget,
+            demand,
+            mapped,
+            tail,
+            expected,
+            pacer,
+            models_cache,
+            made,
+        })
     }
 
     /// What opening it made of its file.
@@ -251,6 +268,13 @@ impl Device {
             return Ok(Bytes(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?));
         }
         Ok(Bytes(self.file.metadata()?.len()))
+    }
+
+    /// Where the server's open file can be copied from, if it was removed or replaced since it was opened: there only,
+    /// and as long as it is open.
+    pub fn removed_file(&self) -> Option<PathBuf> {
+        let is_removed = self.expected.is_met_by(&self.file) == Err(IoError::Removed);
+        is_removed.then(|| format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into())
     }
 
     /// What tells two names for one device.

@@ -10,7 +10,6 @@ use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, IoError, IoKind, Store};
 
 use crate::demand::Strike;
 use crate::file::Identity;
-use crate::tail::has_size;
 use crate::{Device, DeviceError, DeviceOptions};
 
 /// Bytes moved at a time where memory must be aligned for the device.
@@ -165,10 +164,10 @@ impl Device {
         let is_tail = bytes.len() as u64 == BLOCK && at.0 + BLOCK == self.facts.size.0;
         match (&self.tail, &self.mapped) {
             _ if !is_tail => None,
-            (Some(tail), _) => tail.read(&self.file, self.facts.size, bytes),
+            (Some(tail), _) => tail.read(&self.file, self.expected, bytes),
             (None, Some(mapped)) => {
-                let has_size = has_size(&self.file, self.facts.size);
-                Some(has_size.and_then(|()| mapped.read(&self.file, at, bytes)))
+                let is_whole = self.expected.is_met_by(&self.file);
+                Some(is_whole.and_then(|()| mapped.read(&self.file, at, bytes)))
             }
             (None, None) => None,
         }

@@ -1,12 +1,16 @@
-//! The last page of a file, which holds its second superblock, kept mapped.
+//! The last page of a file, which holds its second superblock, kept mapped; and whether the file still stands.
 //!
 //! Whether a file still is what its superblock says is asked before every FLUSH is answered. To read the page as any
 //! other would cost a disk's arm, or 80 us of an SSD; the file's size and a page that is in memory anyway cost half a
 //! microsecond. A truncation takes the page out of the mapping, so that the next look finds the file as it is then:
 //! short, or grown again and zeros there.
+//!
+//! A file that is removed, or that another takes the place of, goes on as if nothing had happened until it is closed, and
+//! all that was written to it with it. The call that tells its size tells that it has no name any more.
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use memmap2::{MmapOptions, MmapRaw};
 use weir_model::{BLOCK, Bytes, IoError};
@@ -35,8 +39,13 @@ impl Tail {
     }
 
     /// Reads the page, as long as `bytes`; `None` if that takes a read of the file.
-    pub(crate) fn read(&self, file: &File, size: Bytes, bytes: &mut [u8]) -> Option<Result<(), IoError>> {
-        if let Err(error) = has_size(file, size) {
+    pub(crate) fn read(
+        &self,
+        file: &File,
+        expected: Expected,
+        bytes: &mut [u8],
+    ) -> Option<Result<(), IoError>> {
+        if let Err(error) = expected.is_met_by(file) {
             return Some(Err(error));
         }
         assert_eq!(bytes.len(), self.map.len(), "a page is read");
@@ -48,10 +57,30 @@ impl Tail {
     }
 }
 
-/// Whether the file is as long as it should be, at least.
-pub(crate) fn has_size(file: &File, size: Bytes) -> Result<(), IoError> {
-    let found = file.metadata().map_err(os)?.len();
-    if found < size.0 { Err(IoError::Short) } else { Ok(()) }
+/// What a file was when it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// How long it was.
+    pub size: Bytes,
+    /// It had a name.
+    pub named: bool,
+}
+
+impl Expected {
+    /// Of this file, of this size.
+    pub(crate) fn of(file: &File, size: Bytes) -> io::Result<Self> {
+        Ok(Self { size, named: file.metadata()?.nlink() > 0 })
+    }
+
+    /// Whether the file still is at least as long, and has a name if it had one.
+    pub(crate) fn is_met_by(self, file: &File) -> Result<(), IoError> {
+        let found = file.metadata().map_err(os)?;
+        match found {
+            found if found.len() < self.size.0 => Err(IoError::Short),
+            found if self.named && found.nlink() == 0 => Err(IoError::Removed),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +101,8 @@ mod tests {
 
     fn read(file: &File, tail: &Tail) -> Option<Result<Vec<u8>, IoError>> {
         let mut page = vec![9; BLOCK as usize];
-        let result = tail.read(file, SIZE, &mut page)?;
+        let expected = Expected::of(file, SIZE).expect("its metadata");
+        let result = tail.read(file, expected, &mut page)?;
         Some(result.map(|()| page))
     }
 
@@ -94,6 +124,28 @@ mod tests {
             let kept = (cut + BLOCK).saturating_sub(SIZE.0) as usize;
             let expected = [vec![1; kept], vec![0; BLOCK as usize - kept]].concat();
             assert_eq!(read(&file, &tail), Some(Ok(expected)), "cut to {cut}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("device"), folder.path().join("other"));
+        for replaced in [false, true] {
+            let file = File::create_new(&path).expect("a file");
+            file.set_len(SIZE.0).expect("its size");
+            let expected = Expected::of(&file, SIZE).expect("its metadata");
+            std::fs::hard_link(&path, &other).expect("a second name");
+            std::fs::remove_file(&path).expect("removed");
+            assert_eq!(expected.is_met_by(&file), Ok(()), "it has another name");
+            if replaced {
+                File::create_new(&path).and_then(|_| std::fs::rename(&path, &other)).expect("replaced");
+            } else {
+                std::fs::remove_file(&other).expect("removed");
+            }
+            assert_eq!(expected.is_met_by(&file), Err(IoError::Removed), "replaced: {replaced}");
+            file.set_len(0).expect("it is cut");
+            assert_eq!(expected.is_met_by(&file), Err(IoError::Short), "that is worse");
         }
     }
 

@@ -142,6 +142,7 @@ impl Engine {
         match error {
             IoError::Lost => self.lose(flight.device, LostWhy::Gone, memory),
             IoError::Short => self.lose(flight.device, LostWhy::CutShort, memory),
+            IoError::Removed => self.removed(flight.device),
             IoError::Os(_) => {}
         }
         if flight.fails_promise() && !is_full(flight.command(), error, self.map.planted()) {

@@ -55,6 +55,11 @@ pub enum Notice {
         /// Why.
         why: crate::LostWhy,
     },
+    /// A device's file was removed, or another took its place: it is used until it is closed, and gone then.
+    Removed {
+        /// The device.
+        device: DeviceId,
+    },
     /// Lost devices alone hold these bytes: they cannot be read until the pool is opened with the device, or they are
     /// written again.
     Unreachable {

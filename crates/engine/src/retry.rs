@@ -58,7 +58,8 @@ impl Engine {
             worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.map.planted());
         let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);
         let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !spoilt;
-        if !is_full(kind, error, self.map.planted()) {
+        // That the file was removed is told as such.
+        if !is_full(kind, error, self.map.planted()) && error != IoError::Removed {
             self.note_failure(&flight, error, again);
         }
         if !again {

@@ -65,6 +65,8 @@ pub struct DeviceStatus {
     pub responses: Vec<ResponsesBySize>,
     /// Whether it is used, and why not.
     pub state: DeviceState,
+    /// Its file was removed or replaced while it was used: it is gone once it is closed.
+    pub removed: bool,
     /// Blocks whose last write was lost with a failed flush: they read as EIO until rewritten.
     pub doubtful: u64,
     /// It carries the map.
@@ -186,6 +188,7 @@ impl Engine {
                     State::InUse => DeviceState::InUse,
                     State::Lost { why, since } => DeviceState::Lost { why, for_: self.now.since(since) },
                 },
+                removed: self.verification.is_removed(sb.device),
                 doubtful: self.doubt.blocks(sb.device),
                 metadata: map.members().contains(&sb.device),
             }

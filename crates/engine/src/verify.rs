@@ -11,7 +11,11 @@
 //!   of a commit. That is enough: a truncation after the check began could as well have come after the acknowledgement.
 //! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]).
 //! - Once a device was found to be damaged in this way, FLUSH and durable changes fail for every volume with a single
-//!   copy, since data that was durable is gone; volumes with two copies go on with the other one.
+//!   copy, since data that was durable is gone; volumes with two copies go on with the other one, until a second device
+//!   is damaged.
+//! - A file that was removed, or that another took the place of, is damaged as well, but not lost: it is whole as long as
+//!   it is open, and read and written on, so that nothing is missing from it when somebody copies it. Metadata goes on
+//!   with the other member, if there is one.
 //!
 //! A device that carries the record of a member left behind is checked before that record is written to its last page: on a
 //! truncated device it would stand for the page that is gone.
@@ -23,10 +27,11 @@ use crate::Engine;
 use crate::active::ActiveId;
 use crate::device::DeviceSettings;
 use crate::lost::LostWhy;
+use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use weir_map::{Reading, Superblock};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, IoError, IoKind, Memory, Mutant, Nanos, RequestError, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceSet, IoError, IoKind, Memory, Mutant, Nanos, RequestError, VolumeId,
 };
 
 /// How often devices are verified while clients use the pool.
@@ -56,7 +61,8 @@ struct Checks {
     asked: Round,
     in_flight: Option<Round>,
     done: Round,
-    is_lost: bool,
+    /// It is lost or removed: nothing more is to be learnt of it.
+    is_over: bool,
 }
 
 /// The checks of all devices, and who waits for them.
@@ -66,8 +72,10 @@ pub(crate) struct Verification {
     devices: Vec<Option<Checks>>,
     round: Round,
     waiting: Vec<(Round, ActiveId)>,
-    /// A device that lost data which was durable.
-    damaged: Option<DeviceId>,
+    /// Devices that lost data which was durable, or will when they are closed.
+    damaged: DeviceSet,
+    /// Of them those whose files were removed.
+    removed: DeviceSet,
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
 }
@@ -90,8 +98,8 @@ impl Verification {
             };
             let (never, none) = (None, Round(0));
             let began = Nanos(0);
-            let (asked, done, in_flight, is_lost) = (none, none, None, false);
-            let checks = Checks { buffer, within, whole_at: never, began, asked, in_flight, done, is_lost };
+            let (asked, done, in_flight, is_over) = (none, none, None, false);
+            let checks = Checks { buffer, within, whole_at: never, began, asked, in_flight, done, is_over };
             new.devices.push(Some(checks));
         }
         Some(new)
@@ -102,13 +110,22 @@ impl Verification {
         self.devices.into_iter().flatten().for_each(|checks| memory.give(checks.buffer));
     }
 
-    /// The device is lost: nothing is to be learnt of it any more.
+    /// The device is lost.
     pub(crate) fn lost(&mut self, device: DeviceId, why: LostWhy) {
         if why.is_damage() {
-            self.damaged.get_or_insert(device);
+            self.damaged.insert(device);
         }
+        self.checked_enough(device);
+    }
+
+    /// Whether the device's file was removed while it was used.
+    pub(crate) fn is_removed(&self, device: DeviceId) -> bool {
+        self.removed.contains(device)
+    }
+
+    fn checked_enough(&mut self, device: DeviceId) {
         if let Some(checks) = self.devices.get_mut(device.index()).and_then(Option::as_mut) {
-            (checks.done, checks.is_lost) = (checks.asked, true);
+            (checks.done, checks.is_over) = (checks.asked, true);
         }
     }
 
@@ -123,7 +140,7 @@ impl Verification {
         if !self.used {
             return None;
         }
-        let checked = self.devices.iter().flatten().filter(|checks| !checks.is_lost);
+        let checked = self.devices.iter().flatten().filter(|checks| !checks.is_over);
         checked.map(|checks| checks.began + interval(checks.within)).min()
     }
 
@@ -156,7 +173,7 @@ impl Engine {
             let is_fresh = (checks.within > Nanos(0)
                 && checks.whole_at.is_some_and(|at| self.now.since(at) <= checks.within))
                 || (once && checks.whole_at.is_some());
-            if !is_fresh && !checks.is_lost {
+            if !is_fresh && !checks.is_over {
                 checks.asked = round;
                 self.verify_device(DeviceId(i as u8));
             }
@@ -170,7 +187,7 @@ impl Engine {
             return None;
         }
         let checks = self.verification.devices.get_mut(device.index())?.as_mut()?;
-        if checks.is_lost {
+        if checks.is_over {
             return None;
         }
         self.verification.round.0 += 1;
@@ -182,7 +199,7 @@ impl Engine {
     /// Whether the check has ended, or nothing is to be learnt of the device any more.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
         let checks = self.verification.devices.get(device.index()).and_then(Option::as_ref);
-        checks.is_none_or(|checks| checks.is_lost || checks.done >= round)
+        checks.is_none_or(|checks| checks.is_over || checks.done >= round)
     }
 
     /// Has the devices verified whose turn it is because clients use the pool.
@@ -198,7 +215,7 @@ impl Engine {
         let round = self.verification.round;
         for i in 0..self.verification.devices.len() {
             let Some(checks) = &mut self.verification.devices[i] else { continue };
-            if !checks.is_lost && checks.began + interval(checks.within) <= self.now {
+            if !checks.is_over && checks.began + interval(checks.within) <= self.now {
                 checks.asked = round;
                 self.verify_device(DeviceId(i as u8));
             }
@@ -235,7 +252,7 @@ impl Engine {
                 self.lose(device, LostWhy::Replaced, memory);
             }
         }
-        let asked_again = |checks: &Checks| !checks.is_lost && checks.asked > checks.done;
+        let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verify_device(device);
         }
@@ -243,6 +260,18 @@ impl Engine {
             self.answer_if_whole(id);
         }
         self.drive_members(memory);
+    }
+
+    /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
+    pub(crate) fn removed(&mut self, device: DeviceId) {
+        if self.is_lost(device) || self.verification.removed.contains(device) {
+            return;
+        }
+        self.verification.removed.insert(device);
+        self.verification.damaged.insert(device);
+        self.verification.checked_enough(device);
+        self.notices.push(Notice::Removed { device });
+        self.member_failed(device, IoError::Removed);
     }
 
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device has been
@@ -263,12 +292,12 @@ impl Engine {
         self.reply(id);
     }
 
-    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with a device, and there
-    /// is no second copy.
+    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with as many devices as it
+    /// has copies.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
-        let device = self.verification.damaged?;
-        let has_copy = self.map.volume(volume).is_some_and(|volume| volume.copies > 1);
-        (!has_copy).then_some(RequestError::FlushFailed(device))
+        let device = self.verification.damaged.iter().next()?;
+        let copies = self.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
+        (self.verification.damaged.len() >= copies).then_some(RequestError::FlushFailed(device))
     }
 }
 

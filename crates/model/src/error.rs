@@ -37,6 +37,9 @@ pub enum IoError {
     /// Fewer bytes than asked for; the device is shorter than it was.
     #[error("device ended early")]
     Short,
+    /// The device's file has no name any more: it was removed, or another took its place. It is gone once it is closed.
+    #[error("the device's file was removed or replaced")]
+    Removed,
     /// The device is gone or was given up.
     #[error("device lost")]
     Lost,

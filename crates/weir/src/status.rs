@@ -145,12 +145,18 @@ pub struct DevicePart {
     /// It is lost because it was truncated or overwritten while it was served: data that was durable is gone with it.
     #[serde(default)]
     pub damaged: bool,
+    /// Its file was removed, or another took its place: all that is on it is gone once the server ends.
+    #[serde(default)]
+    pub removed: bool,
+    /// Where it can be copied from until then.
+    #[serde(default)]
+    pub open_file: Option<String>,
     /// Room for data on it.
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
-    /// `ok`; `doubtful`: a flush failed, and blocks written before are lost until rewritten; `lost`: it
-    /// gets no more commands until the pool is opened again.
+    /// `ok`; `doubtful`: a flush failed, and blocks written before are lost until rewritten; `removed`: see there; `lost`:
+    /// it gets no more commands until the pool is opened again.
     pub state: String,
     /// Why it is lost.
     pub lost_why: Option<String>,
@@ -328,6 +334,7 @@ impl Status {
             let damaged = matches!(device.state, DeviceState::Lost { why, .. } if why.is_damage());
             let device_state = match lost {
                 Some(_) => "lost",
+                None if device.removed => "removed",
                 None if device.doubtful > 0 => "doubtful",
                 None => "ok",
             };
@@ -342,6 +349,8 @@ impl Status {
                 size_now_bytes: None,
                 page_cache: false,
                 damaged,
+                removed: device.removed,
+                open_file: None,
                 data_bytes: device.total.get(),
                 used_bytes: used(&device),
                 state: device_state.to_owned(),
@@ -391,6 +400,7 @@ impl Status {
             let Some(device) = device(id) else { continue };
             part.size_now_bytes = device.size_now().ok().map(Bytes::get);
             part.page_cache = device.is_refused_direct();
+            part.open_file = device.removed_file().map(|path| path.display().to_string());
         }
         self
     }
@@ -580,6 +590,18 @@ fn about(time: Nanos) -> String {
 impl DevicePart {
     /// What happened to data on it that was durable, and the way out; `None` if nothing did.
     fn damage(&self) -> Option<String> {
+        if let Some(open) = self.open_file.as_ref().filter(|_| self.removed) {
+            return Some(format!(
+                "device {name} ({path}): its file was removed, or another took its place. The server still has it open, \
+                 and with the server ends all that is on it; until then every FLUSH of a volume with one copy fails. To save \
+                 it, halt the server (kill -STOP {pid}), copy what it has open (cp --sparse=always {open} {path}; to \
+                 another place if something else is there now, and name that in the pool file), end the server \
+                 (kill -KILL {pid}), and start it again: nothing is missing then",
+                name = self.name,
+                path = self.path,
+                pid = open.split('/').nth(2).unwrap_or_default(),
+            ));
+        }
         let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
         let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
         Some(format!(
@@ -599,6 +621,7 @@ impl DevicePart {
             let time = Nanos(self.lost_ns.unwrap_or_default());
             format!("LOST for {time}: {why}")
         });
+        let removed = self.removed.then(|| "REMOVED: gone once the server ends".to_owned());
         let doubtful = self.doubtful_blocks;
         let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
@@ -610,7 +633,7 @@ impl DevicePart {
         };
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
-        [lost, doubtful, metadata, pace, page_cache, invalid]
+        [lost, removed, doubtful, metadata, pace, page_cache, invalid]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()

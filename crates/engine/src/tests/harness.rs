@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
-    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint,
-    Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request, RequestError, RequestId,
-    Store, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
+    HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
+    RequestError, RequestId, Store, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::{self, Action};
 
@@ -71,6 +71,8 @@ pub(super) struct Harness {
     failing: VecDeque<(IoKind, Option<IoError>)>,
     /// Devices whose commands of a kind fail, and how.
     pub(super) broken: Vec<(DeviceId, IoKind, IoError)>,
+    /// Devices whose files were removed: found out where their last page is read.
+    pub(super) removed: Vec<DeviceId>,
     /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
     pub(super) hanging: Vec<DeviceId>,
     pub(super) holding: Option<IoKind>,
@@ -132,6 +134,7 @@ impl Harness {
             policy,
             failing: VecDeque::new(),
             broken: Vec::new(),
+            removed: Vec::new(),
             hanging: Vec::new(),
             holding: None,
             held: Vec::new(),
@@ -176,6 +179,10 @@ impl Harness {
         let broken = self.broken.iter().find(|(device, kind, _)| (*device, *kind) == (io.device, io.kind));
         if let Some((.., error)) = broken {
             return Err(*error);
+        }
+        let is_tail = io.kind == IoKind::Read && io.at.0 + BLOCK == DEVICE_SIZE;
+        if is_tail && self.removed.contains(&io.device) {
+            return Err(IoError::Removed);
         }
         match io.kind {
             IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),

@@ -1,7 +1,7 @@
 //! Devices that are truncated while they are used.
 
 use super::harness::{Harness, Shape};
-use crate::{DeviceSettings, DeviceState, LostWhy};
+use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
 use weir_map::Superblock;
 use weir_model::{Bytes, DeviceId, IoKind, Nanos, Op, RequestError};
 
@@ -171,4 +171,52 @@ fn a_last_page_that_cannot_be_read_says_nothing() {
     h.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(5)));
     h.flush().expect("it is there");
     assert_eq!(lost(&h, DATA), None);
+}
+
+fn removals_told(h: &mut Harness) -> Vec<DeviceId> {
+    let told = std::iter::from_fn(|| h.engine.next_notice());
+    told.filter_map(|notice| if let Notice::Removed { device } = notice { Some(device) } else { None })
+        .collect()
+}
+
+#[test]
+fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
+    let mut h = pool();
+    h.removed.push(DATA);
+    for _ in 0..3 {
+        assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
+    }
+    assert_eq!(h.request(Op::Write, 0, &[2; 4096], true), Err(RequestError::FlushFailed(DATA)));
+    h.write(0, &[3; 4096]);
+    assert_eq!(h.read(0, 4096).1, [3; 4096], "all is there until it is closed");
+    assert_eq!((lost(&h, DATA), removals_told(&mut h)), (None, vec![DATA]));
+    let status = h.engine.status();
+    assert_eq!(status.devices.iter().map(|device| device.removed).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(status.devices[0].errors.total(), 0, "no command has failed");
+    h.stop();
+}
+
+#[test]
+fn without_the_only_metadata_nothing_changes_any_more() {
+    let mut h = pool();
+    h.removed.push(DeviceId(1));
+    assert!(h.flush().is_err());
+    assert!(h.engine.status().read_only);
+    assert_eq!(h.read(0, 4096).1, [1; 4096]);
+}
+
+#[test]
+fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.removed.push(DeviceId(1));
+    h.write(0, &[2; 4096]);
+    h.flush().expect("the other copy, and the other metadata, have names");
+    assert_eq!(h.engine.map().members(), [DeviceId(2)]);
+    assert_eq!(removals_told(&mut h), [DeviceId(1)]);
+    // Of what is on these two both copies would be gone.
+    h.removed.push(DeviceId(0));
+    h.write(4096, &[2; 4096]);
+    assert!(h.flush().is_err());
 }

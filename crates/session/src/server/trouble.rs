@@ -48,6 +48,12 @@ impl Trouble {
                 device = name(device),
                 "the device is given up: {why}; what needs it fails until the pool is opened again"
             ),
+            Notice::Removed { device } => tracing::error!(
+                device = name(device),
+                "the device's file was removed, or another file took its place: all that is on it is lost once this server \
+                 ends, so every FLUSH of a volume with one copy fails from now on; do not stop the server before you have \
+                 read what weir pool status says"
+            ),
             Notice::Doubt { device, blocks } => tracing::error!(
                 device = name(device),
                 blocks,

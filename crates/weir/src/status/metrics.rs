@@ -105,6 +105,8 @@ impl Status {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
         all.levels("device_lost", "1 if it gets no more commands", lost);
+        let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
+        all.levels("device_removed", "1 if its file was removed or replaced while it was served", removed);
         let damaged = self.devices.iter().map(|d| (of(&d.name), f64::from(d.damaged)));
         all.levels("device_damaged", "1 if it was truncated or overwritten while it was served", damaged);
         let page_cache = self.devices.iter().map(|d| (of(&d.name), f64::from(d.page_cache)));

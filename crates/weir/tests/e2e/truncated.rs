@@ -1,4 +1,5 @@
-//! Device files that are truncated while the real server uses them: on a disk's file system and on one in memory.
+//! Device files that are truncated, removed or replaced while the real server uses them: on a disk's file system and on
+//! one in memory.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
@@ -168,5 +169,66 @@ fn what_is_only_read_is_checked_at_intervals() {
         assert!(found, "nobody flushes, and it is found out all the same");
         client.flush().expect_err("what was durable is gone");
         server.stop("TERM");
+    }
+}
+
+/// What status tells to do, done: the commands in its text.
+fn saved(told: &str) -> Vec<String> {
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let command = |start: &str| {
+        let from = words.find(start).unwrap_or_else(|| panic!("no {start} in: {words}"));
+        words[from..].split([')', ';']).next().unwrap_or_default().to_owned()
+    };
+    vec![command("kill -STOP"), command("cp --sparse"), command("kill -KILL")]
+}
+
+#[test]
+fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
+    for place in places() {
+        for (at, name, replaced) in
+            [(0, "data", false), (0, "data", true), (1, "metadata", false), (1, "metadata", true)]
+        {
+            let of = devices(&place, "stripe");
+            let server = of.pool.serve();
+            let mut client = connect(&of.pool);
+            fill(&mut client);
+            if replaced {
+                let other = of.paths[at].with_extension("other");
+                File::create(&other).and_then(|_| std::fs::rename(&other, &of.paths[at])).expect("replaced");
+            } else {
+                std::fs::remove_file(&of.paths[at]).expect("removed");
+            }
+            for i in 0..64 {
+                // With the metadata nothing changes any more.
+                let _may_fail = client.write(i * EXTENT, &[8; 4096]);
+            }
+            for _ in 0..3 {
+                client.flush().expect_err("it would be gone with the server");
+            }
+            let written = [vec![7; 4096], vec![8; 4096]];
+            let before: Vec<_> =
+                (0..64).map(|i| client.read(i * EXTENT, 4096).expect("it is there")).collect();
+            assert!(before.iter().all(|bytes| written.contains(bytes)));
+            let status = of.pool.json(&["pool", "status"]);
+            assert_eq!(status["devices"][at]["state"], "removed", "{status}");
+            let human = of.pool.weir(["pool", "status"]);
+            let human = [human.stdout, human.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            assert!(server.log().contains("was removed, or another file took its place"), "{}", server.log());
+            for command in saved(&human.concat()) {
+                let done = std::process::Command::new("sh").args(["-c", &command]).status();
+                assert!(done.is_ok_and(|status| status.success()), "{command}");
+            }
+            drop(server);
+            let server = of.pool.serve();
+            let mut client = connect(&of.pool);
+            for (i, bytes) in (0..64).zip(before) {
+                let found = client.read(i * EXTENT, 4096).expect("it was saved");
+                // What no flush took down may be what it was before.
+                assert!(found == bytes || found == written[0], "{name}, replaced: {replaced}, extent {i}");
+            }
+            client.flush().expect("all is well again");
+            client.disconnect();
+            server.stop("TERM");
+        }
     }
 }
