@@ -74,6 +74,8 @@ pub struct ErrorCounts {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
+    /// Plain writes for which there was no space below: these have not failed, they did nothing.
+    pub no_space: u64,
 }
 
 impl ErrorCounts {
@@ -85,7 +87,7 @@ impl ErrorCounts {
         }
     }
 
-    /// All of them.
+    /// All that failed.
     pub const fn total(self) -> u64 {
         self.reads + self.writes + self.flushes
     }

@@ -55,6 +55,13 @@ pub enum Notice {
         /// Why.
         why: crate::LostWhy,
     },
+    /// There was no space for a write below a device: its file system is full, or a thin device.
+    FullBelow {
+        /// The device.
+        device: DeviceId,
+        /// What the write met.
+        error: IoError,
+    },
     /// A device's file was removed, or another took its place: it is used until it is closed, and gone then.
     Removed {
         /// The device.

@@ -59,7 +59,10 @@ impl Engine {
         let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);
         let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !spoilt;
         // That the file was removed is told as such.
-        if !is_full(kind, error, self.map.planted()) && error != IoError::Removed {
+        if is_full(kind, error, self.map.planted()) {
+            self.devices[flight.device.index()].errors.no_space += 1;
+            self.notices.push(Notice::FullBelow { device: flight.device, error });
+        } else if error != IoError::Removed {
             self.note_failure(&flight, error, again);
         }
         if !again {

@@ -188,6 +188,9 @@ pub struct Traffic {
     pub failed_writes: u64,
     /// Of these, flushes.
     pub failed_flushes: u64,
+    /// Writes for which there was no space in the file system, or thin pool, the device is in: not failed, but not done.
+    #[serde(default)]
+    pub no_space: u64,
     /// Commands in flight.
     pub in_flight: u64,
     /// What it does of late.
@@ -365,6 +368,7 @@ impl Status {
                     failed_reads: device.errors.reads,
                     failed_writes: device.errors.writes,
                     failed_flushes: device.errors.flushes,
+                    no_space: device.errors.no_space,
                     in_flight: device.in_flight,
                     load: device.load.into(),
                     mover: device.mover.into(),
@@ -624,6 +628,8 @@ impl DevicePart {
         let removed = self.removed.then(|| "REMOVED: gone once the server ends".to_owned());
         let doubtful = self.doubtful_blocks;
         let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
+        let no_space = self.traffic.map_or(0, |traffic| traffic.no_space);
+        let no_space = (no_space > 0).then(|| format!("{no_space} writes found NO SPACE below"));
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
         let metadata = match (self.absent, self.metadata, self.left_behind) {
             (true, ..) => Some("ABSENT".to_owned()),
@@ -633,7 +639,7 @@ impl DevicePart {
         };
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
-        [lost, removed, doubtful, metadata, pace, page_cache, invalid]
+        [lost, removed, doubtful, no_space, metadata, pace, page_cache, invalid]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()

@@ -380,7 +380,10 @@ fn a_full_file_system_below_is_no_broken_device() {
     let mut h = Harness::new(2, "sequential");
     h.fail_next(WRITE, ENOSPC);
     assert_eq!(h.request(Op::Write, 0, &[1; 4096], false), Err(RequestError::NoSpace));
-    assert_eq!(h.engine.status().devices[0].errors.total(), 0);
+    let errors = h.engine.status().devices[0].errors;
+    assert_eq!((errors.total(), errors.no_space), (0, 1));
+    let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
+    assert_eq!(told, [Notice::FullBelow { device: DeviceId(0), error: ENOSPC }]);
     h.flush().expect("a flush");
     h.write(0, &[1; 4096]);
 }

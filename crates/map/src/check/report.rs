@@ -12,6 +12,8 @@ pub enum Severity {
     Waste,
     /// One of two copies is damaged; the other is intact, nothing is lost.
     Spare,
+    /// A device is not there: what is on it was not checked.
+    Unchecked,
     /// Something is damaged that nothing intact is left for.
     Damage,
 }
@@ -23,6 +25,7 @@ impl Severity {
             Self::Note => "note",
             Self::Waste => "waste",
             Self::Spare => "spare",
+            Self::Unchecked => "unchecked",
             Self::Damage => "damage",
         }
     }

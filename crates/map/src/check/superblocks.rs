@@ -85,16 +85,18 @@ fn together(
     let assembly = match Assembly::new(&found, &OpenOptions::default()) {
         Ok(assembly) => assembly,
         Err(error) => {
-            // A device whose superblocks are damaged is not absent, and is listed already.
-            let listed = match error {
+            // A device that is not there was not checked, which is no damage. One whose superblocks are damaged is there,
+            // and is listed already.
+            let (is_listed, severity) = match error {
                 MapError::Absent { device } | MapError::MirrorAbsent { device } => {
-                    sizes.get(device.index()).is_some_and(Option::is_some)
+                    (sizes.get(device.index()).is_some_and(Option::is_some), Severity::Unchecked)
                 }
-                _ => false,
+                MapError::MetadataAbsent { .. } => (false, Severity::Unchecked),
+                _ => (false, Severity::Damage),
             };
-            if !listed {
+            if !is_listed {
                 let matters = "the pool does not open as it is";
-                add(Severity::Damage, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
+                add(severity, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
             }
             let without = (0..first.devices).map(DeviceId).collect();
             match Assembly::new(

@@ -48,6 +48,14 @@ impl Trouble {
                 device = name(device),
                 "the device is given up: {why}; what needs it fails until the pool is opened again"
             ),
+            Notice::FullBelow { device, error } => {
+                if self.may_tell(now) {
+                    tracing::error!(
+                        device = name(device),
+                        "there was no space for a write where the device is: {error}; make room in its file system (or thin pool)"
+                    );
+                }
+            }
             Notice::Removed { device } => tracing::error!(
                 device = name(device),
                 "the device's file was removed, or another file took its place: all that is on it is lost once this server \

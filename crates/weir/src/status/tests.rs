@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn a_status_is_told_and_warned_about() {
     let reads = Commands { count: 100, bytes: 409_600, response_ns: Some(10_000) };
-    let traffic = Traffic { reads, overruns_share: 0.05, figures_invalid: true, ..Traffic::default() };
+    let traffic =
+        Traffic { reads, overruns_share: 0.05, figures_invalid: true, no_space: 2, ..Traffic::default() };
     let device = DevicePart {
         name: "slow".into(),
         pace: Some("hdd-7200".into()),
@@ -38,7 +39,7 @@ fn a_status_is_told_and_warned_about() {
         "weir volume create",
         "moves: 5.0 ms a command, and without moves 1.0 ms",
         "2 MiB beyond one place (at most 3 MiB); 17 extents in pieces, 4711 writes redirected",
-        "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT",
+        "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT, 2 writes found NO SPACE below",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }

@@ -189,7 +189,8 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
     std::fs::rename(pool.path("slow.img"), pool.path("away.img")).expect("it is taken away");
     let (code, document) = check(&pool, &[]);
     assert_eq!(code, OPERATIONAL, "{document:#}");
-    assert!(severities(&document).contains(&"damage"), "{document:#}");
+    assert!(severities(&document).contains(&"unchecked"), "{document:#}");
+    assert!(!severities(&document).contains(&"damage"), "{document:#}");
     assert!(
         document["unchecked"][0].as_str().is_some_and(|told| told.contains("device slow (")),
         "{document:#}"
