@@ -1,6 +1,6 @@
 //! The extent cache: whole extents in memory, write-through. Off unless it is given memory.
 //!
-//! Source: Wardrop balancing (mechanisms, section 3): "a read miss fetches the whole extent".
+//! Source: Wardrop balancing (the dissertation behind it, chapter III): "a read miss fetches the whole extent".
 //!
 //! A read that is not answered from here fetches all that lies around it in the same place, in one command,
 //! and is answered from that. What a write puts into blocks of a cached extent is put here as well, and counts once

@@ -3,7 +3,7 @@
 //!
 //! Blocks of one piece may lie in several places: the piece is then split, and each part goes its
 //! own way. What was on a device that is lost, and is replaced block by block, goes to a place on another one,
-//! so that a client can repair what it lost by writing it again. Safety rule 3 is kept here: what several places hold is not written before a cut can no
+//! so that a client can repair what it lost by writing it again. Rule 3 of docs/invariants.md is kept here: what several places hold is not written before a cut can no
 //! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
@@ -309,7 +309,7 @@ impl Engine {
         Some(whole)
     }
 
-    /// Safety rule 3: whether these blocks of a place may be written. If other places hold them too
+    /// Rule 3: whether these blocks of a place may be written. If other places hold them too
     /// (`shared`), these no longer do from now on; the piece waits until what is durable says so, too. The other
     /// blocks of the extent go the same way at once: who overwrites one block overwrites the next.
     fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {

@@ -3,8 +3,8 @@
 //! A lost device gets no more commands; whatever needs it fails with EIO, everything else goes on. It
 //! stays lost until the pool is opened again, even if it answers: what it missed nobody knows.
 //!
-//! A command it has not answered may still read or fill its buffer and change its location (safety
-//! rule 2). So the command is *abandoned*: its request is answered, but the buffer is kept back and
+//! A command it has not answered may still read or fill its buffer and change its location (rule 2
+//! of docs/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is kept back and
 //! the location rests until the command really ends.
 
 use crate::Engine;

@@ -218,7 +218,7 @@ impl Engine {
         })
     }
 
-    /// Safety rule 3 for all the places: opens an intent where there must be one, and has the piece wait
+    /// Rule 3 for all the places: opens an intent where there must be one, and has the piece wait
     /// until that is durable.
     fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];

@@ -7,7 +7,8 @@ use litemap::LiteMap;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, VolumeId};
 
-/// When a map change must be durable (mechanisms section 5).
+/// When a map change must be durable: virtual allocation's question (the dissertation behind
+/// it, chapter II).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hardening {
     /// No later than the next FLUSH or FUA.

@@ -1,6 +1,6 @@
 //! Free space of one device: which of its extents are owned.
 //!
-//! Extents are handed out in sequence, as in a log (virtual allocation, mechanisms section 5), so
+//! Extents are handed out in sequence, as in a log (virtual allocation), so
 //! that data written together lies together. For fine places extents are cut into slots of one
 //! block: slots come from extents already cut, and an extent whose last slot is released is whole
 //! and free again.

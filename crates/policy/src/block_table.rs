@@ -1,6 +1,6 @@
 //! The block table: how much each block costs, in 4 bytes a block that was ever accessed.
 //!
-//! Source: Hystor (mechanisms, section 1; the paper's section 4). A radix tree of three levels like a
+//! Source: Hystor (the paper's section 4). A radix tree of three levels like a
 //! page table's: regions of 2 GiB (BGD), sub-regions of 4 MiB (BMD), blocks of 4 KiB (BTE). An entry
 //! of the upper two has a child, a counter, and `unique`, the blocks below it in use; one of the lowest
 //! a counter and flags. Counters have 16 bits; where one would overflow, all counters *of its page*

@@ -2,7 +2,8 @@
 
 use weir_model::Nanos;
 
-/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample` (mechanisms, notation).
+/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample`, the weight that
+/// measurement-driven migration and Wardrop balancing use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ewma(Option<f64>);
 

@@ -1,6 +1,6 @@
 //! Which blocks of a volume are a file system's metadata, by what an ext2, ext3 or ext4 superblock says.
 //!
-//! Source: our addition to Hystor (mechanisms, section 1, "Metadata blocks"), whose authors considered it for
+//! Source: our addition to Hystor (the paper's section on metadata blocks), whose authors considered it for
 //! clients that tag nothing. The layout is that of the kernel's documentation of ext4 ("Data structures and algorithms").
 //!
 //! Found are the superblock and the group descriptors, each group's two bitmaps and its table of inodes: what lies where it does

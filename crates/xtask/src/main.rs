@@ -1,5 +1,5 @@
 //! What developers run now and then: `cargo xtask crash` and `cargo xtask mutants` (see
-//! `docs/crash-testing.md`), and `cargo place` (see `docs/placement.md`).
+//! `docs/crash-testing.md`), `cargo place` (see `docs/placement.md`), and `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -8,6 +8,7 @@ mod mix;
 mod mutants;
 mod place;
 mod table;
+mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Task {
     Mutants(mutants::Args),
     /// Runs every placement policy on a fixed list of loads in virtual time
     Place(place::Args),
+    /// Looks at what the compiler does not check of the code's shape: arrows, circles, lengths, widths
+    Tidy(tidy::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +42,6 @@ fn main() -> ExitCode {
         Task::Crash(args) => crash::run(&args),
         Task::Mutants(args) => mutants::run(&args),
         Task::Place(args) => place::run(&args),
+        Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -1,6 +1,6 @@
 //! `sequential`: what goes on for long in sequence does not come in (SSEQR, selective sequential rejection).
 //!
-//! Source: HEC (mechanisms, section 8; the dissertation behind it, section 3.4.1).
+//! Source: HEC (the dissertation behind it, section 3.4.1).
 //!
 //! Rule: the last k requests are kept. A request whose start lies at the end of one of them, or at most G sectors
 //! behind, continues it, and what the two are part of is as long as both. What continues a run that is longer

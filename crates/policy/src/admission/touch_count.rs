@@ -1,6 +1,6 @@
 //! `touch_count`: what was touched before comes in, counted by large segments of the disk (TC).
 //!
-//! Source: HEC (mechanisms, section 8; the dissertation behind it, section 3.4.1).
+//! Source: HEC (the dissertation behind it, section 3.4.1).
 //!
 //! Rule: each segment a request touches counts that. If the touches before it of any of them are as many as the
 //! threshold, the whole request is admitted. Counts are kept in several maps, of which the latest counts and all are

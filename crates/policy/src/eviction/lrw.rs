@@ -1,6 +1,6 @@
 //! `lrw`: what was written to the cache longest ago leaves first.
 //!
-//! Source: HEC (mechanisms, section 8; the dissertation behind it, chapter 3), for caches on flash: the
+//! Source: HEC (the dissertation behind it, chapter 3), for caches on flash: the
 //! order of the log is the order of eviction, and reads, which write nothing, cost nothing.
 //!
 //! Rule: a block is written when it comes in and whenever it is hit by a write; a hit by a read changes nothing.

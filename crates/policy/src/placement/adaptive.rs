@@ -1,7 +1,7 @@
 //! `adaptive`: every block where it costs least, as measured.
 //!
 //! Source: ours. It does what the authors of Hystor, of measurement-driven migration and of Wardrop
-//! balancing (mechanisms, sections 1 to 3) left for later: request size, the asymmetry of devices and
+//! balancing left for later: request size, the asymmetry of devices and
 //! their load in one rule.
 //!
 //! Devices are fast, or have homes ([`fast`]): what is said of the fast device holds for all fast ones together.

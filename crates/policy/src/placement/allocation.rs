@@ -1,5 +1,5 @@
 //! Where new extents go, as several policies offer it: the allocations of measurement-driven
-//! migration (mechanisms, section 2). Which device is the flash and which the disk is measured: the
+//! migration (the dissertation behind it, chapter II). Which device is the flash and which the disk is measured: the
 //! one that answers an idle read first, and last.
 
 use super::{Access, DeviceView, Hierarchy, Key, Moment, Placement, Places, Settings, Stripe};

@@ -1,7 +1,6 @@
 //! `asymmetry`: each extent on the device where its mix of reads and writes costs least.
 //!
-//! Source: measurement-driven migration (mechanisms, section 2; the dissertation behind it, chapter
-//! II). Devices are peers: one may be better at reads and the other at writes.
+//! Source: measurement-driven migration (the dissertation behind it, chapter II). Devices are peers: one may be better at reads and the other at writes.
 //!
 //! Rule: counters `R_j`, `W_j` per extent, `r_i`, `w_i` measured per device. The cost of extent *j* on
 //! device *i* is `C_ji = (R_j r_i + W_j w_i) / (R_j + W_j)`. After `minimum` accesses it moves from *i*
@@ -9,7 +8,7 @@
 //! then begin anew. It moves while it is accessed; in a quiet second others do.
 //!
 //! Constants: `delta` = 1, as measured best; counters of one byte, halved together when one is full;
-//! their table bounded to 0.003 % of the pool, both as published. The seed gives neither the rate of
+//! their table bounded to 0.003 % of the pool, both as published. The dissertation gives neither the rate of
 //! tokens nor the minimum: 16 a second and 4 are ours.
 //!
 //! When not: it compares devices extent by extent and so sends everything to a device that is better

@@ -4,7 +4,7 @@
 //! starts; when it is full, on the next.
 //!
 //! When not: under a load that saturates the fast device, everything waits there while the others
-//! idle (what Wardrop balancing was published against: mechanisms, section 3).
+//! idle (what Wardrop balancing was published against).
 
 use super::{Access, Moment, Placement, Question, Reasons};
 use weir_model::DeviceId;

@@ -1,6 +1,6 @@
 //! `hystor`: the costly blocks also on the fast device, and writes buffered there.
 //!
-//! Source: Hystor (mechanisms, section 1; the paper's sections 3 to 5).
+//! Source: Hystor (the paper's sections 3 to 5).
 //!
 //! Rule: each access adds its inverse bitmap to the [block table](crate::block_table), so that blocks
 //! accessed often by small requests stand out. Every `period` Program 1 names the blocks that cost
@@ -16,7 +16,7 @@
 //! loses nothing. A clean copy is on one alone. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
 //! never written.
 //!
-//! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The seed gives no
+//! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The paper gives no
 //! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second copy. A
 //! second device counts as fast if it takes at most twice as long for an idle read as the first, or is nearer to it than
 //! to the slowest (as a ratio).

@@ -1,7 +1,7 @@
 //! `metadata_on_fast`: a file system's metadata on the fast device, everything else on the others.
 //!
-//! Source: the allocation "metadata-on-flash, without its migration" of measurement-driven migration (mechanisms, section
-//! 2); which blocks are metadata, where clients do not say so, as in Hystor's section 1.
+//! Source: the allocation "metadata-on-flash, without its migration" of measurement-driven migration (the
+//! dissertation behind it, chapter II); which blocks are metadata, where clients do not say so, as [`crate::ext`] finds them.
 //!
 //! Rule: blocks that clients call metadata, or that the volume's own ext2/3/4 superblock says are
 //! ([`crate::ext`]), are written to the fastest device, and come there when they are used. Nothing else moves.

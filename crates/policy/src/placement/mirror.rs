@@ -1,6 +1,6 @@
 //! `mirror`: what is read most is on two devices, and each read goes to the one that will answer first.
 //!
-//! Source: ours, beyond Wardrop balancing and with the same goal (mechanisms, section 3): load shifts
+//! Source: ours, beyond Wardrop balancing and with the same goal: load shifts
 //! with the next read, not with the next move.
 //!
 //! Rule: new extents go to the fastest device with room. Each round, of the extents accessed lately,

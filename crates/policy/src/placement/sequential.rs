@@ -1,7 +1,7 @@
 //! `sequential`: one device after the other, in the order of the pool file.
 //!
-//! Source: the allocation "local until full" of user-optimal migration (mechanisms, section 4) and
-//! of virtual allocation (section 5). Its base, to be compared with.
+//! Source: the allocation "local until full" of user-optimal migration and of virtual
+//! allocation (the dissertation behind both, chapters III and II). Its base, to be compared with.
 //!
 //! When not: whenever more than one device should be busy.
 

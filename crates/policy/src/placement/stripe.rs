@@ -1,7 +1,7 @@
 //! `stripe`: extents over all devices in turn, until the smaller ones are full.
 //!
 //! Source: the striping that measurement-driven migration and Wardrop balancing are measured
-//! against (mechanisms, sections 2 and 3). Every device gets the same share, whatever its speed.
+//! against. Every device gets the same share, whatever its speed.
 //!
 //! When not: with devices of different speed, large requests wait for the slowest.
 

@@ -1,7 +1,6 @@
 //! `wardrop`: data spread so that every device answers as fast as the others.
 //!
-//! Source: Wardrop equilibrium for storage (mechanisms, section 3; the dissertation behind it, chapter
-//! III), for any number of devices. The faster device is not filled first.
+//! Source: Wardrop equilibrium for storage (the dissertation behind it, chapter III), for any number of devices. The faster device is not filled first.
 //!
 //! Rule, each round, with measured responses `R_i` and shares of the requests `Q_i`:
 //! `Rbar = sum R_i Q_i`, target shares `P_i = Q_i + alpha (Rbar - R_i) Q_i`, at least `floor`, then

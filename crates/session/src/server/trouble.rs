@@ -39,15 +39,6 @@ impl Trouble {
                 named(room)
             ),
             Notice::RoomAgain => tracing::info!("the pool has space again"),
-            Notice::Lost { device, why } if why.is_damage() => tracing::error!(
-                device = name(device),
-                "the device is given up: {why}; data that was durable is gone with it, so every FLUSH of a volume with one \
-                 copy fails from now on; weir pool status says what to do"
-            ),
-            Notice::Lost { device, why } => tracing::error!(
-                device = name(device),
-                "the device is given up: {why}; what needs it fails until the pool is opened again"
-            ),
             Notice::FullBelow { device, error } => {
                 if self.may_tell(now) {
                     tracing::error!(
@@ -56,29 +47,6 @@ impl Trouble {
                     );
                 }
             }
-            Notice::Removed { device } => tracing::error!(
-                device = name(device),
-                "the device's file was removed, or another file took its place: all that is on it is lost once this server \
-                 ends, so every FLUSH of a volume with one copy fails from now on; do not stop the server before you have \
-                 read what weir pool status says"
-            ),
-            Notice::Doubt { device, blocks } => tracing::error!(
-                device = name(device),
-                blocks,
-                "writes since the last good flush are lost; their blocks fail until they are rewritten"
-            ),
-            Notice::Unreachable { device, volume, offset, len } => tracing::error!(
-                device = name(device),
-                volume = volume_name(volume),
-                %offset,
-                %len,
-                "no other device holds this: it cannot be read until the pool is opened with the device, or it is written again"
-            ),
-            Notice::UnreachableInAll { ranges, bytes } => tracing::error!(
-                ranges,
-                %bytes,
-                "in all, that is what no other device holds; the first ranges are listed above"
-            ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \
                  once the cause is gone, restart the server"
@@ -106,6 +74,11 @@ impl Trouble {
                     tracing::warn!(device = name(device), %at, %len, "{kind} failed: {error}; {then}");
                 }
             }
+            Notice::Lost { .. }
+            | Notice::Removed { .. }
+            | Notice::Doubt { .. }
+            | Notice::Unreachable { .. }
+            | Notice::UnreachableInAll { .. } => tell_of_loss(notice, name, volume_name),
         }
     }
 
@@ -123,6 +96,46 @@ impl Trouble {
             self.untold += 1;
         }
         may
+    }
+}
+
+/// What is lost with a device, or may be.
+fn tell_of_loss(notice: Notice, name: impl Fn(DeviceId) -> String, volume_name: impl Fn(VolumeId) -> String) {
+    match notice {
+        Notice::Lost { device, why } if why.is_damage() => tracing::error!(
+            device = name(device),
+            "the device is given up: {why}; data that was durable is gone with it, so every FLUSH of a volume with one \
+             copy fails from now on; weir pool status says what to do"
+        ),
+        Notice::Lost { device, why } => tracing::error!(
+            device = name(device),
+            "the device is given up: {why}; what needs it fails until the pool is opened again"
+        ),
+        Notice::Removed { device } => tracing::error!(
+            device = name(device),
+            "the device's file was removed, or another file took its place: all that is on it is lost once this server \
+             ends, so every FLUSH of a volume with one copy fails from now on; do not stop the server before you have \
+             read what weir pool status says"
+        ),
+        Notice::Doubt { device, blocks } => tracing::error!(
+            device = name(device),
+            blocks,
+            "writes since the last good flush are lost; their blocks fail until they are rewritten"
+        ),
+        Notice::Unreachable { device, volume, offset, len } => tracing::error!(
+            device = name(device),
+            volume = volume_name(volume),
+            %offset,
+            %len,
+            "no other device holds this: it cannot be read until the pool is opened with the device, or it is written again"
+        ),
+        Notice::UnreachableInAll { ranges, bytes } => tracing::error!(
+            ranges,
+            %bytes,
+            "in all, that is what no other device holds; the first ranges are listed above"
+        ),
+        // In plain words above; never silence.
+        other => tracing::warn!("{other:?}"),
     }
 }
 

@@ -122,8 +122,8 @@ impl CacheOutcome {
         self.filled + self.written
     }
 
-    /// Cache-level write amplification: blocks written to the cache for each the user wrote (HEC, mechanisms section
-    /// 8); `None` if the user wrote none.
+    /// Cache-level write amplification: blocks written to the cache for each the user wrote (HEC);
+    /// `None` if the user wrote none.
     pub fn clwa(&self) -> Option<f64> {
         (self.writes.accesses > 0).then(|| self.cache_writes() as f64 / self.writes.accesses as f64)
     }

@@ -177,7 +177,7 @@ pub(super) fn read(path: &Path) -> Result<Known, String> {
     all.ok_or_else(|| format!("{} has a line that is no figures", path.display()))
 }
 
-/// … and put there; whoever breaks it off finds the old ones or the new ones.
+/// Puts the files there; whoever breaks it off finds the old ones or the new ones.
 ///
 /// # Errors
 /// If the file cannot be written.

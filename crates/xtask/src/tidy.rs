@@ -1,0 +1,157 @@
+//! `cargo xtask tidy`: what the compiler and clippy do not check of the code's shape.
+//!
+//! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a drawing.
+//! - [`circles`]: modules of a crate that need each other in a circle.
+//! - [`length`]: functions and files that are too long.
+//! - [`rules`]: `docs/invariants.md` and who refers to it.
+//! - [`text`]: lines that are too wide, and comments that begin in the middle or refer to what is not in the
+//!   repository.
+//!
+//! What is not tidy yet stands in `tidy.toml`, each with its reason or number. That list can only get shorter:
+//! an exception that is larger than it has to be is a finding as well.
+
+mod circles;
+mod crates;
+mod length;
+mod rules;
+mod source;
+mod text;
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Of `cargo xtask tidy`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write what is made from tables (the drawing in ARCHITECTURE.md) instead of comparing it
+    #[arg(long)]
+    write: bool,
+}
+
+/// Something that is not tidy.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: PathBuf,
+    /// From 1; 0: the whole file.
+    line: usize,
+    what: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<PathBuf>, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.into(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path.display(), self.what),
+            line => write!(f, "{}:{line}: {}", self.path.display(), self.what),
+        }
+    }
+}
+
+/// `tidy.toml`: what may be as it is for now.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exceptions {
+    /// By crate: modules in circles.
+    #[serde(default)]
+    circles: BTreeMap<String, usize>,
+    /// By crate: lines that are too wide.
+    #[serde(default)]
+    wide_lines: BTreeMap<String, usize>,
+    /// By crate: comments that begin in the middle of a sentence.
+    #[serde(default)]
+    ellipses: BTreeMap<String, usize>,
+    #[serde(default, rename = "file")]
+    files: Vec<LongFile>,
+    #[serde(default, rename = "function")]
+    functions: Vec<LongFunction>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongFile {
+    path: PathBuf,
+    lines: usize,
+    why: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongFunction {
+    path: PathBuf,
+    name: String,
+    lines: usize,
+    why: String,
+}
+
+/// Where the exceptions stand.
+const EXCEPTIONS: &str = "crates/xtask/tidy.toml";
+
+/// Looks at everything; fails if anything is not tidy.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match findings(&root, args.write) {
+        Ok(findings) if findings.is_empty() => {
+            println!("tidy");
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            findings.iter().for_each(|finding| eprintln!("{finding}"));
+            eprintln!(
+                "\n{} findings; what cannot be mended now goes into {EXCEPTIONS}, with its reason",
+                findings.len()
+            );
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
+    let text = source::read(&root.join(EXCEPTIONS))?;
+    let exceptions: Exceptions = toml::from_str(&text).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
+    let sources = source::all(root)?;
+    let mut findings = crates::check(root, write)?;
+    findings.extend(circles::check(&sources, &exceptions.circles));
+    findings.extend(length::check(&sources, &exceptions));
+    findings.extend(text::check(&sources, &exceptions));
+    findings.extend(rules::check(root, &sources)?);
+    findings.sort();
+    Ok(findings)
+}
+
+/// Numbers by crate, beside those that may be there for now: more is a finding, and so is less.
+fn compare(what: &str, found: &BTreeMap<String, usize>, excepted: &BTreeMap<String, usize>) -> Vec<Finding> {
+    let names: std::collections::BTreeSet<_> = found.keys().chain(excepted.keys()).collect();
+    let of = |numbers: &BTreeMap<String, usize>, name: &String| numbers.get(name).copied().unwrap_or(0);
+    let differing = names.into_iter().map(|name| (name, of(found, name), of(excepted, name)));
+    differing
+        .filter_map(|(name, found, excepted)| {
+            let path = format!("crates/{name}");
+            match found.cmp(&excepted) {
+                std::cmp::Ordering::Greater => {
+                    Some(Finding::new(path, 0, format!("{found} {what}, {excepted} are allowed for now")))
+                }
+                std::cmp::Ordering::Less => Some(Finding::new(
+                    EXCEPTIONS,
+                    0,
+                    format!("{name} has {found} {what}, no longer {excepted}: lower it"),
+                )),
+                std::cmp::Ordering::Equal => None,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

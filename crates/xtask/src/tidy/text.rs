@@ -1,0 +1,87 @@
+//! Lines that are too wide, and comments nobody can follow from here.
+
+use super::source::Source;
+use super::{Exceptions, Finding, compare};
+use std::collections::BTreeMap;
+
+/// That of `rustfmt.toml`, which leaves comments alone.
+const WIDTH: usize = 110;
+
+/// What is in no repository, or in no order: the paper and its section would be found, or a rule of
+/// `docs/invariants.md` by its number.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("mechanisms", "give the paper and its section"),
+    ("the seed gives", "give the paper and its section"),
+    ("safety rule", "give the rule's number in docs/invariants.md: (rule N)"),
+];
+
+pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding> {
+    let (mut wide, mut ellipses) = (BTreeMap::new(), BTreeMap::new());
+    let mut findings = Vec::new();
+    for source in sources {
+        for (number, line) in (1..).zip(source.text.lines()) {
+            if line.chars().count() > WIDTH {
+                *wide.entry(source.of.clone()).or_insert(0) += 1;
+            }
+            let Some(comment) = comment(line) else { continue };
+            if comment.starts_with('…') || comment.starts_with("...") {
+                *ellipses.entry(source.of.clone()).or_insert(0) += 1;
+            }
+            let lower = comment.to_lowercase();
+            for (phrase, instead) in ELSEWHERE.iter().filter(|(phrase, _)| lower.contains(phrase)) {
+                findings.push(Finding::new(&source.path, number, format!("\"{phrase}\": {instead}")));
+            }
+        }
+    }
+    findings.extend(compare(&format!("lines wider than {WIDTH}"), &wide, &exceptions.wide_lines));
+    findings.extend(compare("comments that begin with an ellipsis", &ellipses, &exceptions.ellipses));
+    findings
+}
+
+/// What a line's comment says, if it is nothing else.
+fn comment(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("//")?;
+    Some(rest.trim_start_matches(['/', '!']).trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<Finding> {
+        let source = Source::new("one", "crates/one/src/lib.rs", text).expect("it parses");
+        check(&[source], &Exceptions::default())
+    }
+
+    #[test]
+    fn what_nobody_can_follow_is_found_and_what_only_looks_like_it_is_not() {
+        let wide = format!("// {}\nfn f() {{}}", "x".repeat(WIDTH));
+        for text in [
+            "/// … and more.\nfn f() {}",
+            "//! See mechanisms, section 2.",
+            "// Safety rule 1.\nfn f() {}",
+            &wide,
+        ] {
+            assert_eq!(found(text).len(), 1, "{text}");
+        }
+        let fine = format!(
+            "/// And … more (rule 1).\nfn f() {{ let _ = \"mechanisms\"; }}\n//{}",
+            "x".repeat(WIDTH - 2)
+        );
+        assert_eq!(found(&fine), []);
+    }
+
+    #[test]
+    fn an_exception_that_is_larger_than_it_has_to_be_is_a_finding() {
+        let source = Source::new("one", "crates/one/src/lib.rs", "// … so.\nfn f() {}").expect("it parses");
+        for (allowed, findings) in [(0, 1), (1, 0), (2, 1)] {
+            let ellipses = [("one".to_owned(), allowed)].into();
+            let exceptions = Exceptions { ellipses, ..Exceptions::default() };
+            assert_eq!(
+                check(std::slice::from_ref(&source), &exceptions).len(),
+                findings,
+                "{allowed} allowed"
+            );
+        }
+    }
+}
