@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Random 4 KiB reads from modelled drives: what they take against what the model says.
+/// Rng 4 KiB reads from modelled drives: what they take against what the model says.
 fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     let mut arena = Arena::new(Bytes::mib(4)).expect("memory");
     let mut devices = Devices::new();
@@ -116,7 +116,7 @@ fn report(what: &str, count: u64, time: Nanos, busy: Duration) {
     println!("{what:44} {:>10.0} {each:>10.0} {cpu:>10.0}", 1e9 / each);
 }
 
-/// Random 4 KiB commands to a file.
+/// Rng 4 KiB commands to a file.
 fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
     let mut arena = Arena::new(Bytes::mib(4)).expect("memory");
     let mut devices = Devices::new();

@@ -4,9 +4,9 @@ use crate::Engine;
 use crate::advice::places_of;
 use weir_map::Place;
 use weir_model::{
-    BLOCK, BlockRange, Bytes, DeviceOffset, ErrorKind, ExtentKey, Nanos, PlaceId, PlaceKind, VolumeOffset,
+    BLOCK, BlockRange, Bytes, DeviceOffset, ErrorKind, ExtentKey, Nanos, PlaceId, PlaceKind, Rng, Seed,
+    VolumeOffset,
 };
-use weir_policy::Random;
 use weir_policy::placement::{Moment, Places, Question, Reasons};
 
 /// Where a block is, since when and why.
@@ -126,7 +126,7 @@ impl Engine {
             measured: self.advice.measured(),
             extent: self.map.extent(),
             map: &self.whereabouts(which),
-            random: &mut Random::new(0),
+            random: &mut Rng::new(Seed(0)),
             actions: &mut Vec::new(),
             room: 0,
         };

@@ -110,8 +110,9 @@ use crate::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request};
-use weir_policy::Random;
+use weir_model::{
+    Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed,
+};
 use weir_policy::harm::Moves;
 use weir_policy::placement::Placement;
 
@@ -128,7 +129,7 @@ pub struct Engine {
     policies: policies::Policies,
     advice: advice::Advice,
     /// What the policy may draw from.
-    random: Random,
+    random: Rng,
     mover: mover::Mover,
     since: since::Since,
     cache: cache::ExtentCache,
@@ -235,7 +236,7 @@ impl Engine {
             members: members::Members::new(map.members(), &scratch),
             advice: advice::Advice::new(&map),
             map,
-            random: Random::new(0),
+            random: Rng::new(Seed(0)),
             mover: mover::Mover::default(),
             since: since::Since::default(),
             cache: cache::ExtentCache::new(planted),

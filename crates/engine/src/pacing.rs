@@ -292,7 +292,7 @@ mod tests {
         /// Beside a naive twin, all responses sorted.
         #[test]
         fn the_running_percentile_is_about_right(seed: u64, spread in 1u64..100) {
-            let mut random = weir_policy::Random::new(seed);
+            let mut random = weir_model::Rng::new(weir_model::Seed(seed));
             let mut all: Vec<u64> = (0..20_000).map(|_| 100_000 + random.below(spread * 10_000)).collect();
             let mut p99 = P99::default();
             all.iter().for_each(|ns| p99.add(Nanos(*ns)));

@@ -3,8 +3,7 @@
 use crate::Engine;
 use crate::notice::Notice;
 use crate::policies::Which;
-use weir_model::Nanos;
-use weir_policy::Random;
+use weir_model::{Nanos, Rng, Seed};
 
 /// When the policy is asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +37,7 @@ pub struct Remark {
 impl Engine {
     /// What the policy draws comes from this seed from now on, instead of always the same one.
     pub fn set_seed(&mut self, seed: u64) {
-        self.random = Random::new(seed);
+        self.random = Rng::new(Seed(seed));
     }
 
     /// When the next round is due.

@@ -1,5 +1,5 @@
 //! Short histories of one engine over devices in memory: what is asked of the devices, and in which
-//! order. Random histories, power cuts and an oracle are in weir-world.
+//! order. Rng histories, power cuts and an oracle are in weir-world.
 
 mod admin;
 mod advice;

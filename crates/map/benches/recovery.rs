@@ -68,7 +68,7 @@ fn relocate(pool: &mut Pool, index: u64) {
 
 /// A long life: checkpoint after checkpoint writes some map pages, until they lie in any order.
 fn age(pool: &mut Pool) {
-    let mut random = Random(1);
+    let mut random = Rng(1);
     for _ in 0..64 {
         for page in 0..pool.extents.div_ceil(500) {
             if random.below(16) == 0 {
@@ -82,7 +82,7 @@ fn age(pool: &mut Pool) {
 
 /// Changes extents here and there until the journal is full.
 fn fill_journal(pool: &mut Pool) {
-    let mut random = Random(2);
+    let mut random = Rng(2);
     while pool.map.has_journal_room() {
         for _ in 0..PENDING / 4 {
             relocate(pool, random.below(pool.extents));
@@ -92,9 +92,9 @@ fn fill_journal(pool: &mut Pool) {
 }
 
 /// A linear congruential generator: the same every run.
-struct Random(u64);
+struct Rng(u64);
 
-impl Random {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) % end

@@ -1,4 +1,4 @@
-//! Random histories of a map beside a naive twin, with power cuts anywhere and damage to any page:
+//! Rng histories of a map beside a naive twin, with power cuts anywhere and damage to any page:
 //! whatever was durable is there after opening, exactly, or opening says that something is damaged.
 
 mod support;

@@ -3,7 +3,7 @@
 //! This crate holds no behaviour beyond arithmetic on its own types. Read [`request`] first:
 //! it says what a client may ask; then [`io`]: what the engine asks of devices.
 //!
-//! Pure: no I/O, no clock, no threads, no `unsafe`, no randomness.
+//! Pure: no I/O, no clock, no threads, no `unsafe`, no randomness but from a [`Seed`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -14,6 +14,7 @@ pub mod extent;
 pub mod io;
 pub mod mutant;
 pub mod request;
+pub mod rng;
 pub mod socket;
 pub mod store;
 pub mod units;
@@ -26,6 +27,7 @@ pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, P
 pub use io::{Io, IoDone, IoId, IoKind};
 pub use mutant::{Mutant, Net, Planted};
 pub use request::{Hint, Op, ReadShape, Reply, Request, RequestId, VolumeId};
+pub use rng::{Rng, Seed};
 pub use socket::{ConnId, Fill, Peer};
 pub use store::Store;
 pub use units::{BLOCK, Bytes, DeviceOffset, Nanos, SECTOR, VolumeOffset};

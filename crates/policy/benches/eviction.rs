@@ -2,7 +2,7 @@
 //! cache a tenth of those that are touched.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use weir_policy::Random;
+use weir_model::{Rng, Seed};
 use weir_policy::eviction::*;
 
 const ACCESSES: usize = 4_000_000;
@@ -10,7 +10,7 @@ const OBJECTS: usize = 1_000_000;
 
 /// Blocks numbered in the order in which they appear, as a loaded trace has them.
 fn zipf() -> (Vec<Block>, u32) {
-    let mut random = Random::new(1);
+    let mut random = Rng::new(Seed(1));
     let mut weights = 0.0;
     let cumulated: Vec<f64> = (1..=OBJECTS)
         .map(|rank| {

@@ -13,9 +13,7 @@ pub mod ext;
 pub mod harm;
 mod lru;
 pub mod placement;
-mod random;
 
 pub use block_table::BlockTable;
 pub use ewma::Ewma;
 pub use lru::Lru;
-pub use random::Random;

@@ -10,11 +10,11 @@ use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, QUIET, 
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
     Bytes, DeviceId, ExtentIndex, Hint, Io, IoDone, IoKind, Memory as _, Nanos, Op, Reply, Request,
-    RequestId, VolumeId, VolumeOffset,
+    RequestId, Seed, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::Placement;
 use weir_timing::drives::Drive;
-use weir_world::{Device, Seed, Storage, World};
+use weir_world::{Device, Storage, World};
 
 /// Buffer memory: requests beyond it wait, as a client without credit does.
 const MEMORY: Bytes = Bytes::mib(256);

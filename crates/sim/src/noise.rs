@@ -7,8 +7,7 @@
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
-use weir_policy::Random;
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, Rng, Seed};
 use weir_timing::Timing;
 
 /// How much longer responses are than the model says.
@@ -38,7 +37,7 @@ impl Noise {
     /// Whether the device is slower at this time.
     fn is_slow(&self, now: Nanos) -> bool {
         let stretch = now.0 / self.stretch.0.max(1);
-        Random::new(self.seed ^ stretch.wrapping_mul(0x9e37_79b9_7f4a_7c15)).below(3) == 0
+        Rng::new(Seed(self.seed ^ stretch.wrapping_mul(0x9e37_79b9_7f4a_7c15))).below(3) == 0
     }
 }
 
@@ -46,7 +45,7 @@ impl Noise {
 pub(crate) struct Noisy {
     drive: Box<dyn Timing>,
     noise: Noise,
-    random: Random,
+    random: Rng,
     begun: FxHashMap<IoId, Nanos>,
     /// What the drive has completed and is still to be answered.
     held: BinaryHeap<Reverse<(Nanos, u64)>>,
@@ -54,7 +53,7 @@ pub(crate) struct Noisy {
 
 impl Noisy {
     pub(crate) fn new(drive: Box<dyn Timing>, noise: Noise) -> Self {
-        let random = Random::new(noise.seed);
+        let random = Rng::new(Seed(noise.seed));
         Self { drive, noise, random, begun: FxHashMap::default(), held: BinaryHeap::new() }
     }
 

@@ -13,10 +13,9 @@ use std::collections::VecDeque;
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
-use weir_model::{BLOCK, Bytes, Nanos, Op, RequestError, RequestId};
+use weir_model::{BLOCK, Bytes, Nanos, Op, RequestError, RequestId, Seed};
 use weir_policy::harm::Estimate;
 use weir_policy::placement::Placement;
-use weir_world::Seed;
 
 /// When requests are made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,8 +25,7 @@
 use crate::{Arrival, Load, SimError, Space};
 use rand::RngCore;
 use rand_distr::{Distribution as _, Exp1, Zipf};
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
-use weir_policy::Random;
+use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, Rng, Seed, VolumeOffset};
 
 /// A load that is made up.
 #[derive(Clone, Debug)]
@@ -281,7 +280,7 @@ impl Scatter {
         while gcd(step, blocks) != 1 {
             step += 2;
         }
-        Self { blocks, first: Random::new(hot).below(blocks), step }
+        Self { blocks, first: Rng::new(Seed(hot)).below(blocks), step }
     }
 
     /// In order: the first block has the first rank.
@@ -305,11 +304,11 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 /// The policies' generator as distributions want it.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(Random);
+pub(crate) struct Chance(Rng);
 
 impl Chance {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(Random::new(seed))
+        Self(Rng::new(Seed(seed)))
     }
 
     /// A number from 0 to `limit - 1`.

@@ -11,11 +11,10 @@ use crate::{
     place,
 };
 use weir_engine::{MOVER_SHARE, Percent};
-use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, Seed, VolumeOffset};
 use weir_policy::harm::Moves;
 use weir_policy::placement::by_name;
 use weir_trace::{Reader, Trace};
-use weir_world::Seed;
 
 fn pool(fast: f64, slow: f64) -> PoolSpec {
     let device = |name: &str, model: &str, share| DeviceSpec {

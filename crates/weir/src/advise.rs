@@ -16,13 +16,12 @@ use list::{List, PRICE_MAX, PRICE_MIN};
 use report::{Row, Run};
 use std::convert::Infallible;
 use std::path::Path;
-use weir_model::{ErrorKind, Nanos};
+use weir_model::{ErrorKind, Nanos, Seed};
 use weir_sim::advise::{
     AdviseError, Cents, Demand, DeviceSet, Forecast, Judged, Limits, Measured, Runs, Search, Simulated,
     Wanted, Years, at_rate, finalists, frontier, halves, sets, with_second,
 };
 use weir_trace::Trace;
-use weir_world::Seed;
 
 /// Finds what to buy for a trace.
 ///

@@ -12,12 +12,11 @@ use crate::files::{self, Kind};
 use crate::pool::devices::Described;
 use crate::{picture, pool_file, progress, traces};
 use std::path::Path;
-use weir_model::{ErrorKind, Nanos};
+use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place, plot};
 use weir_trace::Trace;
-use weir_world::Seed;
 
 /// What `--scale` names besides devices.
 const TIME: &str = "time";

@@ -1,9 +1,9 @@
 //! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
 
-use crate::rng::mix;
 use crate::{
     Device, Disk, Fault, Faulty, Pace, Rng, Seed, Spoilt, Stop, Storage, Strike, UnknownModel, WorldMemory,
 };
+use weir_model::rng::mix;
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
 };

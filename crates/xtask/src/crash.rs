@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_model::Seed;
 use weir_world::campaign::{self, History, Outcome};
-use weir_world::{Mutant, Seed, Statistics};
+use weir_world::{Mutant, Statistics};
 
 /// For how long a history that fails is shortened.
 const SHRINK_TIME: Duration = Duration::from_secs(60);

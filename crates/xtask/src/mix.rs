@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use weir_engine::Percent;
+use weir_model::Seed;
 use weir_policy::harm::{Moves, Rules};
-use weir_world::Seed;
 use weir_world::campaign::{History, Kind};
 
 /// What the histories of a campaign are like.

@@ -170,7 +170,7 @@ mod tests {
             more in 0.0f64..2000.0,
             depth in 1u32..64,
         ) {
-            let mut random = crate::Random::new(seed);
+            let mut random = weir_model::Rng::new(weir_model::Seed(seed));
             let response = |depth: f64| base + more * (depth - 1.0);
             let mut curves = Curves::default();
             for i in 0..4000 {

@@ -9,8 +9,7 @@
 //! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
 
 use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
-use crate::Random;
-use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind, Rng, Seed};
 
 /// Extents remembered.
 const EXTENTS: usize = 32;
@@ -36,7 +35,7 @@ impl Placement for Chaos {
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
         let free: Vec<_> = moment.devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
-        let turn = Random::new(access.key.index.0 ^ self.accesses as u64).word() as usize;
+        let turn = Rng::new(Seed(access.key.index.0 ^ self.accesses as u64)).word() as usize;
         free.get(turn % free.len().max(1)).copied()
     }
 
@@ -123,7 +122,7 @@ impl Chaos {
     }
 
     /// Half of the time all.
-    fn some_blocks(&self, random: &mut Random) -> BlockRange {
+    fn some_blocks(&self, random: &mut Rng) -> BlockRange {
         let all = self.blocks.max(1);
         if random.below(2) == 0 {
             return BlockRange { first: 0, count: all };

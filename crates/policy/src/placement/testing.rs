@@ -1,10 +1,9 @@
 //! For the tests of policies: a small pool whose map is what the test says.
 
 use super::*;
-use crate::Random;
 use std::collections::BTreeMap;
 use weir_model::{
-    BlockRange, Bytes, ExtentIndex, ExtentKey, ExtentSize, Hint, Op, PlaceId, PlaceKind, VolumeId,
+    BlockRange, Bytes, ExtentIndex, ExtentKey, ExtentSize, Hint, Op, PlaceId, PlaceKind, Rng, Seed, VolumeId,
 };
 
 /// A pool in which what is asked for happens at once.
@@ -13,7 +12,7 @@ pub(super) struct Pool {
     pub(super) devices: Vec<DeviceView>,
     /// Questions so far.
     asked: u64,
-    pub(super) random: Random,
+    pub(super) random: Rng,
     pub(super) map: Map,
 }
 
@@ -83,7 +82,7 @@ pub(super) fn device(id: u8, extents: u32, idle_us: u64) -> DeviceView {
 
 impl Pool {
     pub(super) fn new(devices: Vec<DeviceView>) -> Self {
-        Self { now: Nanos(0), devices, asked: 0, random: Random::new(1), map: Map::default() }
+        Self { now: Nanos(0), devices, asked: 0, random: Rng::new(Seed(1)), map: Map::default() }
     }
 
     /// Asks something; what is to be done is returned, too.

@@ -47,7 +47,7 @@ fn chaos_is_not_for_users_and_repeats_itself() {
     let run = |seed| {
         let mut policy = for_tests("chaos").expect("for tests").make();
         let mut pool = Pool::new(vec![device(0, 9, 10), device(1, 9, 10)]);
-        pool.random = crate::Random::new(seed);
+        pool.random = weir_model::Rng::new(weir_model::Seed(seed));
         let mut actions = Vec::new();
         for i in 0..50 {
             let access = pool.access(i, Op::Write, Bytes::kib(128));

@@ -1,8 +1,8 @@
 //! What a placement policy sees: the devices as measured, and where extents are.
 
 use super::Action;
-use crate::{Ewma, Random};
-use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
+use crate::Ewma;
+use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
 
 /// Sizes of commands told apart, since a device's cost per byte depends on it: to 4, 16, 64, 256 KiB,
 /// and larger.
@@ -366,7 +366,7 @@ pub struct Moment<'a> {
     /// Where extents are.
     pub map: &'a dyn Whereabouts,
     /// The chance it may use.
-    pub random: &'a mut Random,
+    pub random: &'a mut Rng,
     /// What is to be done is appended here. Requests have precedence.
     pub actions: &'a mut Vec<Action>,
     /// How many actions will be taken; more are dropped.

@@ -21,8 +21,8 @@ use super::explain::percent;
 use super::{
     Access, Action, DeviceView, Key, Moment, Placement, Question, RESERVE, Reasons, Settings, Watches,
 };
-use crate::{Lru, Random};
-use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
+use crate::Lru;
+use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind, Rng};
 
 const ALPHA: Key =
     Key::number("alpha", 0.25, (0.0, 1000.0), "how strongly shares follow the difference of responses");
@@ -149,7 +149,7 @@ impl Wardrop {
     }
 
     /// One of the devices with space, in proportion to their targets.
-    fn draw(&self, devices: &[DeviceView], random: &mut Random) -> Option<DeviceId> {
+    fn draw(&self, devices: &[DeviceView], random: &mut Rng) -> Option<DeviceId> {
         let all = || self.parts.iter().zip(devices).filter(|(_, d)| d.free > 0);
         let sum: f64 = all().map(|(p, _)| p.target).sum();
         let mut at = random.below(1 << 53) as f64 / (1u64 << 53) as f64 * sum;
@@ -292,7 +292,7 @@ mod tests {
     use super::super::testing::{Pool, device, key, whole};
     use super::*;
     use proptest::prelude::*;
-    use weir_model::Bytes;
+    use weir_model::{Bytes, Rng, Seed};
 
     fn policy(settings: &[(&Key, f64)]) -> Wardrop {
         let mut all = Settings::default();
@@ -390,7 +390,7 @@ mod tests {
         fn responses_become_equal(seed: u64, speeds in prop::collection::vec(200.0f64..2000.0, 2..5)) {
             let devices = speeds.iter().enumerate();
             let mut pool = Pool::new(devices.map(|(i, _)| device(i as u8, 1 << 20, 1000)).collect());
-            pool.random = Random::new(seed);
+            pool.random = Rng::new(Seed(seed));
             let mut policy = policy(&[]);
             pool.round(&mut policy);
             let load = 0.7 * speeds.iter().sum::<f64>();

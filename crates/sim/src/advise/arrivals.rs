@@ -1,9 +1,8 @@
 //! When the requests of a trace come, if it does not say so or they are to come at another rate.
 
 use crate::synthetic::Chance;
-use weir_model::Nanos;
+use weir_model::{Nanos, Seed};
 use weir_trace::Trace;
-use weir_world::Seed;
 
 /// So many requests come a second on average: a trace's own times are stretched; where it has none, gaps are
 /// exponential, as those of many clients who know nothing of one another.

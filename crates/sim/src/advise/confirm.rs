@@ -5,11 +5,10 @@ use crate::outcome::Outcome;
 use crate::run::LEAST;
 use crate::{DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, Room, SimError, place};
 use weir_engine::MOVER_SHARE;
-use weir_model::{Bytes, Nanos};
+use weir_model::{Bytes, Nanos, Seed};
 use weir_policy::harm::Moves;
 use weir_policy::placement::by_name;
 use weir_trace::Trace;
-use weir_world::Seed;
 
 /// How a trace is run.
 #[derive(Clone, Copy, Debug)]

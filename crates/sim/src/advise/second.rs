@@ -65,8 +65,7 @@ mod tests {
     use super::super::tests::{offer, skewed};
     use super::super::{Cents, Demand, Measured, Runs, Search, Years};
     use super::*;
-    use weir_model::{Bytes, Nanos};
-    use weir_world::Seed;
+    use weir_model::{Bytes, Nanos, Seed};
 
     fn offers() -> Vec<Offer> {
         vec![

@@ -3,10 +3,9 @@ use super::*;
 use crate::cache::BlockSize;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::{BLOCK, Nanos, Op, VolumeOffset};
+use weir_model::{BLOCK, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_policy::eviction::Lru;
 use weir_trace::{Disk, Format, Record, Tally, Trace};
-use weir_world::{Rng, Seed};
 
 const BLOCKS: u64 = 32;
 

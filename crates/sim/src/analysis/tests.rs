@@ -245,7 +245,7 @@ fn runs_are_found_among_what_goes_on_at_the_same_time() {
 /// A Poisson process has a coefficient of variation and an index of dispersion of 1; requests by the hundred have not.
 #[test]
 fn bursts_are_told_from_a_steady_stream() {
-    let mut random = weir_policy::Random::new(7);
+    let mut random = weir_model::Rng::new(weir_model::Seed(7));
     let mut at = 0.0;
     let mut poisson = |count: u64| {
         at += -1e9 / 500.0 * (1.0 - random.word() as f64 / 2f64.powi(64)).ln();
@@ -279,7 +279,7 @@ fn spreads_are_exact_at_powers_of_two() {
 /// The mean of a sample's curve is near the exact one, and the error it states is about as large as it is.
 #[test]
 fn samples_say_how_far_they_may_be_off() {
-    let mut random = weir_policy::Random::new(3);
+    let mut random = weir_model::Rng::new(weir_model::Seed(3));
     // Many blocks, some more often than others.
     let mut draw = || {
         let share = random.word() as f64 / 2f64.powi(64);

@@ -90,7 +90,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
         requests: u64::MAX,
         warm_up: None,
         windows: 3,
-        seed: weir_world::Seed(1),
+        seed: weir_model::Seed(1),
     };
     let policy = weir_policy::placement::by_name("sequential").expect("a policy");
     let mut load = load(Weights { look: 1, ..Weights::default() });

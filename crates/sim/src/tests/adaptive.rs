@@ -2,8 +2,7 @@
 
 use super::{pool, run};
 use crate::{Mode, Outcome, Plan, PoolSpec};
-use weir_model::Nanos;
-use weir_world::Seed;
+use weir_model::{Nanos, Seed};
 
 const REQUEST: f64 = 4096.0;
 

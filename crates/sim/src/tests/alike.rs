@@ -2,9 +2,8 @@
 
 use super::{made_up, pool};
 use crate::{DeviceSpec, Mode, Noise, Outcome, Plan, PoolSpec, Room, place};
-use weir_model::{Bytes, DeviceId, Nanos};
+use weir_model::{Bytes, DeviceId, Nanos, Seed};
 use weir_policy::placement::{Access, Moment, Placement, Stripe, Watches, WriteTo, by_name};
-use weir_world::Seed;
 
 const DATA: Bytes = Bytes::mib(64);
 /// Seconds of load, and then of quiet before everything is read in order.

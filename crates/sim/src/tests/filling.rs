@@ -2,8 +2,7 @@
 
 use super::{closed, pool, run};
 use crate::{Outcome, Plan};
-use weir_model::Nanos;
-use weir_world::Seed;
+use weir_model::{Nanos, Seed};
 
 const LOAD: &str = "uniform reads=0% size=4KiB over=1024MiB";
 

@@ -8,11 +8,10 @@ use crate::{explain, repro, sim, traces};
 use clap::Parser as _;
 use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthStr as _;
-use weir_model::{Bytes, Nanos};
+use weir_model::{Bytes, Nanos, Seed};
 use weir_serve::explain::{Explanation, PlacePart};
 use weir_sim::outcome::DirectionOutcome;
 use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
-use weir_world::Seed;
 
 const LONG: &str = "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1-of-the-machine-in-the-cellar";
 

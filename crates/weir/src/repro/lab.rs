@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_engine::Percent;
-use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos};
+use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Placement, Settings, known};
 use weir_sim::{DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Room, SimError, place};
-use weir_world::Seed;
 
 /// How an experiment's load is made, from a seed and the time it is to last.
 pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;

@@ -1,20 +1,20 @@
 //! The clients Debian has, each doing what people do with it.
 
 use crate::harness::{Pool, client, installed};
-use crate::nbd::Rng;
 use std::path::Path;
+use weir_model::{Rng, Seed};
 
 /// A file of data with holes in it, the size of the volume.
 fn patchy_file(path: &Path, size: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path).expect("the file is made");
     file.set_len(size).expect("the file is as long as the volume");
-    let mut rng = Rng(0x0bad_5eed);
+    let mut rng = Rng::new(Seed(0x0bad_5eed));
     let mut at = 0;
     while at < size {
         let len = (4096 * (1 + rng.below(200))).min(size - at);
         if rng.below(3) > 0 {
-            let bytes: Vec<u8> = (0..len / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+            let bytes: Vec<u8> = (0..len / 8).flat_map(|_| rng.word().to_le_bytes()).collect();
             file.write_all_at(&bytes, at).expect("the file is filled");
         }
         at += len;

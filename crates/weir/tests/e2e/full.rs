@@ -2,8 +2,9 @@
 //! overwriting, make room by trimming, and write again, without a restart in between.
 
 use crate::harness::{Pool, Server, client, client_output, installed};
-use crate::nbd::{Client, Command, Rng};
+use crate::nbd::{Client, Command};
 use weir::pool_file::POLICY_DEFAULT;
+use weir_model::{Rng, Seed};
 
 /// What is written in each round and must be there ever after: overwritten when the pool is full.
 const KEPT: u64 = 8 << 20;
@@ -39,7 +40,7 @@ fn rounds(rounds: u64, policy: &str) {
     }
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
     println!("seed {seed}: WEIR_SEED={seed} repeats it");
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(Seed(seed));
     // Of another policy's copies some may be given up at any moment.
     let exact = policy == "hierarchy";
     let pool = Pool::described("fast", "64MiB", "slow", "64MiB", "").create("disk", "2GiB");

@@ -14,8 +14,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
-use weir_world::{Answer, Change, Oracle, Place, Rng, Seed, Stop, Ticket};
+use weir_model::{BLOCK, Bytes, Rng, SECTOR, Seed, VolumeOffset};
+use weir_world::{Answer, Change, Oracle, Place, Stop, Ticket};
 
 /// Name, size and hardening of each volume.
 const VOLUMES: [(&str, Bytes, &str); 2] =

@@ -9,7 +9,7 @@
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use weir_world::{Rng, Seed};
+use weir_model::{Rng, Seed};
 
 /// The seed of this run.
 pub fn seed() -> Seed {

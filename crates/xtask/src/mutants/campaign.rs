@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use weir_world::{Mutant, Seed};
+use weir_model::Seed;
+use weir_world::Mutant;
 
 /// How many times longer than the processor time it has a campaign may take before it is ended: the machine may be
 /// busy.

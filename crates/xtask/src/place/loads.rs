@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use weir_model::{Bytes, ExtentSize, Nanos};
+use weir_model::{Bytes, ExtentSize, Nanos, Seed};
 use weir_policy::harm::Moves;
 use weir_sim::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room};
 use weir_trace::{Reader, Trace};
-use weir_world::Seed;
 
 /// The seed of everything left to chance.
 const SEED: Seed = Seed(1);

@@ -138,8 +138,7 @@ mod tests {
     use super::super::super::Command;
     use super::super::super::testing::device;
     use super::*;
-    use crate::Random;
-    use weir_model::DeviceId;
+    use weir_model::{DeviceId, Rng, Seed};
 
     /// A device that has answered reads, so many at a time, in so many microseconds each.
     fn loaded(id: u8, idle: u64, depth: u32, each: u64) -> DeviceView {
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn noise_makes_no_device_fast() {
         for seed in 0..8 {
-            let mut random = Random::new(seed);
+            let mut random = Rng::new(Seed(seed));
             let mut views = [0, 1, 2].map(|id| device(id, 64, 80));
             let (mut fast, mut load) = (Fast::of(&views), UnderLoad::default());
             let mut noise = [100; 3];

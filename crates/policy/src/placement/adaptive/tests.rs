@@ -186,7 +186,7 @@ fn it_settles() {
     let (mut pool, mut policy) = (pool(), policy());
     // Two hot sets, each nearly as large as the fast device.
     for set in [0, 128] {
-        let mut random = crate::Random::new(set);
+        let mut random = weir_model::Rng::new(weir_model::Seed(set));
         let mut moved = [0; 60];
         for second in &mut moved {
             for _ in 0..1000 {
@@ -332,7 +332,7 @@ proptest! {
 #[test]
 fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
     for seed in 0..8 {
-        let mut random = crate::Random::new(seed);
+        let mut random = weir_model::Rng::new(weir_model::Seed(seed));
         let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80 + u64::from(id) * 15)).collect());
         let mut policy = policy();
         for extent in 0..30 {

@@ -131,7 +131,7 @@ proptest! {
 /// Figures from one block of sixteen are as far off as they say.
 #[test]
 fn figures_from_some_blocks_are_near_those_from_all() {
-    let mut random = weir_policy::Random::new(5);
+    let mut random = weir_model::Rng::new(weir_model::Seed(5));
     let mut draw = || {
         let share = random.word() as f64 / 2f64.powi(64);
         (share.powi(3) * 200_000.0) as u64

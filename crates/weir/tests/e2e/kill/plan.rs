@@ -2,8 +2,9 @@
 
 use crate::harness::Pool;
 use std::fmt::Write as _;
+use weir_model::Rng;
 use weir_policy::placement;
-use weir_world::{Rng, Stop};
+use weir_world::Stop;
 
 /// The device that fails on demand.
 const FAILING: &str = "bad";

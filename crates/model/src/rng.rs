@@ -1,4 +1,4 @@
-//! Chance from a seed: the same seed gives the same world, on every machine and in every release.
+//! Numbers from a seed: the same on every machine and in every release.
 
 use std::fmt;
 
@@ -14,6 +14,8 @@ impl fmt::Display for Seed {
 
 /// SplitMix64: one addition and three mixes a number, every seed as good as another.
 ///
+/// Whoever runs something owns one and seeds it; who is handed one only draws.
+///
 /// Our own rather than a library's, because a seed written into a bug report must still give the
 /// same history after the next upgrade.
 #[derive(Clone, Debug)]
@@ -28,8 +30,8 @@ impl Rng {
         Self { state: seed.0 }
     }
 
-    /// A generator of its own for a part of the world, so that what one part draws does not
-    /// change what another one gets.
+    /// A generator of its own for a part of what is run, so that what one part draws does not change what
+    /// another one gets.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(Seed(self.word()))
@@ -49,6 +51,11 @@ impl Rng {
     /// True with this probability; never at 0 or less, always at 1 or more.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
+    }
+
+    /// One of `all`; `None` if there is none.
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        all.get(self.below(all.len() as u64) as usize).copied()
     }
 
     /// A number from 0 up to, not including, 1.
@@ -82,7 +89,7 @@ mod tests {
     fn numbers_stay_in_range() {
         let mut rng = Rng::new(Seed(7));
         assert!((0..1000).all(|_| rng.below(10) < 10));
-        assert_eq!(rng.below(0), 0);
+        assert_eq!((rng.below(0), rng.pick::<u8>(&[])), (0, None));
         assert!(!rng.chance(0.0) && rng.chance(1.0));
     }
 }
