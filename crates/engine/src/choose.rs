@@ -26,6 +26,27 @@ fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
     BlockRange { first: range.first, count }
 }
 
+/// Which of several places that hold a block is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Preferred {
+    /// None of them more than another.
+    Any,
+    /// One on this device.
+    On(DeviceId),
+    /// A whole place.
+    Home,
+}
+
+impl Preferred {
+    fn is(self, place: PlaceId) -> bool {
+        match self {
+            Self::Any => false,
+            Self::On(device) => place.device == device,
+            Self::Home => place.kind == PlaceKind::Whole,
+        }
+    }
+}
+
 impl Engine {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what may be done.
     #[inline]
@@ -91,7 +112,9 @@ impl Engine {
                 self.note_redirect();
                 chosen
             }
-            None => self.in_place(id, record, device)?,
+            // Not over a clean copy on one of the two devices: it would be the only one then.
+            None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
+            None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
         self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
         self.keep_first(id, run.count);
@@ -201,12 +224,12 @@ impl Engine {
     }
 
     /// Where the first block is, or to the whole place; and how many of the next ones go the same way. Of
-    /// several places, to one on the `preferred` device.
+    /// several places, to the `preferred` one.
     fn in_place(
         &mut self,
         id: PieceId,
         record: Option<&Record>,
-        preferred: Option<DeviceId>,
+        preferred: Preferred,
     ) -> Option<(Spot, BlockRange)> {
         if let Some((spot, run)) = record.and_then(|r| self.held_spot(id, r, preferred)) {
             let place = spot.place();
@@ -235,7 +258,7 @@ impl Engine {
         &self,
         id: PieceId,
         record: &Record,
-        preferred: Option<DeviceId>,
+        preferred: Preferred,
     ) -> Option<(Spot, BlockRange)> {
         let range = self.pieces[id.0 as usize].range;
         let place = self.holder(record, range.first, preferred)?;
@@ -255,14 +278,14 @@ impl Engine {
         }
     }
 
-    /// Of the places that hold the block, the one to be written: on the preferred device, else on the one
+    /// Of the places that hold the block, the one to be written: the preferred one, else that on the device
     /// that answers writes soonest.
-    fn holder<'a>(&self, record: &'a Record, block: u16, preferred: Option<DeviceId>) -> Option<&'a Place> {
+    fn holder<'a>(&self, record: &'a Record, block: u16, preferred: Preferred) -> Option<&'a Place> {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         holding.min_by_key(|p| {
             let device = p.at.id().device;
             let response = self.advice.view(device).writes.response.get();
-            (!self.is_usable(device), Some(device) != preferred, response, device)
+            (!self.is_usable(device), !preferred.is(p.at.id()), response, device)
         })
     }
 

@@ -7,6 +7,7 @@
 use crate::Engine;
 use crate::active::ActiveId;
 use crate::advice::{places_of, see};
+use crate::choose::Preferred;
 use crate::doubt::{Unflushed, Wrote};
 use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
 use crate::policies::Which;
@@ -123,7 +124,7 @@ impl Engine {
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
     fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let held = self.record(key).and_then(|record| self.held_spot(id, &record, None));
+        let held = self.record(key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
         held == Some((spot, range)) && self.map.may_overwrite(key, spot.place(), range)
     }
 

@@ -271,6 +271,23 @@ fn without_slots_on_both_a_write_goes_home() {
     assert_eq!(b.h.read(0, 8192).1, [[5; 4096], [1; 4096]].concat());
 }
 
+/// A clean copy in a slot is not what a write goes to that is to be in two: it would be the only one then.
+#[test]
+fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
+    let mut b = Buffered::with_home();
+    let (key, one) = (b.h.key(0), BlockRange { first: 0, count: 1 });
+    b.h.act(Action::Copy { key, blocks: one, to: fine(1) });
+    b.h.flush().expect("a flush");
+    let free = |b: &Buffered| b.h.engine.map().space(DeviceId(2)).free();
+    b.sends(WriteTo::Fine(DeviceId(2)));
+    for extent in 0..u64::from(free(&b)) {
+        b.h.write((1 + extent) * EXTENT as u64, &[9; EXTENT]);
+    }
+    assert_eq!((free(&b), b.h.places(0)), (0, vec![(WHOLE(0), 32), (fine(1), 1)]));
+    b.write(BOTH, 0, 5);
+    assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(WriteTo, u64, usize, u8, bool),
