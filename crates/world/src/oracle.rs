@@ -126,7 +126,7 @@ impl fmt::Display for Difference {
 impl std::error::Error for Difference {}
 
 /// The oracle.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Oracle {
     /// Counts submissions and answers, so that any two can be told which came first.
     moment: u64,
@@ -150,7 +150,7 @@ pub struct Oracle {
 /// Rarely more than one change since the last that is durable.
 type Sector = SmallVec<[Candidate; 2]>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OpenChange {
     place: Place,
     fua: bool,
@@ -159,7 +159,7 @@ struct OpenChange {
     first: Vec<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unflushed {
     ticket: Ticket,
     acked: u64,

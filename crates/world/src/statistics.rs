@@ -90,6 +90,12 @@ pub struct Statistics {
     pub excepted: u64,
     /// Damaged sectors of users' data that were read: not noticed, as there are no checksums.
     pub damaged_data: u64,
+    /// How often the devices themselves were looked at.
+    pub audits: u64,
+    /// … and how often redundancy was not complete yet.
+    pub restored: u64,
+    /// How often a device was lost for good, in a copy of the pool.
+    pub losses: u64,
     /// How often each thing happened at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
     /// By requests answered since the crash before: how many crashes.
@@ -141,6 +147,9 @@ impl AddAssign<&Self> for Statistics {
         self.survived += other.survived;
         self.excepted += other.excepted;
         self.damaged_data += other.damaged_data;
+        self.audits += other.audits;
+        self.restored += other.restored;
+        self.losses += other.losses;
         other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
         other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);
     }

@@ -20,7 +20,7 @@ const CACHE_MAX: Bytes = Bytes::mib(64);
 const PAGE: usize = BLOCK as usize;
 
 /// The bytes of one simulated device. Sparse: a page costs memory once it is written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Storage {
     size: Bytes,
     /// How much of it there is: less once it was truncated.
@@ -38,14 +38,14 @@ pub struct Storage {
     spoilt: [Spoilt; 2],
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Page {
     live: [u8; PAGE],
     durable: [u8; PAGE],
 }
 
 /// Bytes on their way to the medium.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Write {
     number: u64,
     at: u64,
@@ -116,6 +116,12 @@ impl Storage {
     pub fn with_sector(mut self, sector: Bytes) -> Self {
         self.sector = sector;
         self
+    }
+
+    /// Another one like it, all zeros.
+    #[must_use]
+    pub fn blank(&self) -> Self {
+        Self::new(self.size, self.write_cache).with_sector(self.sector)
     }
 
     /// How long the device is.

@@ -101,6 +101,18 @@ impl World {
         }
     }
 
+    /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of these
+    /// `specs`.
+    pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
+        let healthy: Vec<_> =
+            specs.iter().map(|spec| DeviceSpec { faults: vec![], ..spec.clone() }).collect();
+        let mut copy = Self::new(seed, memory, &healthy)?;
+        for (to, from) in copy.devices.iter_mut().zip(&mut self.devices) {
+            *to.storage() = from.storage().clone();
+        }
+        Ok(copy)
+    }
+
     /// The seed everything follows from.
     #[must_use]
     pub const fn seed(&self) -> Seed {

@@ -11,6 +11,8 @@ use weir_world::campaign::{History, Kind};
 pub(crate) enum Mix {
     /// Something of everything.
     General,
+    /// The same; the devices are looked at, and lost for good in copies of the pool.
+    Audited,
     /// Two copies of every volume, failing devices, and a policy that moves at random.
     Mirrored,
     /// One copy, failing devices, and a policy that moves at random.
@@ -40,11 +42,12 @@ impl Mix {
         let mix = self.of(seed);
         let kind = match mix {
             Self::General | Self::All => Kind::of(seed),
+            Self::Audited => Kind { audits: true, ..Kind::of(seed) },
             Self::Crowded => Kind { crowded: true, ..FAILING },
             Self::Mirrored | Self::Moving | Self::Duplexed => FAILING,
         };
         let kind = Kind { faults: kind.faults && faults, rot: kind.rot && faults, ..kind };
-        if mix == Self::General {
+        if matches!(mix, Self::General | Self::Audited) {
             return History::new(seed, &kind);
         }
         let copies = if matches!(mix, Self::Mirrored | Self::Crowded) { 2 } else { 1 };
@@ -64,4 +67,5 @@ impl Mix {
     }
 }
 
-const FAILING: Kind = Kind { faults: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(50, 350) };
+const FAILING: Kind =
+    Kind { faults: true, audits: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(50, 350) };

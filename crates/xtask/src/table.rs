@@ -39,6 +39,9 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
         ("… mended, or in nothing that counts", total.survived.to_string()),
         ("pools that may have lost their only journal's last frame", total.excepted.to_string()),
         ("damaged sectors of users' data read", total.damaged_data.to_string()),
+        ("times the devices were looked at", total.audits.to_string()),
+        ("… and redundancy was not back yet", total.restored.to_string()),
+        ("devices lost for good, in copies of the pool", total.losses.to_string()),
         ("time", format!("{:.0} s", took.as_secs_f64())),
     ];
     let mut facts = Table::new();

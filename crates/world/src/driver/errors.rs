@@ -66,7 +66,7 @@ impl Driver {
     /// A request failed: that must be in order.
     pub(super) fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
-        if !self.is_in_order(request, error) {
+        if self.is_promised(request, error) || !self.is_in_order(request, error) {
             return Err(Failure::Refused { ask, error });
         }
         match ask.op {

@@ -5,7 +5,7 @@ use crate::{Difference, UnknownModel};
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
-use weir_model::{Bytes, DeviceId, Nanos, RequestError, RequestId, VolumeOffset};
+use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, VolumeOffset};
 
 /// The engine (or the set-up of a test) did what it must not.
 #[derive(Debug, Error)]
@@ -113,6 +113,52 @@ pub enum Failure {
         /// What volumes have.
         owned: Bytes,
     },
+    /// Something on the devices is not what the format says.
+    #[error("the devices hold what the format does not allow: {0}")]
+    OnDisk(#[from] crate::ondisk::Defect),
+    /// What must be the same in several places is not.
+    #[error("on the devices differ {0}")]
+    Unlike(String),
+    /// The devices hold for a volume what no order of the requests explains.
+    #[error("stored on the devices, for {ask:?}: {difference}")]
+    Stored {
+        /// A read of what was looked at.
+        ask: Ask,
+        /// What was wrong with it.
+        difference: Box<Difference>,
+    },
+    /// Two places that hold a block hold different bytes.
+    #[error("the copies of volume {volume} at {offset} on devices {copies:?} differ")]
+    CopiesDiffer {
+        /// The volume.
+        volume: usize,
+        /// Where in it.
+        offset: VolumeOffset,
+        /// Where the two copies are.
+        copies: [DeviceId; 2],
+    },
+    /// Redundancy is not back though there is space for it and all devices are well.
+    #[error("after {within} of quiet {lacking} is not in two places")]
+    NotRedundant {
+        /// What is in one place only.
+        lacking: String,
+        /// How long was waited.
+        within: Nanos,
+    },
+    /// What a policy buffers in two places is in one.
+    #[error("the first block of extent {extent} of volume {volume:?} is buffered in one place only")]
+    BufferedOnce {
+        /// The volume.
+        volume: String,
+        /// Which extent of it.
+        extent: u64,
+    },
+    /// A pool opened though it must not without these devices.
+    #[error("the pool opened without {0:?}, which it must not")]
+    OpenedWithout(DeviceSet),
+    /// A device is back, and the pool does not use it.
+    #[error("device {0} is back, and something still fails")]
+    NotWhole(DeviceId),
     /// The engine does not say what is at this offset of a volume.
     #[error("no block status at {0}")]
     NoStatus(VolumeOffset),

@@ -1,5 +1,6 @@
 //! The operator's part: volumes come and go, the engine stops, crashes and opens again.
 
+use super::absence::Absence;
 use super::rot;
 use super::{Again, Ask, Crash, Driver, Failure, Health, Replace, Replacing, Setup, Volume, VolumeSpec};
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
@@ -36,7 +37,8 @@ impl Driver {
         for volume in 0..self.volumes.len() {
             self.check_holes(volume)?;
         }
-        self.check_space()
+        self.check_space()?;
+        self.audit_now_and_then()
     }
 
     /// What is called a hole reads as zeros.
@@ -124,7 +126,8 @@ impl Driver {
             // root: then no sector is spoilt any more, but the newest root is still good for nothing.
             damaged |= !self.spoilt_metadata().is_empty();
             self.world.stop_at_store_write(Some(*write), *how);
-            let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
+            let lenient = self.health == Health::Broken;
+            let opened = open_pool(&mut self.world, &self.setup, lenient, self.absence);
             self.world.stop_at_store_write(None, *how);
             self.note_strikes_in_recovery();
             match opened {
@@ -183,6 +186,7 @@ impl Driver {
             self.world.mend_devices();
             (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
             self.unreadable = DeviceSet::default();
+            self.note_absence();
         }
         self.oracle.crash(how);
         self.under_way.clear();
@@ -208,23 +212,21 @@ impl Driver {
     fn reopen(&mut self) -> Result<(), Failure> {
         let mut foretold = self.foretell();
         for _ in 0..OPEN_ATTEMPTS {
-            let opened = open_pool(&mut self.world, &self.setup, self.health == Health::Broken);
+            let lenient = self.health == Health::Broken;
+            let opened = open_pool(&mut self.world, &self.setup, lenient, self.absence);
             self.note_strikes_in_recovery();
             foretold.take().map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
                     self.engine = engine;
-                    for Volume { name, spec, .. } in &self.volumes {
-                        let choice = spec.policy.and_then(for_tests);
-                        self.engine.set_volume_policy(self.world.now(), name, choice);
-                    }
+                    self.apply_policies();
                     // A device that gave up what a failed flush should have kept cannot be asked again.
                     if self.health == Health::Whole {
                         self.oracle.settled();
                     }
                     return Ok(());
                 }
-                Err(Failure::Open(error)) if self.health == Health::Broken && is_of_devices(&error) => {
+                Err(Failure::Open(error)) if self.may_fail_to_open(&error) => {
                     // The server is started again: what could not be flushed can still be read.
                     self.world.stop(Stop::Kill);
                     self.oracle.crash(Stop::Kill);
@@ -237,6 +239,19 @@ impl Driver {
         }
         self.health = Health::Dead;
         Ok(())
+    }
+
+    /// Whether the pool may fail to open this way: devices fail, and not only those that are left out.
+    fn may_fail_to_open(&self, error: &MapError) -> bool {
+        self.health == Health::Broken && self.absence.devices.is_empty() && is_of_devices(error)
+    }
+
+    /// The engine does not remember volumes' own policies.
+    pub(super) fn apply_policies(&mut self) {
+        for Volume { name, spec, .. } in &self.volumes {
+            let choice = spec.policy.and_then(for_tests);
+            self.engine.set_volume_policy(self.world.now(), name, choice);
+        }
     }
 
     /// The pool has the volumes it should have.
@@ -498,10 +513,17 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
 
 /// Finds the devices' superblocks, opens the map and starts an engine; without the devices that do not
 /// answer, if that is `lenient`.
-pub(super) fn open_pool(world: &mut World, setup: &Setup, lenient: bool) -> Result<Engine, Failure> {
+pub(super) fn open_pool(
+    world: &mut World,
+    setup: &Setup,
+    lenient: bool,
+    absence: Absence,
+) -> Result<Engine, Failure> {
     let mut superblocks = Vec::new();
-    let mut options = OpenOptions { planted: setup.planted, ..OpenOptions::default() };
-    for (device, spec) in (0..).map(DeviceId).zip(&setup.devices) {
+    let without = if absence.accepted { absence.devices } else { DeviceSet::default() };
+    let mut options = OpenOptions { accept_rollback: absence.accepted, without, planted: setup.planted };
+    let there = |device: &(DeviceId, &DeviceSpec)| !absence.devices.contains(device.0);
+    for (device, spec) in (0..).map(DeviceId).zip(&setup.devices).filter(there) {
         match weir_map::create::read_superblock(world, device, spec.size) {
             Ok(Some(found)) => superblocks.push(found),
             Ok(None) => {

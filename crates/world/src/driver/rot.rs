@@ -57,7 +57,7 @@ impl Driver {
 
     fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
         let foretold = self.foretell();
-        let opened = open_pool(&mut self.world, &self.setup, false);
+        let opened = open_pool(&mut self.world, &self.setup, false, self.absence);
         foretold.map_or(Ok(()), |report| as_foretold(report, opened.is_ok()))?;
         match opened {
             Ok(_) => self.statistics.survived += 1,

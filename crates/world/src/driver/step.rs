@@ -33,6 +33,19 @@ pub enum Step {
     Restart,
     /// Read all volumes.
     Check,
+    /// Look at the devices themselves: redundancy is complete, or soon is.
+    Audit,
+    /// Try on a copy of the pool what becomes of it without one of its devices.
+    Lose(Lose),
+}
+
+/// A device is lost for good, in a copy of the pool, and returns as it was.
+#[derive(Clone, PartialEq)]
+pub struct Lose {
+    /// The device, by its number; taken modulo the number of devices.
+    pub device: usize,
+    /// What clients ask while it is not there.
+    pub asks: Vec<Ask>,
 }
 
 /// A client's request.
@@ -124,6 +137,11 @@ impl fmt::Debug for Step {
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),
+            Self::Audit => f.write_str("audit"),
+            Self::Lose(Lose { device, asks }) => {
+                write!(f, "lose device {device} in a copy of the pool")?;
+                asks.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
+            }
         }
     }
 }

@@ -1,0 +1,291 @@
+//! What the devices themselves hold, read at quiet moments through an independent reader of the format.
+//!
+//! The engine is not asked where anything is: [`ondisk`] reads superblocks, roots, journal and pages from the raw
+//! bytes. Then the oracle judges every copy of every block, both copies of each superblock must be the same, and each
+//! root of each metadata member must lead to the same pool.
+
+use super::{Ask, Driver, Failure, Health, Volume};
+use crate::ondisk::{self, Extent, PAGE, Pool, Raw};
+use crate::{Answer, Place, Spoilt, World};
+use std::collections::BTreeSet;
+use weir_map::Hardening;
+use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
+
+/// Within this time of quiet, devices being healthy and space free, every block of a volume with two copies is in two
+/// places again. The engine looks again every five seconds where nothing could be done, and copies two extents at a
+/// time, which takes a second on the slowest device there is; the pools here have a few dozen.
+pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
+
+/// How often it is looked at meanwhile.
+const LOOK_EVERY: Nanos = Nanos::millis(500);
+
+/// Of all checks of a history, one in so many reads the devices.
+const CHECKS: u64 = 8;
+
+/// In how many extents of a volume the first block is written, to see where it is buffered.
+const PROBES: u64 = 4;
+
+/// The live bytes of a world's devices: what is in their caches included.
+struct Live<'a>(&'a mut World);
+
+impl Raw for Live<'_> {
+    fn read(&mut self, device: u8, at: u64, bytes: &mut [u8]) {
+        if let Some(storage) = self.0.storage(DeviceId(device)) {
+            storage.read(DeviceOffset(at), bytes);
+        }
+    }
+}
+
+impl Driver {
+    /// Waits until nothing is in flight and everything is durable, and demands that redundancy is complete then, or
+    /// soon is. Does nothing while devices fail, or have damaged what is on them.
+    pub(super) fn audit(&mut self) -> Result<(), Failure> {
+        self.drain()?;
+        for volume in 0..self.volumes.len() {
+            self.ask(Ask { volume, op: Op::Flush, offset: VolumeOffset(0), len: Bytes(0), fua: false })?;
+        }
+        self.drain()?;
+        let until = self.world.now() + RESTORED_WITHIN;
+        while self.is_auditable() {
+            let pool = self.look()?;
+            let Some(lacking) = self.lacking(&pool) else {
+                self.statistics.audits += 1;
+                self.judge(&pool)?;
+                return self.judge_buffered(&pool);
+            };
+            if self.world.now() >= until {
+                return Err(Failure::NotRedundant { lacking, within: RESTORED_WITHIN });
+            }
+            self.statistics.restored += 1;
+            self.pass(LOOK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// Once all volumes have been read and flushed: now and then looks at the devices, too. Changes nothing.
+    pub(super) fn audit_now_and_then(&mut self) -> Result<(), Failure> {
+        self.checks += 1;
+        if !self.checks.is_multiple_of(CHECKS) || !self.is_auditable() {
+            return Ok(());
+        }
+        let pool = self.look()?;
+        self.statistics.audits += 1;
+        self.judge(&pool)
+    }
+
+    /// Whether the devices are healthy and hold what was written.
+    pub(super) fn is_auditable(&mut self) -> bool {
+        self.health == Health::Whole
+            && !self.astray
+            && self.truncated.is_empty()
+            && self.replacing.is_none()
+            && self.spoilt_metadata().is_empty()
+    }
+
+    /// The pool as the devices hold it: the same whichever member and root it is read from.
+    pub(super) fn look(&mut self) -> Result<Pool, Failure> {
+        // What is in flight is on no device yet.
+        while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
+        let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
+        let raw = &mut Live(&mut self.world);
+        let mut devices = Vec::new();
+        for (device, size) in sizes {
+            let [first, second] = ondisk::superblocks(raw, device, size);
+            let (first, second) = (first?, second?);
+            if first != second {
+                return Err(Failure::Unlike(format!("the superblocks of device {device}")));
+            }
+            devices.push(first);
+        }
+        let says = |sb: &ondisk::Superblock| (sb.generation, sb.missing.clone(), sb.abandoned.clone());
+        if devices.iter().any(|sb| says(sb) != says(&devices[0]) || !sb.missing.is_empty()) {
+            return Err(Failure::Unlike("what superblocks say of missing devices".to_owned()));
+        }
+        let mut pools: Vec<Pool> = Vec::new();
+        for member in devices.iter().filter(|sb| sb.is_member) {
+            for root in ondisk::roots(raw, member) {
+                pools.push(ondisk::read(raw, &devices, member.device, &root?)?);
+            }
+        }
+        let newest = pools.pop().ok_or_else(|| Failure::Unlike("no device has metadata".to_owned()))?;
+        match pools.iter().find(|pool| !pool.says_the_same(&newest)) {
+            Some(_) => Err(Failure::Unlike("the pools that roots and members lead to".to_owned())),
+            None => Ok(newest),
+        }
+    }
+
+    /// The oracle admits every copy of every block.
+    fn judge(&mut self, pool: &Pool) -> Result<(), Failure> {
+        let mut known: BTreeSet<u32> = pool.leaving.iter().copied().collect();
+        for number in 0..self.volumes.len() {
+            known.insert(self.volumes[number].id.0);
+            self.judge_volume(number, pool)?;
+        }
+        match pool.volumes.iter().find(|(id, _)| !known.contains(id)) {
+            Some((id, volume)) => {
+                Err(Failure::Unlike(format!("the volumes: {id}, {:?}, is nobody's", volume.name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn judge_volume(&mut self, number: usize, pool: &Pool) -> Result<(), Failure> {
+        let Volume { id, name, spec } = &self.volumes[number];
+        let found = found(pool, *id)?;
+        let says = (&found.name, found.size, found.copies, found.hardened);
+        if says != (name, spec.size.0, spec.copies, spec.hardening == Hardening::Write) {
+            return Err(Failure::Unlike(format!("volume {name:?}, of which the devices say {says:?}")));
+        }
+        let (size, extent) = (spec.size.0, self.setup.extent.bytes().0);
+        let nothing = Extent::default();
+        for (index, start) in (0..).zip((0..size).step_by(extent as usize)) {
+            let stored = found.extents.get(&index).unwrap_or(&nothing);
+            let len = Bytes(extent.min(size - start));
+            self.judge_extent(Place { volume: number, offset: VolumeOffset(start), len }, stored)?;
+        }
+        Ok(())
+    }
+
+    /// The oracle admits the first copy, and every other one is the same.
+    fn judge_extent(&mut self, place: Place, stored: &Extent) -> Result<(), Failure> {
+        let mut bytes = vec![0; place.len.0.next_multiple_of(PAGE) as usize];
+        let mut spoilt = Spoilt::default();
+        for block in stored.held() {
+            let start = u64::from(block) * PAGE;
+            let here = start as usize..(start + PAGE) as usize;
+            if here.end > bytes.len() {
+                return Err(Failure::Unlike(format!(
+                    "volume {}, which holds blocks behind its end",
+                    place.volume
+                )));
+            }
+            let mut first = None;
+            for (holder, at) in stored.holders(block) {
+                let Some(storage) = self.world.storage(DeviceId(holder.device)) else { continue };
+                let at = DeviceOffset(at);
+                let marks = storage.spoilt(at, Bytes(PAGE));
+                match first {
+                    None => {
+                        storage.read(at, &mut bytes[here.clone()]);
+                        spoilt.put(start / SECTOR..(start + PAGE) / SECTOR, &marks);
+                        first = Some(holder.device);
+                    }
+                    Some(first) if marks.is_empty() && spoilt.is_empty() => {
+                        let mut other = [0; PAGE as usize];
+                        storage.read(at, &mut other);
+                        if other[..] != bytes[here.clone()] {
+                            let offset = place.offset + Bytes(start);
+                            let copies = [first, holder.device].map(DeviceId);
+                            return Err(Failure::CopiesDiffer { volume: place.volume, offset, copies });
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        let ticket = self.oracle.read(place);
+        let answer = Answer::Bytes(&bytes[..place.len.0 as usize]);
+        let same = self.oracle.read_but(ticket, answer, &spoilt);
+        let ask =
+            Ask { volume: place.volume, op: Op::Read, offset: place.offset, len: place.len, fua: false };
+        same.map_err(|difference| Failure::Stored { ask, difference })
+    }
+
+    /// An extent of a volume with two copies some block of which is in one place only, though there is space for
+    /// another one.
+    fn lacking(&self, pool: &Pool) -> Option<String> {
+        let used = used(pool);
+        let has_space = |device: &weir_map::Superblock| {
+            let of_device = used.iter().filter(|(on, _)| *on == device.device.0).count();
+            (of_device as u64) < device.data_extents.into()
+        };
+        let has_room = self.engine.map().has_metadata_room();
+        for Volume { id, name, .. } in self.volumes.iter().filter(|volume| volume.spec.copies > 1) {
+            let Some(found) = pool.volumes.get(&id.0) else { continue };
+            for (index, extent) in found.extents.iter().filter(|(_, extent)| !is_redundant(extent)) {
+                let wholes: Vec<_> = extent.places.iter().filter(|p| p.whole).map(|p| p.device).collect();
+                let mut others = self.layout.iter().filter(|device| !wholes.contains(&device.device.0));
+                if wholes.len() > 1 || (has_room && others.any(has_space)) {
+                    return Some(format!("extent {index} of volume {name:?} (whole on {wholes:?})"));
+                }
+            }
+        }
+        None
+    }
+
+    /// For each volume whether it has two copies, and each block is in two places.
+    pub(super) fn redundant(&self, pool: &Pool) -> Vec<bool> {
+        let is_complete = |volume: &Volume| {
+            let found = pool.volumes.get(&volume.id.0);
+            volume.spec.copies > 1 && found.is_some_and(|found| found.extents.values().all(is_redundant))
+        };
+        self.volumes.iter().map(is_complete).collect()
+    }
+
+    /// Of volumes whose policy buffers in two places some blocks are written: none of them is in slots of one device
+    /// alone, unless it was before and had nowhere else to go.
+    fn judge_buffered(&mut self, before: &Pool) -> Result<(), Failure> {
+        let extent = self.setup.extent.bytes().0;
+        let twice = |volume: &Volume| volume.spec.policy.unwrap_or(&self.setup.policy) == "hystor-twice";
+        let volumes: Vec<_> =
+            (0..self.volumes.len()).filter(|number| twice(&self.volumes[*number])).collect();
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        // Policies say what they lack after a round of theirs.
+        self.pass(Nanos::secs(1))?;
+        if self.lacks_second() {
+            return Ok(());
+        }
+        for volume in &volumes {
+            for index in 0..PROBES {
+                let (offset, len) = (VolumeOffset(index * extent), Bytes(PAGE));
+                self.ask(Ask { volume: *volume, op: Op::Write, offset, len, fua: true })?;
+            }
+        }
+        self.drain()?;
+        if !self.is_auditable() || self.lacks_second() {
+            return Ok(());
+        }
+        let after = self.look()?;
+        for volume in volumes.into_iter().map(|number| &self.volumes[number]) {
+            let (before, after) = (found(before, volume.id)?, found(&after, volume.id)?);
+            let single =
+                |volume: &ondisk::Volume, index| volume.extents.get(&index).is_some_and(is_buffered_once);
+            if let Some(extent) = (0..PROBES).find(|index| single(after, *index) && !single(before, *index)) {
+                return Err(Failure::BufferedOnce { volume: volume.name.clone(), extent });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the policy says that there is no second device to buffer on.
+    fn lacks_second(&self) -> bool {
+        self.engine.status().remarks.iter().any(|remark| remark.text.contains("buffer_copies"))
+    }
+}
+
+/// Whether the first block is in one slot, and nowhere else.
+fn is_buffered_once(extent: &Extent) -> bool {
+    let holders: Vec<_> = extent.holders(0).map(|(place, _)| place).collect();
+    holders.len() == 1 && !holders[0].whole
+}
+
+fn found(pool: &Pool, id: VolumeId) -> Result<&ondisk::Volume, Failure> {
+    pool.volumes.get(&id.0).ok_or_else(|| Failure::Unlike(format!("the volumes: {} is not there", id.0)))
+}
+
+/// Whether each block is in whole places of two devices.
+fn is_redundant(extent: &Extent) -> bool {
+    let held = extent.held();
+    let complete = |place: &&ondisk::Place| place.whole && place.blocks.keys().eq(&held);
+    let on: BTreeSet<u8> = extent.places.iter().filter(complete).map(|place| place.device).collect();
+    held.is_empty() || on.len() > 1
+}
+
+/// The devices' extents in use, also those that hold nothing and are kept.
+fn used(pool: &Pool) -> BTreeSet<(u8, u32)> {
+    let extents = pool.volumes.values().flat_map(|volume| volume.extents.values());
+    let places = extents.flat_map(|extent| &extent.places);
+    places.flat_map(|place| place.extents.iter().map(|extent| (place.device, *extent))).collect()
+}

@@ -1,0 +1,233 @@
+//! Clients' requests on their way: from the step that asks to the answer that the oracle judges, as time passes.
+
+use super::{Ask, Driver, Failure, Health, UnderWay};
+use crate::{Answer, Change, Place, Spoilt};
+use weir_model::{
+    BLOCK, Buffer, Bytes, Hint, Memory, Nanos, Op, ReadShape, Reply, Request, RequestId, SECTOR, VolumeOffset,
+};
+
+/// The longest read or write one request may carry: the longest buffer.
+const PAYLOAD_MAX: Bytes = Bytes::mib(4);
+
+/// How many events may pass without any step, request or command of the operator coming to its end.
+const IDLE_EVENTS_MAX: u32 = 1_000_000;
+
+impl Driver {
+    /// Submits a request as soon as the engine and the buffer memory take it.
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<(), Failure> {
+        let Some(ask) = self.fit(ask) else { return Ok(()) };
+        while !self.engine.can_accept() || self.under_way.len() >= self.setup.depth {
+            self.wait(1)?;
+        }
+        if ask.op == (Op::WriteZeroes { no_hole: true }) {
+            self.keep_space(&ask);
+        }
+        let buffer = if ask.op.has_payload() { Some(self.take_buffer(&ask)?) } else { None };
+        let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
+        let ticket = match ask.op {
+            Op::Read => self.oracle.read(place),
+            Op::Write => self.oracle.change(place, Change::Write, ask.fua),
+            Op::WriteZeroes { .. } => self.oracle.change(place, Change::Zero, ask.fua),
+            Op::Trim => self.oracle.change(place, Change::Trim, ask.fua),
+            Op::Flush => self.oracle.flush(ask.volume),
+        };
+        if let Some(buffer) = buffer {
+            let bytes = self.world.memory.bytes_mut(buffer);
+            let payload = within(&ask);
+            if ask.op == Op::Write {
+                // Foreign bytes around what is written.
+                bytes[..payload.start].fill(0xee);
+                bytes[payload.end..].fill(0xee);
+                self.oracle.fill(ticket, place, &mut bytes[payload]);
+            } else {
+                // What no command brings is not taken for what an earlier one left in the buffer.
+                bytes[payload].chunks_mut(SECTOR as usize).for_each(|sector| sector[..32].fill(0xee));
+            }
+        }
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        let (since, holders) = (self.world.now(), self.holders(&ask));
+        self.forget_holders(&ask);
+        self.under_way.insert(id, UnderWay { ask, ticket, buffer, since, holders });
+        let request = Request {
+            id,
+            volume: self.volumes[ask.volume].id,
+            op: ask.op,
+            offset: ask.offset,
+            len: ask.len,
+            fua: ask.fua,
+            hint: Hint::None,
+            buffer,
+        };
+        self.engine.submit(self.world.now(), request, &mut self.world.memory);
+        self.pump()
+    }
+
+    /// The request cut to what its volume has and a buffer can hold; `None` if nothing is left.
+    pub(super) fn fit(&self, ask: Ask) -> Option<Ask> {
+        let volume = ask.volume % self.volumes.len();
+        if ask.op == Op::Flush {
+            return Some(Ask { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask });
+        }
+        let size = self.volumes[volume].spec.size;
+        let mut len = ask.len.0.min(size.0.saturating_sub(ask.offset.0));
+        if ask.op.has_payload() {
+            len = len.min(PAYLOAD_MAX.0 - BLOCK);
+        }
+        let fua = ask.fua && ask.op.changes();
+        (len > 0).then_some(Ask { volume, len: Bytes(len), fua, ..ask })
+    }
+
+    pub(super) fn keep_space(&mut self, ask: &Ask) {
+        let extent = self.setup.extent.bytes().0;
+        let first = ask.offset.0 / extent * extent;
+        let starts = (first..ask.offset.0 + ask.len.0).step_by(extent as usize);
+        self.kept.extend(starts.map(|start| (ask.volume, start)));
+    }
+
+    pub(super) fn take_buffer(&mut self, ask: &Ask) -> Result<Buffer, Failure> {
+        let len = Request::buffer_len(ask.offset, ask.len);
+        loop {
+            if let Some(buffer) = self.world.memory.take(len) {
+                return Ok(buffer);
+            }
+            // What devices that were given up may still fill never comes back.
+            if self.under_way.is_empty() {
+                return Err(self.stuck());
+            }
+            self.wait(1)?;
+        }
+    }
+
+    /// Everything that can happen at this instant happens.
+    pub(super) fn pump(&mut self) -> Result<(), Failure> {
+        self.engine.tick(self.world.now(), &mut self.world.memory);
+        while let Some(io) = self.engine.next_io() {
+            self.world.start(io);
+        }
+        self.note_strikes();
+        while let Some(reply) = self.engine.next_reply() {
+            self.answered(reply)?;
+        }
+        Ok(())
+    }
+
+    /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
+    pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
+        let next = [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min();
+        let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
+        self.idle_events += 1;
+        if self.idle_events > IDLE_EVENTS_MAX {
+            return Err(if self.under_way.is_empty() { Failure::Idle } else { self.stuck() });
+        }
+        let mut done = std::mem::take(&mut self.done);
+        // After a jump of the clock all that is overdue comes at once.
+        self.world.advance(next.max(self.world.now()), &mut done);
+        self.note_strikes();
+        for answer in done.drain(..) {
+            self.engine.complete(self.world.now(), answer, &mut self.world.memory);
+        }
+        self.done = done;
+        self.pump()?;
+        self.burn()?;
+        Ok(true)
+    }
+
+    /// Time passes until `answers` more requests are answered, or none is under way.
+    pub(super) fn wait(&mut self, answers: usize) -> Result<(), Failure> {
+        let left = self.under_way.len().saturating_sub(answers);
+        while self.under_way.len() > left {
+            if !self.advance(Nanos::MAX)? {
+                return Err(self.stuck());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
+        let until = self.world.now() + time;
+        while self.advance(until)? {}
+        self.world.advance(until, &mut self.done);
+        self.pump()
+    }
+
+    pub(super) fn stuck(&self) -> Failure {
+        let oldest = self.under_way.iter().min_by_key(|(id, _)| **id).map(|(_, request)| request);
+        Failure::Stuck {
+            left: self.under_way.len(),
+            oldest: oldest.map(|request| request.ask),
+            since: oldest.map_or(self.world.now(), |request| request.since),
+        }
+    }
+
+    pub(super) fn drain(&mut self) -> Result<(), Failure> {
+        self.wait(usize::MAX)
+    }
+
+    /// A reply goes past the oracle.
+    pub(super) fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
+        self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
+        let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
+        if !self.has_its_buffer(&request, &reply) || reply.response != self.world.now() - request.since {
+            return Err(Failure::StrayReply(reply.id));
+        }
+        self.statistics.requests += 1;
+        self.answered_since_crash += 1;
+        self.idle_events = 0;
+        match reply.result {
+            Ok(shape) => self.succeeded(&request, shape, reply.buffer)?,
+            Err(error) => self.failed(&request, error)?,
+        }
+        if let Some(buffer) = reply.buffer {
+            self.world.memory.give(buffer);
+        }
+        Ok(())
+    }
+
+    /// Whether the reply gives back the request's buffer. A device that hangs may keep it: of a request that failed
+    /// or a write, which another one has taken, there is none then; of a read, another one as long.
+    pub(super) fn has_its_buffer(&self, request: &UnderWay, reply: &Reply) -> bool {
+        let may_be_kept = self.health == Health::Broken;
+        match (request.buffer, reply.buffer) {
+            (own, given) if own == given => true,
+            (Some(own), Some(given)) => may_be_kept && request.ask.op == Op::Read && own.len == given.len,
+            (_, None) => may_be_kept && (reply.result.is_err() || request.ask.op == Op::Write),
+            (None, Some(_)) => false,
+        }
+    }
+
+    pub(super) fn succeeded(
+        &mut self,
+        request: &UnderWay,
+        shape: ReadShape,
+        buffer: Option<Buffer>,
+    ) -> Result<(), Failure> {
+        let UnderWay { ask, ticket, .. } = *request;
+        self.check_truncated(request)?;
+        match (ask.op, buffer) {
+            (Op::Read, Some(buffer)) => {
+                let payload = buffer.part(within(&ask).start as u32, ask.len.0 as u32);
+                // Without checksums nobody but the devices knows of these.
+                let spoilt = match shape {
+                    ReadShape::Zeros => Spoilt::default(),
+                    _ => self.world.memory.spoilt(payload),
+                };
+                let bytes = self.world.memory.bytes(payload);
+                let answer = if shape == ReadShape::Zeros { Answer::Zeros } else { Answer::Bytes(bytes) };
+                self.statistics.compared += ask.len - Bytes(spoilt.len() as u64 * SECTOR);
+                self.statistics.damaged_data += spoilt.len() as u64;
+                let same = self.oracle.read_but(ticket, answer, &spoilt);
+                same.map_err(|difference| Failure::Difference { ask, difference })?;
+            }
+            (Op::Flush, _) => self.oracle.flushed(ticket),
+            _ => self.oracle.changed(ticket),
+        }
+        Ok(())
+    }
+}
+
+/// Where in its buffer a request's payload is.
+fn within(ask: &Ask) -> std::ops::Range<usize> {
+    let start = (ask.offset.0 % BLOCK) as usize;
+    start..start + ask.len.0 as usize
+}
