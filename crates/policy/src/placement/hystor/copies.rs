@@ -46,7 +46,9 @@ impl Hystor {
         held: &Places,
     ) -> (Option<WriteTo>, WriteTo) {
         let view = |id: DeviceId| devices.get(id.index());
-        let home = held.whole(|id| id != fast && view(id).is_some_and(|d| d.usable));
+        let usable = |id: DeviceId| view(id).is_some_and(|d| d.usable);
+        // Where the fast device is another one than it was before, homes may be on it.
+        let home = held.whole(|id| id != fast && usable(id)).or_else(|| held.whole(usable));
         let elsewhere = home.map_or(WriteTo::InPlace, |home| WriteTo::Whole(home.id.device));
         let Some(second) = self.second(devices) else {
             // Before every device is measured the second one cannot be told: nothing is buffered in one copy meanwhile.

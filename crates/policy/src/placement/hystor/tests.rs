@@ -226,6 +226,11 @@ fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
     pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
     let home = WriteTo::Whole(DeviceId(2));
     assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(12)), home, "too large");
+    // Left by a server that took other devices for the fast ones.
+    pool.map.put(5, whole(0));
+    pool.act(&[Action::Copy { key: key(5), blocks: range(0, 8), to: fine(2) }]);
+    let home_on_fast = WriteTo::Whole(DeviceId(0));
+    assert_eq!(pool.write(&mut policy, 5, 0, Bytes::kib(12)), home_on_fast, "not over the slots' clean copy");
     pool.devices[1].free = 0;
     assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(4)), home, "no room for the second copy");
     let access = pool.access(30, Op::Write, Bytes::kib(4));
