@@ -120,6 +120,11 @@ impl<V: Volumes, P: Port> Server<V, P> {
         &mut self.volumes
     }
 
+    /// What it served, for whoever goes on with it.
+    pub fn into_volumes(self) -> V {
+        self.volumes
+    }
+
     /// When [`turn`](Self::turn) must be called at the latest; `None`: not before the next event.
     pub fn deadline(&self, now: Nanos) -> Option<Nanos> {
         let stop = match self.stop {

@@ -14,6 +14,7 @@ pub use shrink::{Shrunk, shrink};
 use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step};
 use crate::{Driver, Rng, Seed, Statistics, Stop};
 use faults::{astray, breaking, leap, unreadable};
+pub(crate) use setup::setup;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 
 /// What histories are to be like.
@@ -103,7 +104,7 @@ impl History {
     #[must_use]
     pub fn new(seed: Seed, kind: &Kind) -> Self {
         let mut rng = Rng::new(seed);
-        let setup = setup::setup(&mut rng, seed, kind);
+        let setup = setup(&mut rng, seed, kind);
         let mut steps = Vec::new();
         let largest = setup.volumes.iter().map(|volume| volume.size).max().unwrap_or_default();
         let extents = largest.0.div_ceil(setup.extent.bytes().0);
@@ -139,6 +140,9 @@ impl History {
     }
 
     fn run_counting(&self, begun: &mut usize) -> Outcome {
+        if self.setup.served.is_some() {
+            return self.run_served(begun);
+        }
         let mut driver = match Driver::new(self.setup.clone()) {
             Ok(driver) => driver,
             Err(failure) => return Outcome::failed(failure, 0),
@@ -154,13 +158,13 @@ impl History {
 }
 
 impl Outcome {
-    fn failed(failure: Failure, begun: usize) -> Self {
+    pub(crate) fn failed(failure: Failure, begun: usize) -> Self {
         Self { failure: Some((failure, begun)), statistics: Statistics::default(), digest: 0 }
     }
 }
 
 /// Picks one of several, each as often as the number beside it says.
-fn weighted<T: Copy>(rng: &mut Rng, choices: &[(u64, T)]) -> T {
+pub(crate) fn weighted<T: Copy>(rng: &mut Rng, choices: &[(u64, T)]) -> T {
     let mut at = rng.below(choices.iter().map(|choice| choice.0).sum());
     let found = choices.iter().find(|(weight, _)| {
         let here = at < *weight;
@@ -170,12 +174,12 @@ fn weighted<T: Copy>(rng: &mut Rng, choices: &[(u64, T)]) -> T {
     found.unwrap_or(&choices[0]).1
 }
 
-fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+pub(crate) fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.below(choices.len() as u64) as usize]
 }
 
 /// From `least` to `most`.
-fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
+pub(crate) fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     least + rng.below((most + 1).saturating_sub(least))
 }
 

@@ -4,6 +4,7 @@
 //! clients that ask, the reactor that carries commands to devices and answers back, the operator
 //! who stops and opens the pool. Each answer goes past the oracle.
 
+use crate::net::Front;
 use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, Engine, FlushRules, Percent, WhenFull};
@@ -18,11 +19,12 @@ mod absence;
 mod audit;
 mod errors;
 mod failure;
-mod lifecycle;
+pub(crate) mod lifecycle;
 mod requests;
 mod rot;
 mod step;
 
+pub(crate) use absence::Absence;
 pub use failure::Failure;
 pub use step::{Again, Ask, Crash, Lose, Replace, Step};
 
@@ -71,6 +73,8 @@ pub struct Setup {
     pub verified: bool,
     /// For mutation testing.
     pub planted: Planted,
+    /// The server before the pool, and its clients, if requests go through it.
+    pub served: Option<Front>,
 }
 
 /// A volume to be.
@@ -123,7 +127,7 @@ pub struct Driver {
     /// Writes may go astray.
     astray: bool,
     /// What is left out when the pool is opened.
-    absence: absence::Absence,
+    absence: Absence,
     /// By volume: whether every request must succeed, whatever is left out. Nothing: none must.
     redundant: Vec<bool>,
     /// How often all volumes were read.
@@ -180,7 +184,7 @@ impl Driver {
     pub fn new(setup: Setup) -> Result<Self, Failure> {
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
         let layout = lifecycle::create_pool(&mut world, &setup)?;
-        let engine = lifecycle::open_pool(&mut world, &setup, false, absence::Absence::default())?;
+        let engine = lifecycle::open_pool(&mut world, &setup, false, Absence::default())?;
         let mut driver = Self {
             oracle: lifecycle::oracle(&setup.volumes),
             world,
@@ -203,7 +207,7 @@ impl Driver {
             jump: None,
             replacing: None,
             astray: false,
-            absence: absence::Absence::default(),
+            absence: Absence::default(),
             redundant: Vec::new(),
             checks: 0,
             owners: FxHashMap::default(),
@@ -295,6 +299,7 @@ impl Driver {
             Step::Check => self.check(),
             Step::Audit => self.audit(),
             Step::Lose(lose) => self.lose(lose),
+            Step::Net(_) => Ok(()),
         }
     }
 

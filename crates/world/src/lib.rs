@@ -3,7 +3,8 @@
 //! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device
 //! remembers, [`pace`] how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what
 //! reads may answer, whatever stands between a client and the devices. [`driver`] runs the
-//! real engine between them, beside the oracle; [`ondisk`] reads what it leaves on the devices. [`campaign`] makes up what it has to go through.
+//! real engine between them, beside the oracle; [`ondisk`] reads what it leaves on the devices; [`net`] runs the whole
+//! server, with simulated sockets, and clients that speak NBD. [`campaign`] makes up what they have to go through.
 //!
 //! Pure: everything that happens follows from a [`Seed`]; two runs of the same seed end with the
 //! same [digest](World::digest).
@@ -14,6 +15,7 @@ pub mod device;
 pub mod driver;
 pub mod fault;
 pub mod memory;
+pub mod net;
 pub mod ondisk;
 pub mod oracle;
 pub mod pace;

@@ -12,6 +12,8 @@
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
 //! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
 //! - A write that failed may have taken effect or not.
+//! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after one that was
+//!   submitted later and acknowledged.
 //! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
 //!
 //! Contents are stamps: 512 bytes that only one request can have written to one place, so that
@@ -28,6 +30,7 @@ use std::ops::Range;
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
 mod doubt;
+mod given_up;
 mod stamp;
 
 pub use stamp::Found;
@@ -174,6 +177,8 @@ struct Candidate {
     ticket: Ticket,
     /// When it was answered; `NEVER` while it is under way.
     acked: u64,
+    /// When its client gave it up; `NEVER` otherwise.
+    given_up: u64,
     /// Reads submitted later than this do not see it.
     over: u64,
     zero: bool,
@@ -193,6 +198,7 @@ impl Candidate {
     const BLANK: Self = Self {
         ticket: Ticket(0),
         acked: 0,
+        given_up: NEVER,
         over: NEVER,
         zero: true,
         part: false,
@@ -200,6 +206,11 @@ impl Candidate {
         durable: true,
         buried: false,
     };
+
+    /// Whether a change submitted as this ticket comes after it, once acknowledged.
+    fn is_before(&self, later: Ticket) -> bool {
+        self.acked.min(self.given_up) < later.0
+    }
 
     fn is(&self, found: &Found) -> bool {
         match *found {
@@ -215,7 +226,7 @@ impl fmt::Display for Candidate {
         let what = if self.zero { "zeros" } else { "data" };
         write!(f, "{what} of {}", self.ticket)?;
         if self.acked == NEVER {
-            f.write_str(" under way")?;
+            f.write_str(if self.given_up == NEVER { " under way" } else { " given up" })?;
         } else {
             write!(f, " answered at {}", self.acked)?;
         }
@@ -278,6 +289,7 @@ impl Oracle {
             sector.push(Candidate {
                 ticket,
                 acked: NEVER,
+                given_up: NEVER,
                 over: NEVER,
                 zero: change != Change::Write,
                 part: change == Change::Zero && !whole.contains(&index),
@@ -504,7 +516,7 @@ fn acknowledge(sector: &mut Sector, ticket: Ticket, now: u64) {
 
 /// The change `ticket` has taken effect: what was over before it began does not come back.
 fn overwrite(sector: &mut Sector, ticket: Ticket, now: u64) {
-    for candidate in sector.iter_mut().filter(|c| c.acked < ticket.0) {
+    for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
         candidate.over = candidate.over.min(now);
     }
 }
@@ -514,7 +526,7 @@ fn harden(sector: &mut Sector, ticket: Ticket) {
     if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
         own.durable = true;
         own.pending_trim = false;
-        for candidate in sector.iter_mut().filter(|c| c.acked < ticket.0) {
+        for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
             candidate.buried = true;
         }
     }

@@ -104,6 +104,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         durable_writes: DurableWrites::OneCommand,
         verified: false,
         planted: Planted::NONE,
+        served: None,
     }
 }
 
@@ -181,6 +182,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         durable_writes: DurableWrites::OneCommand,
         verified: false,
         planted: Planted::NONE,
+        served: None,
     };
     let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
     let steps = [

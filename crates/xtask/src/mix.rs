@@ -5,6 +5,7 @@ use weir_engine::Percent;
 use weir_model::Seed;
 use weir_policy::harm::{Moves, Rules};
 use weir_world::campaign::{History, Kind};
+use weir_world::{Seed, net};
 
 /// What the histories of a campaign are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,14 +22,16 @@ pub(crate) enum Mix {
     Crowded,
     /// Two copies of what a policy buffers, failing devices.
     Duplexed,
+    /// The whole server, and clients that speak NBD to it.
+    Served,
     /// Each of these in turn, every second one general.
     All,
 }
 
 /// The order of [`Mix::All`].
-const TURNS: [Mix; 8] = {
-    use Mix::{Crowded, Duplexed, General, Mirrored, Moving};
-    [General, Mirrored, General, Moving, General, Crowded, General, Duplexed]
+const TURNS: [Mix; 10] = {
+    use Mix::{Crowded, Duplexed, General, Mirrored, Moving, Served};
+    [General, Mirrored, General, Moving, General, Crowded, General, Duplexed, General, Served]
 };
 
 impl Mix {
@@ -40,11 +43,14 @@ impl Mix {
     /// The history of a seed. Devices fail and deceive only with `faults`.
     pub(crate) fn history(self, seed: Seed, faults: bool) -> History {
         let mix = self.of(seed);
+        if mix == Self::Served {
+            return net::history(seed);
+        }
         let kind = match mix {
             Self::General | Self::All => Kind::of(seed),
             Self::Audited => Kind { audits: true, ..Kind::of(seed) },
             Self::Crowded => Kind { crowded: true, ..FAILING },
-            Self::Mirrored | Self::Moving | Self::Duplexed => FAILING,
+            Self::Mirrored | Self::Moving | Self::Duplexed | Self::Served => FAILING,
         };
         let kind = Kind { faults: kind.faults && faults, rot: kind.rot && faults, ..kind };
         if matches!(mix, Self::General | Self::Audited) {

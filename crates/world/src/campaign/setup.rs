@@ -13,7 +13,7 @@ const WIDE: u64 = 600;
 
 /// Tiny devices, so that space runs out, under volumes that promise more than there is; a short
 /// journal, so that it goes around often.
-pub(super) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
+pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let (crowd, wide) = (kind.crowded, kind.wide);
     let kib = if wide { 64 } else { weighted(rng, &[(16, 64), (3, 128), (1, 256)]) };
     let bytes = kib << 10;
@@ -107,6 +107,7 @@ pub(super) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         // Superblocks that rot or go astray are no reason to give a device up.
         verified: files.chance(0.5) && !kind.rot,
         planted: Planted::NONE,
+        served: None,
     }
 }
 

@@ -18,7 +18,7 @@ use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
 /// What is left out of a pool when it is opened, and what the operator says to that.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Absence {
+pub(crate) struct Absence {
     /// The devices that are not there.
     pub(super) devices: DeviceSet,
     /// Whether the operator accepts it: what they hold is not there, and what they alone know is lost.

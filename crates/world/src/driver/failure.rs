@@ -162,6 +162,17 @@ pub enum Failure {
     /// The engine does not say what is at this offset of a volume.
     #[error("no block status at {0}")]
     NoStatus(VolumeOffset),
+    /// The server did to a client what it must not.
+    #[error("client {client}: {what}")]
+    Client {
+        /// The client, by its position.
+        client: usize,
+        /// What it did.
+        what: String,
+    },
+    /// The server did what it must not.
+    #[error("the server: {0}")]
+    Server(String),
     /// The set-up names no placement policy.
     #[error("no placement policy {0:?}")]
     UnknownPolicy(String),

@@ -465,7 +465,7 @@ fn is_of_devices(error: &MapError) -> bool {
 }
 
 /// An oracle for these volumes.
-pub(super) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
+pub(crate) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
     let mut oracle = Oracle::new(&volumes.iter().map(|volume| volume.size).collect::<Vec<_>>());
     for (number, _) in volumes.iter().enumerate().filter(|(_, v)| v.hardening == Hardening::Write) {
         oracle.first_writes_are_durable(number);
@@ -474,7 +474,7 @@ pub(super) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
 }
 
 /// Creates the pool; its superblocks.
-pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superblock>, Failure> {
+pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superblock>, Failure> {
     let extent = setup.extent.bytes().0;
     let members: DeviceSet = (0..if setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
     let superblock = |(number, spec): (u8, &DeviceSpec)| {
@@ -513,7 +513,7 @@ pub(super) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
 
 /// Finds the devices' superblocks, opens the map and starts an engine; without the devices that do not
 /// answer, if that is `lenient`.
-pub(super) fn open_pool(
+pub(crate) fn open_pool(
     world: &mut World,
     setup: &Setup,
     lenient: bool,

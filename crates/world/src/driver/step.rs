@@ -1,5 +1,6 @@
 //! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
 
+use crate::net::Act;
 use crate::{Fault, Stop};
 use std::fmt;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
@@ -37,6 +38,8 @@ pub enum Step {
     Audit,
     /// Try on a copy of the pool what becomes of it without one of its devices.
     Lose(Lose),
+    /// What a client of a served pool does, or whoever looks after it; without a server, nothing.
+    Net(Act),
 }
 
 /// A device is lost for good, in a copy of the pool, and returns as it was.
@@ -142,6 +145,7 @@ impl fmt::Debug for Step {
                 write!(f, "lose device {device} in a copy of the pool")?;
                 asks.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
             }
+            Self::Net(act) => act.fmt(f),
         }
     }
 }

@@ -235,3 +235,47 @@ fn a_flush_leaves_nothing_in_doubt_but_what_an_earlier_one_lost() {
         assert_eq!(oracle.may_be_in_doubt(WHOLE, read), fails);
     }
 }
+
+#[test]
+fn a_write_that_was_given_up_may_come_late_but_not_after_a_later_one() {
+    let mut oracle = oracle();
+    let lost = oracle.change(WHOLE, Change::Write, false);
+    // Its client is not back: it may come after what another one writes, even where that was read.
+    let other = write(&mut oracle);
+    assert!(sees(&mut oracle, other));
+    oracle.given_up(lost);
+    assert!(sees(&mut oracle, other), "it need not have come yet");
+    let early = oracle.read(WHOLE);
+    let new = write(&mut oracle);
+    assert!(sees(&mut oracle, new));
+    assert!(!sees(&mut oracle, lost), "too late");
+    assert!(sees_at(&mut oracle, early, lost), "that read began before the later write");
+    oracle.crash(Stop::PowerCut);
+    assert!(sees(&mut oracle, lost), "nothing was flushed");
+}
+
+#[test]
+fn what_follows_a_write_that_was_given_up_and_is_durable_buries_it() {
+    let mut oracle = oracle();
+    let lost = oracle.change(WHOLE, Change::Write, false);
+    oracle.given_up(lost);
+    let new = write(&mut oracle);
+    flush(&mut oracle);
+    oracle.crash(Stop::PowerCut);
+    assert!(!sees(&mut oracle, lost));
+    assert!(sees(&mut oracle, new));
+}
+
+#[test]
+fn zeros_that_are_shown_are_judged_where_they_are_and_nowhere_else() {
+    let mut oracle = oracle();
+    let half = Place { len: Bytes(BLOCK / 2), ..WHOLE };
+    let ticket = oracle.change(half, Change::Write, false);
+    oracle.changed(ticket);
+    let status = |oracle: &mut Oracle, sectors: std::ops::Range<u64>| {
+        let read = oracle.read(WHOLE);
+        oracle.zeros_shown(read, &[sectors]).is_ok()
+    };
+    assert!(status(&mut oracle, 4..8));
+    assert!(!status(&mut oracle, 3..8));
+}

@@ -1,0 +1,234 @@
+//! What a served pool and its clients have to go through, from a seed.
+
+use super::{Act, Character, Front, Leave, Order, Stranger, Wire, Wish, Wrong};
+use crate::campaign::{History, Kind, between, pick, setup, weighted};
+use crate::driver::{Again, Ask, Crash, Setup, Step};
+use crate::{Pace, Rng, Seed, Stop};
+use weir_map::Hardening;
+use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+use weir_session::Limits;
+
+/// Crashes of a history, and what clients ask before each.
+const CRASHES: u64 = 12;
+const REQUESTS: u64 = 160;
+
+/// The history of a served pool that belongs to a seed.
+#[must_use]
+pub fn history(seed: Seed) -> History {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(8))).fork();
+    let kind = Kind { devices_min: 2, volumes_min: 1, ..Kind::calm(0) };
+    let mut setup = setup(&mut rng, seed, &kind);
+    enlarge(&mut rng, &mut setup);
+    let front = front(&mut rng, &setup);
+    setup.memory = memory(&mut rng, &front.limits) + setup.extent_cache;
+    let clients = front.clients.clone();
+    setup.served = Some(front);
+    let maker = Maker { clients: &clients, volumes: &setup };
+    let mut steps = Vec::new();
+    for _ in 0..CRASHES {
+        for _ in 0..REQUESTS / 2 + rng.below(REQUESTS) {
+            steps.push(Step::Net(maker.ask(&mut rng)));
+            while rng.below(5) == 0 {
+                steps.push(maker.interlude(&mut rng));
+            }
+        }
+        maker.crash(&mut rng, &mut steps);
+        if rng.chance(0.4) {
+            steps.push(Step::Check);
+        }
+    }
+    History { setup, steps }
+}
+
+/// Room for reads of several MiB; and one device often far slower than another one, so that the parts of a reply come apart.
+fn enlarge(rng: &mut Rng, setup: &mut Setup) {
+    let extent = setup.extent.bytes().0;
+    for device in &mut setup.devices {
+        device.size += Bytes(between(rng, 4, 40) * extent);
+        if let Pace::Random(usual) = &mut device.pace {
+            *usual = Nanos::micros(pick(rng, &[2, 20, 200, 2000]));
+        }
+    }
+    for volume in &mut setup.volumes {
+        volume.size = Bytes(pick(rng, &[256, 1024, 3072, 6144]) << 10) + Bytes(rng.below(8) * BLOCK);
+    }
+}
+
+fn front(rng: &mut Rng, setup: &Setup) -> Front {
+    let volumes = setup.volumes.len();
+    let others = between(rng, 1, 4) as usize;
+    // Of each volume one that reads much at once.
+    let first =
+        (0..volumes).map(|volume| (volume, pick(rng, &[1 << 15, 1 << 18, 1 << 20]))).collect::<Vec<_>>();
+    let room = |rng: &mut Rng| match weighted(rng, &[(1, 0), (3, 6), (5, 12), (5, 16)]) {
+        0 => 1 + rng.below(16) as usize,
+        bits => 1 << (bits + rng.below(6)),
+    };
+    let more = (0..others).map(|_| (rng.below(volumes as u64) as usize, room(rng)));
+    let mut all = first;
+    all.extend(more);
+    let clients = all.into_iter().map(|(volume, room)| character(rng, volume, room)).collect();
+    let limits = Limits {
+        clients: 64,
+        clients_per_address: 64,
+        each: Bytes::kib(pick(rng, &[256, 1024, 4096, 16384])),
+        reserve: Bytes::mib(2),
+        handshake: Nanos::secs(30),
+        control: Nanos::secs(60),
+        rest: Nanos::micros(pick(rng, &[500, 20_000, 2_000_000])),
+    };
+    Front { limits, clients }
+}
+
+/// Enough for every client's own part; as much as is usual, or little more than that.
+fn memory(rng: &mut Rng, limits: &Limits) -> Bytes {
+    let usual = limits.memory();
+    let scarce = limits.reserve + limits.each + Bytes(40 * (340 << 10)) + Bytes(rng.below(16) << 20);
+    if rng.chance(0.5) { usual } else { Bytes(scarce.0.min(usual.0)) }
+}
+
+fn character(rng: &mut Rng, volume: usize, room: usize) -> Character {
+    let is_structured = rng.chance(0.5);
+    // So that none takes too many events.
+    let longest = Bytes(((room * 64) as u64).clamp(1024, pick(rng, &[1 << 20, 4 << 20])));
+    let to_server = (room << rng.below(3)).clamp(1, 4 << 20);
+    Character {
+        volume,
+        wire: Wire {
+            to_server,
+            to_client: room,
+            delay: Nanos::micros(pick(rng, &[0, 0, 5, 100])),
+            part: (room / 3).max(1),
+        },
+        is_structured,
+        has_context: is_structured && rng.chance(0.5),
+        longest,
+        depth: pick(rng, &[1, 2, 4, 16, 64]),
+        pause: Nanos::micros(pick(rng, &[0, 0, 0, 10, 300])),
+        sip: pick(rng, &[room, room, 1 << 18, 1000]).max(longest.0 as usize / 200),
+    }
+}
+
+struct Maker<'a> {
+    clients: &'a [Character],
+    volumes: &'a Setup,
+}
+
+impl Maker<'_> {
+    fn ask(&self, rng: &mut Rng) -> Act {
+        let client = rng.below(self.clients.len() as u64) as usize;
+        let character = &self.clients[client];
+        let size = self.volumes.volumes[character.volume].size;
+        let (offset, len) = span(rng, character, size);
+        let rarely = rng.chance(0.1);
+        let ask = |op| Ask { volume: character.volume, op, offset, len, fua: rarely };
+        let clear =
+            pick(rng, &[Op::Trim, Op::WriteZeroes { no_hole: false }, Op::WriteZeroes { no_hole: true }]);
+        let wish = match weighted(rng, &[(34, 0), (38, 1), (7, 2), (8, 3), (4, 4), (4, 5), (2, 6), (4, 7)]) {
+            0 => Wish::Ask(ask(Op::Read)),
+            1 => Wish::Ask(ask(Op::Write)),
+            2 => Wish::Ask(ask(clear)),
+            3 => Wish::Ask(ask(Op::Flush)),
+            4 => Wish::Whole(ask(Op::Read)),
+            7 => Wish::Askew(ask(Op::Read), rng.below(512) as u16, rng.below(512) as u16),
+            5 => Wish::Status(offset, len, rarely),
+            _ => Wish::Wrong(wrong(rng)),
+        };
+        Act::Ask(client, wish)
+    }
+
+    /// What happens between requests.
+    fn interlude(&self, rng: &mut Rng) -> Step {
+        let client = rng.below(self.clients.len() as u64) as usize;
+        let choices = [(60, 0), (40, 1), (8, 2), (6, 3), (8, 4), (2, 5), (1, 6), (1, 7)];
+        Step::Net(match weighted(rng, &choices) {
+            0 => return Step::Wait(between(rng, 1, 8) as usize),
+            1 => return Step::Pass(Nanos::micros(between(rng, 1, 3000))),
+            2 => {
+                let how = [Leave::Politely, Leave::HalfClosed, Leave::AtOnce, Leave::AtOnce, Leave::Midway];
+                Act::Leave(client, pick(rng, &how))
+            }
+            3 => Act::Stall(client, Nanos::micros(pick(rng, &[1_000, 50_000, 3_000_000]))),
+            4 => Act::Order(self.order(rng)),
+            5 => Act::Stranger(stranger(rng)),
+            6 => return Step::Restart,
+            _ => Act::Empty,
+        })
+    }
+
+    fn order(&self, rng: &mut Rng) -> Order {
+        let volume = rng.below(self.volumes.volumes.len() as u64) as usize;
+        let policy = pick(rng, weir_policy::placement::ALL).name;
+        match weighted(rng, &[(4, 0), (3, 1), (2, 2), (1, 3), (1, 4), (3, 5), (2, 6), (1, 7)]) {
+            0 => Order::Status,
+            1 => Order::Explain(volume, VolumeOffset(rng.below(1 << 22))),
+            2 => Order::Harden(volume, pick(rng, &[Hardening::Flush, Hardening::Write])),
+            3 => Order::Policy(policy),
+            4 => Order::OwnPolicy(volume, pick(rng, &[None, Some(policy)])),
+            5 => Order::Replace(volume),
+            6 => Order::RemoveUsed(volume),
+            _ => Order::Garbage,
+        }
+    }
+
+    fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+        let most = weighted(rng, &[(1, 0), (4, 60), (3, 600)]);
+        let after = rng.below(most + 1);
+        let how = weighted(rng, &[(3, Stop::PowerCut), (1, Stop::Kill)]);
+        let times = weighted(rng, &[(14, 0), (4, 1), (1, 2)]);
+        let again = (0..times).map(|_| Again { write: between(rng, 1, 12), how: Stop::PowerCut }).collect();
+        if rng.chance(0.05) {
+            steps.push(Step::Wait(usize::MAX));
+        }
+        steps.push(Step::Crash(Crash { after, how, rot: None, again }));
+    }
+}
+
+/// Where requests go: often to the same few blocks; often in whole blocks, but not always; some as long as the client's may
+/// be.
+fn span(rng: &mut Rng, character: &Character, size: Bytes) -> (VolumeOffset, Bytes) {
+    let sectors = size.0 / SECTOR;
+    let at = match rng.below(3) {
+        0 => rng.below(64),
+        1 => rng.below(512).min(sectors - 1),
+        _ => rng.below(sectors),
+    };
+    let longest = character.longest.0 / SECTOR;
+    let len = match weighted(rng, &[(5, 0), (3, 1), (1, 2), (1, 3)]) {
+        0 => between(rng, 1, 16),
+        1 => between(rng, 8, 128),
+        2 => rng.below(longest) + 1,
+        _ => longest,
+    };
+    let odd = rng.chance(0.3);
+    let round = |sectors: u64| if odd { sectors } else { sectors / 8 * 8 };
+    (VolumeOffset(round(at) * SECTOR), Bytes(round(len).max(if odd { 1 } else { 8 }) * SECTOR))
+}
+
+fn wrong(rng: &mut Rng) -> Wrong {
+    let len = pick(rng, &[512, 4096, 70_000]);
+    let all = [
+        Wrong::ReadBehindEnd,
+        Wrong::WriteBehindEnd(len),
+        Wrong::Unknown,
+        Wrong::Cache,
+        Wrong::Flags,
+        Wrong::Status,
+    ];
+    pick(rng, &all)
+}
+
+fn stranger(rng: &mut Rng) -> Stranger {
+    let few = between(rng, 1, 6) as u16;
+    let all = [
+        Stranger::Silent(few),
+        Stranger::HalfOpen(few),
+        Stranger::Garbage(few),
+        Stranger::Lists(few),
+        Stranger::Flushes(few),
+        Stranger::Reads(few),
+        Stranger::Stuck(few),
+        Stranger::Control(few),
+    ];
+    pick(rng, &all)
+}

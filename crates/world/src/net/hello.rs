@@ -1,0 +1,306 @@
+//! The handshake as a client goes through it, in any order of options.
+
+use super::nbd::Lost;
+use crate::Rng;
+
+/// What a client says before it can ask for anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opt {
+    Structured,
+    /// With data, which it must not have.
+    StructuredWrongly,
+    List,
+    Info,
+    /// Of a volume that there is not.
+    InfoOfNone,
+    ListContexts,
+    SetContext,
+    /// One that nobody knows.
+    Unknown(u32),
+    Abort,
+    Go,
+    ExportName,
+}
+
+/// What the client knows of the volume it wants.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) size: u64,
+}
+
+/// A handshake under way.
+#[derive(Debug)]
+pub(super) struct Hello {
+    wanted: Wanted,
+    no_zeroes: bool,
+    /// What is not sent yet, the last one first.
+    to_send: Vec<Opt>,
+    /// What is sent and not answered.
+    sent: std::collections::VecDeque<Opt>,
+    has_greeted: bool,
+    bytes: Vec<u8>,
+    pub(super) is_structured: bool,
+    pub(super) has_context: bool,
+    /// Replies of the option at the front.
+    described: bool,
+    named: bool,
+    /// Sends an option only when the one before is answered.
+    in_step: bool,
+}
+
+/// How far a handshake is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// Not at its end.
+    Along,
+    /// The volume can be used; what came behind the handshake.
+    Through(Vec<u8>),
+    /// The client asked for its end, and it was confirmed.
+    Aborted,
+}
+
+/// Options that lead to a volume, with some that do not matter.
+pub(super) fn options(rng: &mut Rng, is_structured: bool, has_context: bool) -> Vec<Opt> {
+    let mut options = Vec::new();
+    let unknown = Opt::Unknown(pick(rng, &[0, 4, 5, 11, 77, u32::MAX]));
+    let extra = |rng: &mut Rng, options: &mut Vec<Opt>| {
+        while rng.chance(0.25) {
+            let all =
+                [Opt::List, Opt::Info, Opt::InfoOfNone, Opt::ListContexts, unknown, Opt::StructuredWrongly];
+            options.push(pick(rng, &all));
+        }
+    };
+    extra(rng, &mut options);
+    if rng.chance(0.1) {
+        // Too early, or for nothing.
+        options.push(Opt::SetContext);
+    }
+    if is_structured {
+        options.push(Opt::Structured);
+        extra(rng, &mut options);
+        if has_context {
+            options.push(Opt::SetContext);
+            extra(rng, &mut options);
+        }
+    }
+    options.push(match rng.below(20) {
+        0 => Opt::Abort,
+        1..7 => Opt::ExportName,
+        _ => Opt::Go,
+    });
+    options
+}
+
+fn pick<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.below(all.len() as u64) as usize]
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+impl Opt {
+    const fn number(self) -> u32 {
+        match self {
+            Self::ExportName => 1,
+            Self::Abort => 2,
+            Self::List => 3,
+            Self::Info | Self::InfoOfNone => 6,
+            Self::Go => 7,
+            Self::Structured | Self::StructuredWrongly => 8,
+            Self::ListContexts => 9,
+            Self::SetContext => 10,
+            Self::Unknown(number) => number,
+        }
+    }
+
+    fn bytes(self, wanted: &Wanted, flags: u64) -> Vec<u8> {
+        let name = string(&wanted.name);
+        let context = [&name[..], &1u32.to_be_bytes(), &string("base:allocation")].concat();
+        // Name, description and block sizes, as often as not.
+        let kinds = match flags % 3 {
+            0 => vec![],
+            1 => vec![3u16],
+            _ => vec![1, 2, 3],
+        };
+        let kinds = [vec![kinds.len() as u16], kinds].concat();
+        let kinds: Vec<u8> = kinds.into_iter().flat_map(u16::to_be_bytes).collect();
+        let data = match self {
+            Self::ExportName => wanted.name.clone().into_bytes(),
+            Self::Abort | Self::List | Self::Structured => vec![],
+            Self::Unknown(_) | Self::StructuredWrongly => vec![7; 1 + (flags % 40) as usize],
+            Self::Info | Self::Go => [name, kinds].concat(),
+            Self::InfoOfNone => [string("no such volume"), kinds].concat(),
+            Self::ListContexts | Self::SetContext => context,
+        };
+        [b"IHAVEOPT", &self.number().to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), &data].concat()
+    }
+}
+
+impl Hello {
+    /// To say all of this.
+    pub(super) fn new(wanted: Wanted, mut options: Vec<Opt>, rng: &mut Rng) -> Self {
+        options.reverse();
+        Self {
+            wanted,
+            no_zeroes: rng.chance(0.5),
+            to_send: options,
+            sent: std::collections::VecDeque::new(),
+            has_greeted: false,
+            bytes: Vec::new(),
+            is_structured: false,
+            has_context: false,
+            described: false,
+            named: false,
+            in_step: rng.chance(0.5),
+        }
+    }
+
+    /// What is to be sent now; whether the last option is among it.
+    pub(super) fn say(&mut self, rng: &mut Rng) -> (Vec<u8>, bool) {
+        let mut bytes = Vec::new();
+        if !self.has_greeted {
+            // A client may speak first only because the server's greeting is known.
+            return (bytes, false);
+        }
+        while !(self.in_step && !self.sent.is_empty())
+            && let Some(option) = self.to_send.pop()
+        {
+            bytes.extend(option.bytes(&self.wanted, rng.word() >> 32));
+            self.sent.push_back(option);
+        }
+        let is_last = !bytes.is_empty() && self.to_send.is_empty();
+        (bytes, is_last)
+    }
+
+    /// Bytes came. What is to be sent before anything else, if that is due.
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(Vec<u8>, Came), Lost> {
+        self.bytes.extend(bytes);
+        let mut flags = Vec::new();
+        if !self.has_greeted {
+            let Some(greeting) = self.bytes.get(..18) else { return Ok((flags, Came::Along)) };
+            if greeting != b"NBDMAGICIHAVEOPT\0\x03" {
+                return Err(format!("the greeting is {greeting:?}"));
+            }
+            self.bytes.drain(..18);
+            self.has_greeted = true;
+            flags = vec![0, 0, 0, if self.no_zeroes { 3 } else { 1 }];
+        }
+        loop {
+            match self.step()? {
+                None => return Ok((flags, Came::Along)),
+                Some(Came::Along) => {}
+                Some(end) => return Ok((flags, end)),
+            }
+        }
+    }
+
+    /// The next message, if all of it is there.
+    fn step(&mut self) -> Result<Option<Came>, Lost> {
+        let Some(&option) = self.sent.front() else {
+            let is_quiet = self.bytes.is_empty();
+            return if is_quiet { Ok(None) } else { Err("an answer to no option".to_owned()) };
+        };
+        if option == Opt::ExportName {
+            return self.exported();
+        }
+        let Some((head, rest)) = self.bytes.split_at_checked(20) else { return Ok(None) };
+        let word = |at: usize| head[at..at + 4].iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        if head[..8] != [0, 3, 0xe8, 0x89, 4, 0x55, 0x65, 0xa9] || word(8) != option.number() {
+            return Err(format!("{head:?} answers no {option:?}"));
+        }
+        let (kind, len) = (word(12), word(16) as usize);
+        if len > 4096 {
+            return Err(format!("an answer of {len} bytes to {option:?}"));
+        }
+        let Some(data) = rest.get(..len).map(<[u8]>::to_vec) else { return Ok(None) };
+        self.bytes.drain(..20 + len);
+        let came = self.answered(option, kind, &data)?;
+        Ok(Some(came))
+    }
+
+    fn answered(&mut self, option: Opt, kind: u32, data: &[u8]) -> Result<Came, Lost> {
+        const ERROR: u32 = 1 << 31;
+        let wrong = || Err(format!("{option:?} is answered with {kind:#x} and {data:?}"));
+        match (option, kind) {
+            (Opt::List, 2) => {
+                let is_name = data.len() > 4 && data[..4] == (data.len() as u32 - 4).to_be_bytes();
+                self.named |= data.get(4..) == Some(self.wanted.name.as_bytes());
+                return if is_name { Ok(Came::Along) } else { wrong() };
+            }
+            (Opt::Info | Opt::Go, 3) => {
+                self.information(data)?;
+                return Ok(Came::Along);
+            }
+            (Opt::ListContexts | Opt::SetContext, 4) if self.is_structured => {
+                let id = if option == Opt::SetContext { 1 } else { 0 };
+                self.has_context |= option == Opt::SetContext;
+                let is_right = data.get(4..) == Some(b"base:allocation") && data[..4] == [0, 0, 0, id];
+                self.named = true;
+                return if is_right { Ok(Came::Along) } else { wrong() };
+            }
+            _ => {}
+        }
+        self.sent.pop_front();
+        let (named, described) = (std::mem::take(&mut self.named), std::mem::take(&mut self.described));
+        let is_right = match (option, kind) {
+            (Opt::List, 1) => named,
+            (Opt::Info | Opt::Go, 1) => described,
+            (Opt::Abort | Opt::Structured, 1) => true,
+            (Opt::ListContexts | Opt::SetContext, 1) => named,
+            (Opt::ListContexts | Opt::SetContext, error) => !self.is_structured && error == ERROR | 3,
+            (Opt::StructuredWrongly, error) => error == ERROR | 3,
+            (Opt::InfoOfNone, error) => error == ERROR | 6,
+            (Opt::Unknown(_), error) => error == ERROR | 1,
+            _ => false,
+        };
+        if !is_right || (kind == 1 && !data.is_empty()) {
+            return wrong();
+        }
+        self.is_structured |= option == Opt::Structured;
+        Ok(match option {
+            Opt::Go => Came::Through(std::mem::take(&mut self.bytes)),
+            Opt::Abort => Came::Aborted,
+            _ => Came::Along,
+        })
+    }
+
+    /// Flags a server has to show.
+    fn check_flags(&self, flags: u16) -> Result<(), Lost> {
+        // Flags there are, FLUSH, FUA, TRIM, WRITE_ZEROES, several connections.
+        let (least, df) = (1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 8, 1 << 7);
+        let is_right = flags & least == least && flags & 2 == 0 && (flags & df != 0) == self.is_structured;
+        if is_right { Ok(()) } else { Err(format!("a volume with flags {flags:#x}")) }
+    }
+
+    fn information(&mut self, data: &[u8]) -> Result<(), Lost> {
+        let number = |bytes: &[u8]| bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+        let wrong = || Err(format!("information {data:?} of {:?}", self.wanted));
+        match (data.len(), data) {
+            (12, [0, 0, rest @ ..]) if number(&rest[..8]) == self.wanted.size => {
+                self.check_flags(number(&rest[8..]) as u16)?;
+                self.described = true;
+                Ok(())
+            }
+            (_, [0, 1, name @ ..]) if name == self.wanted.name.as_bytes() => Ok(()),
+            (_, [0, 2, text @ ..]) if std::str::from_utf8(text).is_ok() => Ok(()),
+            (14, [0, 3, sizes @ ..]) if number(&sizes[..4]) == 512 && number(&sizes[8..]) >= 32 << 20 => {
+                Ok(())
+            }
+            _ => wrong(),
+        }
+    }
+
+    /// The answer to the old way to choose a volume.
+    fn exported(&mut self) -> Result<Option<Came>, Lost> {
+        let len = if self.no_zeroes { 10 } else { 134 };
+        let Some(answer) = self.bytes.get(..len) else { return Ok(None) };
+        let size = answer[..8].iter().fold(0u64, |size, byte| size << 8 | u64::from(*byte));
+        if size != self.wanted.size || answer[10..].iter().any(|byte| *byte != 0) {
+            return Err(format!("{:?} is told to have {size} bytes", self.wanted));
+        }
+        self.check_flags(u16::from_be_bytes([answer[8], answer[9]]))?;
+        Ok(Some(Came::Through(self.bytes.split_off(len))))
+    }
+}

@@ -1,0 +1,253 @@
+//! The NBD protocol as a client reads it: written from the protocol's document (`doc/proto.md` of the NBD project), not from the
+//! server's code. Strict: whatever is not exactly what was to come is an error, and the stream is lost.
+
+use std::collections::BTreeMap;
+
+/// The stream cannot be followed any more, and why.
+pub(super) type Lost = String;
+
+pub(super) const READ: u16 = 0;
+pub(super) const WRITE: u16 = 1;
+pub(super) const DISC: u16 = 2;
+pub(super) const FLUSH: u16 = 3;
+pub(super) const TRIM: u16 = 4;
+pub(super) const CACHE: u16 = 5;
+pub(super) const WRITE_ZEROES: u16 = 6;
+pub(super) const BLOCK_STATUS: u16 = 7;
+
+pub(super) const FUA: u16 = 1 << 0;
+pub(super) const NO_HOLE: u16 = 1 << 1;
+pub(super) const DF: u16 = 1 << 2;
+pub(super) const REQ_ONE: u16 = 1 << 3;
+
+/// A request, whose payload follows if it is a write.
+pub(super) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = vec![0x25, 0x60, 0x95, 0x13];
+    bytes.extend(flags.to_be_bytes());
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(len.to_be_bytes());
+    bytes
+}
+
+/// What an answered request came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) cookie: u64,
+    /// The number of its failure.
+    pub(super) error: Option<u32>,
+    /// Of a read that succeeded.
+    pub(super) data: Vec<u8>,
+    /// Of a block status: lengths and flags.
+    pub(super) runs: Vec<(u32, u32)>,
+}
+
+/// What the client knows of a request that is not answered.
+#[derive(Debug)]
+struct Expected {
+    kind: u16,
+    /// To come in one piece.
+    whole: bool,
+    offset: u64,
+    data: Vec<u8>,
+    /// Parts of the data that have come: where each begins and ends, counted from the request's start.
+    have: BTreeMap<u32, u32>,
+    error: Option<u32>,
+    runs: Vec<(u32, u32)>,
+}
+
+/// Reads what a server says after the handshake.
+#[derive(Debug, Default)]
+pub(super) struct Transmission {
+    is_structured: bool,
+    /// What has come and is not understood.
+    bytes: Vec<u8>,
+    expected: BTreeMap<u64, Expected>,
+}
+
+/// Fields off the front of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn number(&mut self, len: usize) -> Option<u64> {
+        let (field, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(field.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+}
+
+impl Transmission {
+    /// `bytes` came behind the handshake.
+    pub(super) fn new(is_structured: bool, bytes: Vec<u8>) -> Self {
+        Self { is_structured, bytes, expected: BTreeMap::new() }
+    }
+
+    /// A request is sent.
+    pub(super) fn expect(&mut self, flags: u16, kind: u16, cookie: u64, offset: u64, len: u32) {
+        let data = if kind == READ { vec![0; len as usize] } else { Vec::new() };
+        let (have, runs, whole) = (BTreeMap::new(), Vec::new(), flags & DF != 0);
+        self.expected.insert(cookie, Expected { kind, whole, offset, data, have, error: None, runs });
+    }
+
+    /// Bytes came.
+    pub(super) fn hear(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// Whether what has come ends where a message ends.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The next request that is answered as a whole.
+    pub(super) fn next(&mut self) -> Result<Option<Reply>, Lost> {
+        loop {
+            let mut fields = Fields(&self.bytes);
+            let Some(magic) = fields.number(4) else { return Ok(None) };
+            let (used, answered) = match magic {
+                0x6744_6698 => match self.simple()? {
+                    Some((used, cookie)) => (used, Some(cookie)),
+                    None => return Ok(None),
+                },
+                0x668e_33ef if self.is_structured => match self.chunk()? {
+                    Some(taken) => taken,
+                    None => return Ok(None),
+                },
+                _ => return Err(format!("{magic:#010x} is the start of no reply")),
+            };
+            self.bytes.drain(..used);
+            if let Some((cookie, expected)) = answered.and_then(|cookie| self.expected.remove_entry(&cookie))
+            {
+                let Expected { data, error, runs, .. } = expected;
+                return Ok(Some(Reply { cookie, error, data, runs }));
+            }
+        }
+    }
+
+    /// A simple reply, if all of it is there: its length and cookie.
+    fn simple(&mut self) -> Result<Option<(usize, u64)>, Lost> {
+        let mut fields = Fields(&self.bytes[4..]);
+        let (Some(error), Some(cookie)) = (fields.number(4), fields.number(8)) else { return Ok(None) };
+        let Some(expected) = self.expected.get_mut(&cookie) else {
+            return Err(format!("a simple reply to {cookie:#x}, which is no request"));
+        };
+        if self.is_structured && matches!(expected.kind, READ | BLOCK_STATUS) {
+            return Err(format!("a simple reply to {cookie:#x} where chunks were agreed on"));
+        }
+        let len = expected.data.len();
+        if error != 0 {
+            expected.error = Some(error as u32);
+            return Ok(Some((16, cookie)));
+        }
+        let Some(data) = fields.0.get(..len) else { return Ok(None) };
+        expected.data.copy_from_slice(data);
+        Ok(Some((16 + len, cookie)))
+    }
+
+    /// A chunk, if all of it is there: its length, and the cookie if it is the last one.
+    #[expect(clippy::type_complexity, reason = "used once")]
+    fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, Lost> {
+        let mut fields = Fields(&self.bytes[4..]);
+        let (Some(flags), Some(kind), Some(cookie), Some(len)) =
+            (fields.number(2), fields.number(2), fields.number(8), fields.number(4))
+        else {
+            return Ok(None);
+        };
+        let Some(expected) = self.expected.get_mut(&cookie) else {
+            return Err(format!("a chunk for {cookie:#x}, which is no request"));
+        };
+        if len > expected.data.len() as u64 + 8192 {
+            return Err(format!("a chunk of {len} bytes for {cookie:#x}"));
+        }
+        let Some(body) = fields.0.get(..len as usize) else { return Ok(None) };
+        let is_last = match flags {
+            0 => false,
+            1 => true,
+            _ => return Err(format!("a chunk with flags {flags:#x}")),
+        };
+        let fault = |what: &str| format!("a chunk of kind {kind:#x} for {cookie:#x}: {what}");
+        expected.take(kind as u16, body).map_err(|what| fault(&what))?;
+        if is_last {
+            expected.check_whole().map_err(|what| fault(&what))?;
+        }
+        Ok(Some((20 + len as usize, is_last.then_some(cookie))))
+    }
+}
+
+impl Expected {
+    fn take(&mut self, kind: u16, body: &[u8]) -> Result<(), Lost> {
+        let mut fields = Fields(body);
+        let mut number = |len| fields.number(len).ok_or_else(|| "too short".to_owned());
+        match (kind, self.kind) {
+            (0, _) if body.is_empty() => Ok(()),
+            (1, READ) => {
+                let at = number(8)?;
+                let from = self.note(at, fields.0.len() as u64)?;
+                self.data[from..from + fields.0.len()].copy_from_slice(fields.0);
+                Ok(())
+            }
+            (2, READ) => {
+                let (at, len) = (number(8)?, number(4)?);
+                if !fields.0.is_empty() {
+                    return Err("too long".to_owned());
+                }
+                self.note(at, len).map(drop)
+            }
+            (5, BLOCK_STATUS) => {
+                let context = number(4)?;
+                if context != 1 || !self.runs.is_empty() || fields.0.is_empty() || fields.0.len() % 8 != 0 {
+                    return Err(format!("context {context}, {} bytes", fields.0.len()));
+                }
+                while let (Some(len), Some(flags)) = (fields.number(4), fields.number(4)) {
+                    self.runs.push((len as u32, flags as u32));
+                }
+                Ok(())
+            }
+            (0x8001 | 0x8002, _) => {
+                let (error, len) = (number(4)?, number(2)?);
+                let more = if kind == 0x8002 { 8 } else { 0 };
+                if error == 0 || fields.0.len() as u64 != len + more {
+                    return Err(format!("error {error}, {} bytes", fields.0.len()));
+                }
+                self.error.get_or_insert(error as u32);
+                Ok(())
+            }
+            _ => Err(format!("for a request of kind {}", self.kind)),
+        }
+    }
+
+    /// Part of the data has come; where it belongs.
+    fn note(&mut self, at: u64, len: u64) -> Result<usize, Lost> {
+        let wrong = || Err(format!("{len} bytes at {at} of {} at {}", self.data.len(), self.offset));
+        let Some(from) = at.checked_sub(self.offset) else { return wrong() };
+        if len == 0 || from + len > self.data.len() as u64 {
+            return wrong();
+        }
+        let (from, to) = (from as u32, (from + len) as u32);
+        let before = self.have.range(..to).next_back();
+        if before.is_some_and(|(_, end)| *end > from) {
+            return Err(format!("{len} bytes at {at} once more"));
+        }
+        self.have.insert(from, to);
+        if self.whole && self.have.len() > 1 {
+            return Err("a part, and the data was to come whole".to_owned());
+        }
+        Ok(from as usize)
+    }
+
+    /// Nothing is lacking.
+    fn check_whole(&self) -> Result<(), Lost> {
+        let have: u32 = self.have.iter().map(|(from, to)| to - from).sum();
+        if self.error.is_none() && have as usize != self.data.len() {
+            return Err(format!("the last one, with {have} bytes of {}", self.data.len()));
+        }
+        if self.error.is_none() && self.kind == BLOCK_STATUS && self.runs.is_empty() {
+            return Err("the last one, without a status".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

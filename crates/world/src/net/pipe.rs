@@ -1,0 +1,105 @@
+//! One direction of a simulated connection: bytes that were sent and not yet received.
+
+use std::collections::VecDeque;
+use weir_model::Nanos;
+
+/// A queue of bytes with a bound and a delay, as a socket's buffer has.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    bytes: VecDeque<u8>,
+    /// Of these, how many the receiver can take.
+    arrived: usize,
+    /// The others: when they arrive, and how many.
+    in_flight: VecDeque<(Nanos, usize)>,
+    capacity: usize,
+    delay: Nanos,
+    has_ended: bool,
+}
+
+impl Pipe {
+    /// An empty one for so many bytes, each of which takes so long.
+    pub(super) const fn new(capacity: usize, delay: Nanos) -> Self {
+        let bytes = VecDeque::new();
+        Self { bytes, arrived: 0, in_flight: VecDeque::new(), capacity, delay, has_ended: false }
+    }
+
+    /// Bytes it takes now.
+    pub(super) fn room(&self) -> usize {
+        if self.has_ended { 0 } else { self.capacity.saturating_sub(self.bytes.len()) }
+    }
+
+    /// Sends as many of these as there is room for; how many that is.
+    pub(super) fn put(&mut self, now: Nanos, bytes: &[u8]) -> usize {
+        let len = bytes.len().min(self.room());
+        if len > 0 {
+            self.bytes.extend(&bytes[..len]);
+            self.in_flight.push_back((now + self.delay, len));
+            self.arrive(now);
+        }
+        len
+    }
+
+    /// Nothing more is sent; what was sent arrives.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// What is due by now has arrived.
+    pub(super) fn arrive(&mut self, now: Nanos) {
+        while let Some(&(_, len)) = self.in_flight.front().filter(|(due, _)| *due <= now) {
+            self.arrived += len;
+            self.in_flight.pop_front();
+        }
+    }
+
+    /// When more arrives.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.in_flight.front().map(|(due, _)| *due)
+    }
+
+    /// Bytes that can be taken.
+    pub(super) const fn available(&self) -> usize {
+        self.arrived
+    }
+
+    /// Whether nothing is left in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Nothing more will arrive.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_ended && self.bytes.is_empty()
+    }
+
+    /// Takes the first bytes that have arrived; how many.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
+        let len = into.len().min(self.arrived);
+        into.iter_mut().zip(self.bytes.drain(..len)).for_each(|(to, byte)| *to = byte);
+        self.arrived -= len;
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_in_order_late_and_no_more_than_fit() {
+        let mut pipe = Pipe::new(4, Nanos(10));
+        assert_eq!((pipe.put(Nanos(0), b"abcdef"), pipe.room()), (4, 0));
+        assert_eq!((pipe.available(), pipe.next()), (0, Some(Nanos(10))));
+        pipe.arrive(Nanos(10));
+        let mut bytes = [0; 3];
+        assert_eq!((pipe.take(&mut bytes), &bytes, pipe.room()), (3, b"abc", 3));
+        assert_eq!(pipe.put(Nanos(11), b"ef"), 2);
+        pipe.end();
+        assert_eq!((pipe.room(), pipe.put(Nanos(12), b"g")), (0, 0));
+        assert_eq!((pipe.take(&mut bytes), bytes[0]), (1, b'd'));
+        assert!(!pipe.is_over());
+        pipe.arrive(Nanos(21));
+        assert_eq!((pipe.take(&mut bytes), &bytes[..2]), (2, &b"ef"[..]));
+        assert!(pipe.is_over());
+    }
+}

@@ -1,0 +1,232 @@
+//! The whole server in the simulated world, beside the oracle: steps in, failures out.
+//!
+//! - `run`: events, one after the other. - `clients`: who is connected, and what became of those that were. -
+//! - `lifecycle`: crashes, restarts, opening. - `orders`: what the operator wants.
+
+mod clients;
+mod lifecycle;
+mod orders;
+mod run;
+
+use super::client::Connection;
+use super::operator::Operator;
+use super::sockets::{Report, Sockets};
+use super::stranger::Visitor;
+use super::{Act, Front, Leave};
+use crate::campaign::{History, Outcome};
+use crate::driver::lifecycle::create_pool;
+use crate::driver::{Crash, Failure, Setup, Step, VolumeSpec};
+use crate::{Oracle, Statistics, Ticket, World};
+use weir_engine::Engine;
+use weir_model::{Bytes, IoDone, Nanos, VolumeOffset};
+use weir_session::Server;
+
+/// With healthy devices something happens within this time on every connection that is owed anything and is received from: bytes of
+/// a reply come, bytes of a request are taken, or the connection ends as it should.
+///
+/// The slowest simulated devices take 0.2 s for a command at most, in disorder; a request needs a few tens of them one after the other
+/// where space is short (commits and checkpoints between), and shares the devices with up to 16 other connections' requests.
+pub const ANSWERED_WITHIN: Nanos = Nanos::secs(20);
+
+/// How many events may pass without a byte to or from any client, or a step or order coming to its end.
+const IDLE_EVENTS_MAX: u32 = 200_000;
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq)]
+struct Volume {
+    name: String,
+    spec: VolumeSpec,
+}
+
+/// A change whose connection ended before it was answered.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    volume: usize,
+    ticket: Ticket,
+    /// When its client had closed the connection.
+    closed: u64,
+}
+
+/// A served pool in the simulated world.
+pub struct Served {
+    setup: Setup,
+    front: Front,
+    world: World,
+    sockets: Sockets,
+    /// None while the pool is being opened.
+    server: Option<Server<Engine, Sockets>>,
+    oracle: Oracle,
+    volumes: Vec<Volume>,
+    clients: Vec<Option<Connection>>,
+    lost: Vec<Lost>,
+    /// Counts what clients do to their connections, so that any two can be told which came first.
+    moment: u64,
+    /// By volume: when a client asked to be let in last; never again known where one left before it was.
+    entered: Vec<u64>,
+    /// By client: when it closed half of its connection.
+    half_closed: Vec<u64>,
+    visitors: Vec<Visitor>,
+    operator: Operator,
+    replacing: Option<orders::Replacing>,
+    names: u64,
+    /// A crash to come, and after how many more events.
+    armed: Option<(u64, Crash)>,
+    /// The server was told to stop.
+    is_stopping: bool,
+    done: Vec<IoDone>,
+    reports: Vec<Report>,
+    idle_events: u32,
+    answered: u64,
+    answered_since_crash: u64,
+    /// Memory that is free while there is no server, and while there are no clients.
+    all_free: Bytes,
+    at_rest: Bytes,
+    statistics: Statistics,
+}
+
+impl History {
+    /// Runs a history of a pool that is served.
+    pub(crate) fn run_served(&self, begun: &mut usize) -> Outcome {
+        let mut served = match Served::new(&self.setup) {
+            Ok(served) => served,
+            Err(failure) => return Outcome::failed(failure, 0),
+        };
+        let mut steps = self.steps.iter();
+        let result = steps.try_for_each(|step| {
+            *begun += 1;
+            served.step(step)
+        });
+        let failure = result.and_then(|()| served.end()).err().map(|failure| (failure, *begun));
+        Outcome { failure, statistics: served.statistics.clone(), digest: served.world.digest() }
+    }
+}
+
+impl Served {
+    /// A new pool with its volumes, and its server. Nobody is connected.
+    pub fn new(setup: &Setup) -> Result<Self, Failure> {
+        let setup = setup.clone();
+        let no_front = || Failure::Server("none is wanted".to_owned());
+        let front = setup.served.clone().ok_or_else(no_front)?;
+        let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
+        create_pool(&mut world, &setup)?;
+        let named =
+            |(number, spec): (usize, &VolumeSpec)| Volume { name: format!("volume{number}"), spec: *spec };
+        let mut served = Self {
+            sockets: Sockets::new(setup.seed, world.now()),
+            server: None,
+            oracle: crate::driver::lifecycle::oracle(&setup.volumes),
+            volumes: setup.volumes.iter().enumerate().map(named).collect(),
+            clients: front.clients.iter().map(|_| None).collect(),
+            lost: Vec::new(),
+            moment: 0,
+            entered: vec![0; setup.volumes.len()],
+            half_closed: vec![0; front.clients.len()],
+            visitors: Vec::new(),
+            operator: Operator::default(),
+            replacing: None,
+            names: 0,
+            armed: None,
+            is_stopping: false,
+            done: Vec::new(),
+            reports: Vec::new(),
+            idle_events: 0,
+            answered: 0,
+            answered_since_crash: 0,
+            all_free: Bytes(0),
+            at_rest: Bytes(0),
+            statistics: Statistics { runs: 1, ..Statistics::default() },
+            world,
+            front,
+            setup,
+        };
+        served.start()?;
+        Ok(served)
+    }
+
+    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has not come by then
+    /// does not come.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        self.armed = None;
+        let steps = [Step::Check, Step::Net(Act::Empty), Step::Restart, Step::Check, Step::Restart];
+        steps.iter().try_for_each(|step| self.step(step))
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Carries out one step.
+    pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        match (self.begin(step), self.armed.take()) {
+            (Err(Failure::Cut), Some((_, crash))) => self.crash(&crash),
+            (result, armed) => {
+                self.armed = armed;
+                result
+            }
+        }
+    }
+
+    fn begin(&mut self, step: &Step) -> Result<(), Failure> {
+        self.idle_events = 0;
+        match step {
+            Step::Net(act) => self.act(act),
+            Step::Ask(ask) => self.act(&Act::Ask(ask.volume, super::Wish::Ask(*ask))),
+            Step::Wait(answers) => self.wait(*answers as u64),
+            Step::Pass(time) => self.pass(*time),
+            Step::Crash(crash) => {
+                if self.armed.is_some() {
+                    return Err(Failure::Cut);
+                }
+                self.armed = Some((crash.after, crash.clone()));
+                if crash.after == 0 { Err(Failure::Cut) } else { Ok(()) }
+            }
+            Step::Restart => self.restart(),
+            Step::Check => self.check(),
+            // What these do is tried without a server.
+            Step::Jump { .. } | Step::Replace(_) | Step::Break(..) | Step::Audit | Step::Lose(_) => Ok(()),
+        }
+    }
+
+    fn act(&mut self, act: &Act) -> Result<(), Failure> {
+        let all = self.front.clients.len();
+        match act {
+            Act::Ask(client, wish) => self.ask(client % all, *wish),
+            Act::Leave(client, how) => self.leave(client % all, *how),
+            Act::Stall(client, time) => {
+                let until = self.world.now() + *time;
+                self.clients[client % all].iter_mut().for_each(|connection| connection.stall(until));
+                Ok(())
+            }
+            Act::Empty => self.empty(),
+            Act::Order(order) => {
+                self.order(order);
+                Ok(())
+            }
+            Act::Stranger(stranger) => {
+                self.invite(*stranger);
+                Ok(())
+            }
+        }
+    }
+
+    /// Once nothing else is under way: reads all volumes through the clients that read most at once, asks where data is,
+    /// and flushes.
+    fn check(&mut self) -> Result<(), Failure> {
+        self.drain()?;
+        for volume in 0..self.volumes.len() {
+            let of_it = self.front.clients.iter().enumerate().filter(|(_, client)| client.volume == volume);
+            let Some((client, character)) = of_it.max_by_key(|(_, client)| client.longest) else { continue };
+            let (piece, size) = (character.longest.min(Bytes::mib(1)), self.volumes[volume].spec.size);
+            let ask =
+                |op, at, len| crate::driver::Ask { volume, op, offset: VolumeOffset(at), len, fua: false };
+            for at in (0..size.0).step_by(piece.0 as usize) {
+                self.ask(client, super::Wish::Ask(ask(weir_model::Op::Read, at, piece)))?;
+            }
+            self.ask(client, super::Wish::Status(VolumeOffset(0), size, false))?;
+            self.ask(client, super::Wish::Ask(ask(weir_model::Op::Flush, 0, Bytes(0))))?;
+        }
+        self.drain()
+    }
+}

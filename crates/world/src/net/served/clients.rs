@@ -1,0 +1,175 @@
+//! Who is connected, and what became of those that were.
+
+use super::{Leave, Lost, Served};
+use crate::driver::Failure;
+use crate::net::client::Connection;
+use crate::net::hello::Wanted;
+use crate::net::{Stranger, Wish};
+use weir_model::{Memory, Nanos, Peer};
+
+impl Served {
+    /// Requests that clients wait for.
+    pub(super) fn unanswered(&self) -> usize {
+        self.clients.iter().flatten().map(Connection::unanswered).sum()
+    }
+
+    /// A client asks for something, once there is room for it.
+    pub(super) fn ask(&mut self, number: usize, wish: Wish) -> Result<(), Failure> {
+        loop {
+            self.connect(number);
+            match &mut self.clients[number] {
+                Some(client) if client.has_room() && !client.is_leaving() => {
+                    client.wish(wish);
+                    return Ok(());
+                }
+                _ => {}
+            }
+            if !self.advance(Nanos::MAX)? {
+                return Err(Failure::Server(format!("client {number} finds no room to ask")));
+            }
+        }
+    }
+
+    /// Who is not connected connects.
+    fn connect(&mut self, number: usize) {
+        let character = self.front.clients[number];
+        if self.clients[number].is_some() || self.is_being_replaced(character.volume) {
+            return;
+        }
+        let peer = if number.is_multiple_of(3) {
+            Peer::Address(std::net::IpAddr::from([192, 0, 2, number as u8]))
+        } else {
+            Peer::Process(number as u32 / 2)
+        };
+        let volume = &self.volumes[character.volume];
+        let wanted = Wanted { name: volume.name.clone(), size: volume.spec.size.0 };
+        let Some(conn) = self.sockets.connect(&character.wire, peer, false) else { return };
+        let (now, rng) = (self.world.now(), self.world.fork_rng());
+        self.clients[number] = Some(Connection::new(number, character, wanted, conn, now, rng));
+    }
+
+    /// A client is through the handshake: of connections to its volume that had been closed before it asked for that
+    /// nothing more may be carried out after what is asked from now on.
+    pub(super) fn came_back(&mut self, number: usize) {
+        self.moment += 1;
+        let entered = &mut self.entered[self.front.clients[number].volume];
+        *entered = (*entered).max(self.moment);
+        let Some(asked) = self.clients[number].as_ref().and_then(|client| client.asked_in) else { return };
+        let volume = self.front.clients[number].volume;
+        let is_over = |lost: &Lost| lost.volume == volume && lost.closed < asked;
+        for lost in self.lost.extract_if(.., |lost| is_over(lost)) {
+            self.oracle.given_up(lost.ticket);
+        }
+    }
+
+    /// The server has closed a connection: that must be in order.
+    pub(super) fn ended(&mut self, number: usize, is_whole: bool) -> Result<(), Failure> {
+        let Some(client) = &self.clients[number] else { return Ok(()) };
+        let volume = self.front.clients[number].volume;
+        let half_closed = self.half_closed[number];
+        // Who has closed half of it may be cut off for another client of the volume.
+        let mut others = self.clients.iter().flatten().filter(|client| client.volume() == volume);
+        let is_entering = others.any(|client| !client.is_through() && client.asked_in.is_some());
+        let is_cut_off = half_closed > 0 && (is_entering || self.entered[volume] > half_closed);
+        let is_answered = is_whole && client.unanswered() == 0;
+        let is_in_order = self.is_stopping || is_cut_off || (client.is_leaving() && is_answered);
+        if !is_in_order {
+            let what = format!("the server closed the connection: {client:?}");
+            return Err(Failure::Client { client: number, what });
+        }
+        self.forget(number);
+        Ok(())
+    }
+
+    /// A client broke its handshake off, and connects again for what it was to ask.
+    pub(super) fn begin_again(&mut self, number: usize) {
+        let wishes = self.clients[number].as_mut().map(Connection::take_wishes);
+        self.forget(number);
+        self.connect(number);
+        if let Some(client) = &mut self.clients[number] {
+            wishes.into_iter().flatten().for_each(|wish| client.wish(wish));
+        }
+    }
+
+    /// The client closes its connection, wherever that is.
+    pub(super) fn forget(&mut self, number: usize) {
+        let Some(client) = self.clients[number].take() else { return };
+        self.sockets.leave(client.conn);
+        self.half_closed[number] = 0;
+        self.moment += 1;
+        if !client.is_through() {
+            // It may still be let in, at any time.
+            self.entered[client.volume()] = u64::MAX;
+        }
+        client.forget_reads(&mut self.oracle);
+        let (volume, closed) = (self.front.clients[number].volume, self.moment);
+        self.lost.extend(client.given_up().map(|ticket| Lost { volume, ticket, closed }));
+    }
+
+    pub(super) fn leave(&mut self, number: usize, how: Leave) -> Result<(), Failure> {
+        let Some(client) = &mut self.clients[number] else { return Ok(()) };
+        match how {
+            Leave::Politely => client.say_goodbye(),
+            Leave::HalfClosed if client.is_through() => {
+                self.moment += 1;
+                self.half_closed[number] = self.moment;
+                client.close_half(&mut self.sockets);
+            }
+            Leave::HalfClosed | Leave::AtOnce => self.forget(number),
+            Leave::Midway => {
+                let is_at_it = |client: &Connection| client.unanswered() > 0 && !client.is_sending();
+                while self.clients[number].as_ref().is_some_and(is_at_it) {
+                    if !self.advance(Nanos::MAX)? {
+                        break;
+                    }
+                }
+                self.forget(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody leaves. Then nothing is left of them: no connection, and all buffers are free.
+    pub(super) fn empty(&mut self) -> Result<(), Failure> {
+        for number in 0..self.clients.len() {
+            let how = if self.world.fork_rng().chance(0.5) { Leave::Politely } else { Leave::AtOnce };
+            self.leave(number, how)?;
+        }
+        self.visitors.drain(..).for_each(|visitor| visitor.leave(&mut self.sockets));
+        while self.operator.is_asking() || !self.operator.orders.is_empty() {
+            if !self.advance(Nanos::MAX)? {
+                return Err(Failure::Server("the operator is never answered".to_owned()));
+            }
+        }
+        let until = self.world.now() + Nanos::secs(120);
+        while !self.is_empty() {
+            if !self.advance(until)? {
+                let counts = self.server.as_ref().map(weir_session::Server::counts);
+                let (free, sockets) = (self.world.memory.free(), self.sockets.count());
+                return Err(Failure::Server(format!(
+                    "nobody is there, and left are {counts:?}, {sockets} sockets, and {free} are free of {}",
+                    self.at_rest
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        let counts = self.server.as_ref().map(weir_session::Server::counts).unwrap_or_default();
+        let gone = counts.clients + counts.handshakes + counts.idle + counts.sessions == 0;
+        let is_free = self.world.memory.free() == self.at_rest;
+        gone && self.sockets.count() == 0 && is_free && self.clients.iter().all(Option::is_none)
+    }
+
+    /// Somebody connects who means no good.
+    pub(super) fn invite(&mut self, stranger: Stranger) {
+        if stranger.enters() {
+            // It is let in at some time.
+            self.entered.fill(u64::MAX);
+        }
+        let (rng, now) = (self.world.fork_rng(), self.world.now());
+        let names: Vec<String> = self.volumes.iter().map(|volume| volume.name.clone()).collect();
+        stranger.come(&names, now, rng, &mut self.sockets, &mut self.visitors);
+    }
+}

@@ -1,0 +1,228 @@
+//! What the operator wants, and what the answers say of the pool.
+
+use super::{ANSWERED_WITHIN, Served};
+use crate::driver::Failure;
+use crate::net::operator::{Asked, Order};
+use serde_json::{Value, json};
+use weir_engine::Engine;
+use weir_map::Hardening;
+use weir_model::Nanos;
+
+/// A volume on its way out, and the one to come in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Replacing {
+    volume: usize,
+    new: String,
+    removed: bool,
+}
+
+const fn word(hardening: Hardening) -> &'static str {
+    match hardening {
+        Hardening::Flush => "flush",
+        Hardening::Write => "write",
+    }
+}
+
+impl Served {
+    pub(super) fn order(&mut self, order: &Order) {
+        self.operator.orders.push_back(*order);
+    }
+
+    /// Whether clients of a volume have to stay away.
+    pub(super) fn is_being_replaced(&self, volume: usize) -> bool {
+        self.replacing.as_ref().is_some_and(|replacing| replacing.volume == volume)
+    }
+
+    /// The operator, and those who mean no good, do what they can.
+    pub(super) fn turn_of_others(&mut self) -> Result<(), Failure> {
+        let now = self.world.now();
+        self.visitors.iter_mut().for_each(|visitor| visitor.turn(now, &mut self.sockets));
+        self.visitors.retain(|visitor| !visitor.is_gone());
+        if self.operator.next(now, &self.sockets).is_none_or(|next| next > now) {
+            let waits = self.operator.is_asking() && now.since(self.operator.moved) > ANSWERED_WITHIN;
+            return if waits { Err(self.operator_failure("no answer")) } else { Ok(()) };
+        }
+        let turn = self.operator.turn(now, &mut self.sockets);
+        if let Some((asked, answer)) = turn.map_err(|what| self.operator_failure(&what))? {
+            self.idle_events = 0;
+            self.heard(&asked, &answer)?;
+        }
+        if !self.operator.is_asking()
+            && self.operator.rests_until <= now
+            && let Some(order) = self.operator.orders.pop_front()
+        {
+            self.give(&order, now);
+        }
+        Ok(())
+    }
+
+    fn operator_failure(&self, what: &str) -> Failure {
+        Failure::Server(format!("at the control socket: {what}; asked was {:?}", self.operator.asked()))
+    }
+
+    fn give(&mut self, order: &Order, now: Nanos) {
+        let of = |volume: usize| volume % self.volumes.len();
+        let name = |volume: usize| self.volumes[of(volume)].name.clone();
+        let (line, asked) = match *order {
+            Order::Status => (json!({"do": "status"}), Asked::Status),
+            Order::Explain(volume, at) => {
+                let (volume, size) = (of(volume), self.volumes[of(volume)].spec.size);
+                let line = json!({"do": "explain", "volume": name(volume), "offset_bytes": at.0 % size.0});
+                (line, Asked::Explain { volume: name(volume), may_lack: self.is_being_replaced(volume) })
+            }
+            Order::Harden(volume, hardening) => {
+                let volume = of(volume);
+                if self.is_being_replaced(volume) {
+                    return;
+                }
+                if hardening == Hardening::Flush {
+                    self.oracle.first_writes_need_a_flush(volume);
+                }
+                let line = json!({"do": "set_hardening", "name": name(volume), "hardening": word(hardening)});
+                (line, Asked::Harden(volume, hardening))
+            }
+            Order::Policy(policy) => (json!({"do": "set_policy", "name": policy}), Asked::Policy),
+            Order::OwnPolicy(volume, policy) => {
+                if self.is_being_replaced(of(volume)) {
+                    return;
+                }
+                let line = json!({"do": "set_volume_policy", "volume": name(volume), "name": policy});
+                (line, Asked::Policy)
+            }
+            Order::Replace(volume) => match self.begin_replacing(of(volume)) {
+                Some(removal) => removal,
+                None => return,
+            },
+            Order::RemoveUsed(volume) => {
+                let volume = of(volume);
+                let mut users = self.clients.iter().flatten().filter(|client| client.is_steady());
+                if !users.any(|client| client.volume() == volume) || self.is_being_replaced(volume) {
+                    return;
+                }
+                (json!({"do": "remove_volume", "name": name(volume)}), Asked::RemoveUsed(volume))
+            }
+            Order::Garbage => (json!({"do": "dance"}), Asked::Garbage),
+        };
+        let is_listened_to = self.operator.ask(&line.to_string(), asked, now, &mut self.sockets);
+        debug_assert!(is_listened_to || self.is_stopping, "somebody listens at the control socket");
+    }
+
+    /// All clients of a volume leave, then it is removed.
+    fn begin_replacing(&mut self, volume: usize) -> Option<(Value, Asked)> {
+        if self.replacing.is_none() {
+            self.names += 1;
+            let new = format!("volume{volume}-{}", self.names);
+            self.replacing = Some(Replacing { volume, new, removed: false });
+            let of_it = |number: &usize| self.front.clients[*number].volume == volume;
+            let all: Vec<usize> = (0..self.clients.len()).filter(of_it).collect();
+            all.into_iter().for_each(|number| self.forget(number));
+        }
+        let Replacing { volume, new, removed } = self.replacing.clone()?;
+        let spec = self.volumes[volume].spec;
+        Some(if removed {
+            let (size, hardening) = (spec.size.0, word(spec.hardening));
+            let line = json!({
+                "do": "create_volume", "name": new, "size_bytes": size, "hardening": hardening, "copies": spec.copies,
+            });
+            (line, Asked::Create(volume))
+        } else {
+            (json!({"do": "remove_volume", "name": self.volumes[volume].name}), Asked::Remove(volume))
+        })
+    }
+
+    /// An answer came.
+    fn heard(&mut self, asked: &Asked, answer: &Value) -> Result<(), Failure> {
+        self.world
+            .note(answer.to_string().bytes().fold(7u64, |word, byte| word.rotate_left(5) ^ u64::from(byte)));
+        let is_done = *answer == json!("done");
+        let class = answer["failed"]["class"].as_str().unwrap_or_default();
+        let refused = class == "refused" && answer["failed"]["message"].is_string();
+        let is_right = match *asked {
+            Asked::Status => self.agrees(&answer["status"]["volumes"]),
+            Asked::Explain { ref volume, may_lack } => {
+                answer["explained"]["volume"] == json!(volume) || (may_lack && class == "usage")
+            }
+            Asked::Harden(volume, hardening) if is_done => {
+                self.volumes[volume].spec.hardening = hardening;
+                if hardening == Hardening::Write {
+                    self.oracle.first_writes_are_durable(volume);
+                }
+                true
+            }
+            Asked::Policy => is_done,
+            Asked::Remove(_) if refused => {
+                // Of the clients that left the server may still have some.
+                self.operator.rests_until = self.world.now() + Nanos::millis(1);
+                self.operator.orders.push_front(Order::Replace(0));
+                true
+            }
+            Asked::Remove(_) if is_done => {
+                self.replacing.iter_mut().for_each(|replacing| replacing.removed = true);
+                self.operator.orders.push_front(Order::Replace(0));
+                true
+            }
+            Asked::Create(_) if is_done => {
+                self.replaced();
+                true
+            }
+            Asked::RemoveUsed(_) => refused,
+            Asked::Garbage => class == "usage",
+            Asked::Harden(..) | Asked::Remove(_) | Asked::Create(_) => false,
+        };
+        let what = || Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}"));
+        if is_right { Ok(()) } else { Err(what()) }
+    }
+
+    /// Whether those are the volumes there are.
+    fn agrees(&self, names: &Value) -> bool {
+        let Some(names) = names.as_array() else { return false };
+        let is_replaced = |number: usize| self.is_being_replaced(number);
+        let expected = self.volumes.iter().enumerate().filter(|(number, _)| !is_replaced(*number));
+        let mut expected = expected.map(|(_, volume)| json!(volume.name));
+        let spare = usize::from(self.replacing.is_some());
+        let known = self.volumes.len() - spare;
+        (known..=known + spare).contains(&names.len()) && expected.all(|name| names.contains(&name))
+    }
+
+    /// The new volume is there, and blank.
+    fn replaced(&mut self) {
+        let Some(Replacing { volume, new, .. }) = self.replacing.take() else { return };
+        for lost in self.lost.extract_if(.., |lost| lost.volume == volume) {
+            self.oracle.given_up(lost.ticket);
+        }
+        self.volumes[volume].name = new;
+        self.oracle.blank(volume);
+    }
+
+    /// A crash caught what the operator wanted somewhere on its way: it is done or not.
+    pub(super) fn settle_order(&mut self, engine: &Engine) -> Result<(), Failure> {
+        if let Some(Asked::Harden(volume, wanted)) = self.operator.asked().cloned() {
+            let found = engine.volumes().find(|found| found.name == self.volumes[volume].name);
+            let Some(found) = found.map(|found| found.hardening) else { return Ok(()) };
+            if found == wanted {
+                self.volumes[volume].spec.hardening = wanted;
+            }
+            match self.volumes[volume].spec.hardening {
+                Hardening::Write => self.oracle.first_writes_are_durable(volume),
+                Hardening::Flush => self.oracle.first_writes_need_a_flush(volume),
+            }
+        }
+        let Some(Replacing { volume, new, removed }) = self.replacing.clone() else { return Ok(()) };
+        let old = &self.volumes[volume].name;
+        match engine.volumes().find(|found| found.name == new || found.name == *old) {
+            Some(found) if found.name == *old && removed => {
+                Err(Failure::Volumes { found: found.name, expected: "none, it was removed".to_owned() })
+            }
+            // It was not removed.
+            Some(found) if found.name == *old => {
+                self.replacing = None;
+                Ok(())
+            }
+            // The new one is there, or will be made.
+            _ => {
+                self.replaced();
+                Ok(())
+            }
+        }
+    }
+}

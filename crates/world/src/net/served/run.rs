@@ -1,0 +1,167 @@
+//! One event after the other.
+
+use super::{ANSWERED_WITHIN, IDLE_EVENTS_MAX, Served};
+use crate::WorldMemory;
+use crate::driver::Failure;
+use crate::net::sockets::{Report, Sockets};
+use weir_engine::Engine;
+use weir_model::Nanos;
+use weir_session::{Outside, Server};
+
+impl Served {
+    /// Has the server do something with what is outside of it.
+    pub(super) fn with_server<T>(
+        &mut self,
+        run: impl FnOnce(&mut Server<Engine, Sockets>, &mut Outside<'_, Sockets, WorldMemory>) -> T,
+    ) -> Option<T> {
+        let now = self.world.now();
+        let mut outside = Outside { port: &mut self.sockets, memory: &mut self.world.memory, now };
+        let result = self.server.as_mut().map(|server| run(server, &mut outside));
+        while let Some(io) = self.sockets.next_io() {
+            self.world.start(io);
+        }
+        result
+    }
+
+    /// When something happens next.
+    fn next_event(&self) -> Option<Nanos> {
+        let now = self.world.now();
+        let clients =
+            self.clients.iter().flatten().filter_map(|client| client.next(now, &self.sockets)).min();
+        let visitors = self.visitors.iter().filter_map(|visitor| visitor.next(now, &self.sockets)).min();
+        let server = self.server.as_ref().and_then(|server| server.deadline(now));
+        let others = [self.world.next_event(), self.sockets.next_event(), server];
+        let operator = self.operator.next(now, &self.sockets);
+        others.into_iter().chain([clients, visitors, operator]).flatten().min().map(|next| next.max(now))
+    }
+
+    /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
+    pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
+        let Some(next) = self.next_event().filter(|next| *next <= limit) else { return Ok(false) };
+        self.idle_events += 1;
+        if self.idle_events > IDLE_EVENTS_MAX {
+            return Err(Failure::Server(self.what_is_due()));
+        }
+        let mut done = std::mem::take(&mut self.done);
+        self.world.advance(next, &mut done);
+        for answer in done.drain(..) {
+            self.with_server(|server, outside| server.completed(answer, outside));
+        }
+        self.done = done;
+        let mut reports = std::mem::take(&mut self.reports);
+        self.sockets.advance(self.world.now(), &mut self.world.memory, &mut reports);
+        for report in reports.drain(..) {
+            self.with_server(|server, outside| tell(report, server, outside));
+        }
+        self.reports = reports;
+        self.with_server(Server::turn);
+        self.turn_of_clients()?;
+        self.turn_of_others()?;
+        self.burn()?;
+        Ok(true)
+    }
+
+    /// For a server that goes on without anything coming to its end.
+    fn what_is_due(&self) -> String {
+        let now = self.world.now();
+        let clients: Vec<_> = self.clients.iter().flatten().map(|c| c.next(now, &self.sockets)).collect();
+        let server = self.server.as_ref().and_then(|server| server.deadline(now));
+        let (world, sockets) = (self.world.next_event(), self.sockets.next_event());
+        let operator = self.operator.next(now, &self.sockets);
+        format!(
+            "no end at {now}: due are the server {server:?}, devices {world:?}, sockets {sockets:?}, clients {clients:?}, the \
+             operator {operator:?}, {} strangers",
+            self.visitors.len()
+        )
+    }
+
+    /// An event has passed: the armed crash comes nearer.
+    fn burn(&mut self) -> Result<(), Failure> {
+        let Some((left, _)) = &mut self.armed else { return Ok(()) };
+        *left = left.saturating_sub(1);
+        if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
+    }
+
+    /// Clients send and receive what they can.
+    fn turn_of_clients(&mut self) -> Result<(), Failure> {
+        let now = self.world.now();
+        for number in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[number] else { continue };
+            if client.next(now, &self.sockets).is_none_or(|next| next > now) {
+                if now.since(client.moved) > ANSWERED_WITHIN && client.is_waiting() {
+                    return Err(self.stuck(number));
+                }
+                continue;
+            }
+            let was_asking = client.asked_in;
+            let turn = client.turn(now, &mut self.moment, &mut self.sockets, &mut self.oracle)?;
+            let asked_in = client.asked_in;
+            self.world.note(turn.word ^ (number as u64).rotate_left(20) ^ turn.answered);
+            if turn.moves || turn.is_over {
+                self.idle_events = 0;
+            }
+            self.answered += turn.answered;
+            self.answered_since_crash += turn.answered;
+            self.statistics.requests += turn.answered;
+            self.statistics.no_space += turn.no_space;
+            self.statistics.compared += turn.compared;
+            if asked_in != was_asking {
+                let entered = &mut self.entered[self.front.clients[number].volume];
+                *entered = (*entered).max(self.moment);
+            }
+            if turn.is_through {
+                self.came_back(number);
+            }
+            if turn.is_aborted {
+                self.begin_again(number);
+            } else if turn.is_over {
+                self.ended(number, turn.word == 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stuck(&self, number: usize) -> Failure {
+        let what = match &self.clients[number] {
+            Some(client) => format!("nothing moves since {}: {client:?}", client.moved),
+            None => String::new(),
+        };
+        Failure::Client { client: number, what }
+    }
+
+    /// Time passes until so many more requests are answered, or none is under way.
+    pub(super) fn wait(&mut self, answers: u64) -> Result<(), Failure> {
+        let until = self.answered.saturating_add(answers);
+        while self.answered < until && self.unanswered() > 0 {
+            if !self.advance(Nanos::MAX)? {
+                return Err(Failure::Server(format!("{} requests are never answered", self.unanswered())));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain(&mut self) -> Result<(), Failure> {
+        self.wait(u64::MAX)
+    }
+
+    pub(super) fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
+        let until = self.world.now() + time;
+        while self.advance(until)? {}
+        self.world.advance(until, &mut self.done);
+        Ok(())
+    }
+}
+
+fn tell(
+    report: Report,
+    server: &mut Server<Engine, Sockets>,
+    outside: &mut Outside<'_, Sockets, WorldMemory>,
+) {
+    match report {
+        Report::Accepted { conn, control: true, .. } => server.accepted_control(conn, outside),
+        Report::Accepted { conn, peer, .. } => server.accepted(conn, peer, outside),
+        Report::Received { conn, result } => server.received(conn, result, outside),
+        Report::Sent { conn, result } => server.sent(conn, result, outside),
+        Report::Closed { conn } => server.closed(conn, outside),
+    }
+}

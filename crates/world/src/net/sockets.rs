@@ -1,0 +1,454 @@
+//! Simulated sockets: the outside of the server, as [`weir_session::Port`] wants it.
+//!
+//! Both ends of every connection are here. The server's calls are the port's; its reports come out of
+//! [`Sockets::advance`]. Clients [put](Sockets::put) and [take](Sockets::take) bytes at their end.
+//!
+//! Bytes are moved between a buffer of the server and a [`Pipe`] when they travel, in parts of drawn sizes, not when
+//! the server asks for it: a buffer that is used again too early shows.
+
+use super::pipe::Pipe;
+use crate::{Rng, Seed, WorldMemory};
+use std::collections::VecDeque;
+use weir_model::{Buffer, ConnId, Fill, Io, IoError, Memory, Nanos, Peer};
+use weir_session::Port;
+
+const EPIPE: i32 = 32;
+const ECONNRESET: i32 = 104;
+const ECANCELED: i32 = 125;
+
+/// What the sockets of a connection are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes on their way to the server, at most.
+    pub to_server: usize,
+    /// Bytes on their way to the client, at most.
+    pub to_client: usize,
+    /// How long each takes.
+    pub delay: Nanos,
+    /// Bytes that move at once, at most; more in four rounds of five.
+    pub part: usize,
+}
+
+/// What the server is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    Accepted { conn: ConnId, peer: Peer, control: bool },
+    Received { conn: ConnId, result: Result<usize, IoError> },
+    Sent { conn: ConnId, result: Result<(), IoError> },
+    Closed { conn: ConnId },
+}
+
+/// What a client finds at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The server has closed its end, and everything it sent was taken.
+    End,
+}
+
+/// A receive or send of the server.
+#[derive(Debug)]
+struct Transfer {
+    parts: Vec<Buffer>,
+    len: usize,
+    moved: usize,
+    fill: Fill,
+    due: Nanos,
+    is_cancelled: bool,
+}
+
+impl Transfer {
+    fn new(parts: &[Buffer], fill: Fill, due: Nanos) -> Self {
+        let len = parts.iter().map(|part| part.len as usize).sum();
+        Self { parts: parts.to_vec(), len, moved: 0, fill, due, is_cancelled: false }
+    }
+
+    /// The rest of the first part that is not done, at most so long.
+    fn rest(&self, most: usize) -> Option<Buffer> {
+        let mut before = self.moved;
+        for part in &self.parts {
+            let len = part.len as usize;
+            if before < len {
+                return Some(part.part(before as u32, (len - before).min(most) as u32));
+            }
+            before -= len;
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Socket {
+    id: ConnId,
+    peer: Peer,
+    is_control: bool,
+    part: usize,
+    to_server: Pipe,
+    to_client: Pipe,
+    recv: Option<Transfer>,
+    send: Option<Transfer>,
+    stage: Stage,
+    /// The client has closed its end, or the half that it sends by.
+    hung_up: bool,
+    /// The client has closed its end.
+    client_is_gone: bool,
+    /// … with bytes it had not received: receives fail, once.
+    is_reset: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The server has not accepted it.
+    Queued,
+    Open,
+    /// The server closes it; until then it may still use its buffers.
+    Closing(Nanos),
+    Closed,
+}
+
+/// All connections of a server, with both their ends.
+#[derive(Debug)]
+pub struct Sockets {
+    now: Nanos,
+    rng: Rng,
+    slots: Vec<Option<Socket>>,
+    generations: Vec<u32>,
+    accepts: bool,
+    listens: bool,
+    ios: VecDeque<Io>,
+}
+
+impl Sockets {
+    /// Of a server that begins to listen.
+    pub(super) fn new(seed: Seed, now: Nanos) -> Self {
+        let (slots, generations, ios) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { now, rng: Rng::new(seed), slots, generations, accepts: true, listens: true, ios }
+    }
+
+    /// The next device command the server wants started.
+    pub(super) fn next_io(&mut self) -> Option<Io> {
+        self.ios.pop_front()
+    }
+
+    /// A client connects, to the control socket or to the other one; `None` if nobody listens.
+    pub(super) fn connect(&mut self, wire: &Wire, peer: Peer, is_control: bool) -> Option<ConnId> {
+        if !self.listens {
+            return None;
+        }
+        let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        if index == self.slots.len() {
+            self.slots.push(None);
+            self.generations.push(0);
+        }
+        self.generations[index] += 1;
+        let id = ConnId::new(index as u32, self.generations[index]);
+        self.slots[index] = Some(Socket {
+            id,
+            peer,
+            is_control,
+            part: wire.part.max(1),
+            to_server: Pipe::new(wire.to_server, wire.delay),
+            to_client: Pipe::new(wire.to_client, wire.delay),
+            recv: None,
+            send: None,
+            stage: Stage::Queued,
+            hung_up: false,
+            client_is_gone: false,
+            is_reset: false,
+        });
+        Some(id)
+    }
+
+    /// The client sends as many of these bytes as the socket takes; `None` once the server has closed its end.
+    pub(super) fn put(&mut self, conn: ConnId, bytes: &[u8]) -> Option<usize> {
+        let now = self.now;
+        let socket = self.get(conn).filter(|socket| socket.stage != Stage::Closed)?;
+        Some(socket.to_server.put(now, bytes))
+    }
+
+    /// Whether the client can send, or learns that it cannot.
+    pub(super) fn has_room(&self, conn: ConnId) -> bool {
+        self.peek(conn).is_none_or(|socket| socket.stage == Stage::Closed || socket.to_server.room() > 0)
+    }
+
+    /// The client receives what has arrived.
+    pub(super) fn take(&mut self, conn: ConnId, into: &mut [u8]) -> Got {
+        let now = self.now;
+        let Some(socket) = self.get(conn) else { return Got::End };
+        socket.to_client.arrive(now);
+        match socket.to_client.take(into) {
+            0 if socket.to_client.is_over() => Got::End,
+            0 => Got::Nothing,
+            len => Got::Bytes(len),
+        }
+    }
+
+    /// When the client finds something at its end, if nothing else happens.
+    pub(super) fn readable(&self, conn: ConnId) -> Option<Nanos> {
+        let Some(socket) = self.peek(conn) else { return Some(self.now) };
+        let pipe = &socket.to_client;
+        if pipe.available() > 0 || pipe.is_over() { Some(self.now) } else { pipe.next() }
+    }
+
+    /// The client sends no more, and goes on receiving.
+    pub(super) fn shut(&mut self, conn: ConnId) {
+        if let Some(socket) = self.get(conn) {
+            socket.to_server.end();
+            socket.hung_up = true;
+        }
+    }
+
+    /// The client closes its end. The server can still receive what it had sent, unless it left something unreceived: then
+    /// the connection may be reset.
+    pub(super) fn leave(&mut self, conn: ConnId) {
+        let reset = self.rng.chance(0.5);
+        let Some(socket) = self.get(conn) else { return };
+        socket.to_server.end();
+        (socket.hung_up, socket.client_is_gone) = (true, true);
+        socket.is_reset = reset && !socket.to_client.is_empty();
+        self.forget_if_over(conn.index());
+    }
+
+    fn get(&mut self, conn: ConnId) -> Option<&mut Socket> {
+        self.slots.get_mut(conn.index())?.as_mut().filter(|socket| socket.id == conn)
+    }
+
+    fn peek(&self, conn: ConnId) -> Option<&Socket> {
+        self.slots.get(conn.index())?.as_ref().filter(|socket| socket.id == conn)
+    }
+
+    fn open(&mut self, conn: ConnId) -> Option<&mut Socket> {
+        self.get(conn).filter(|socket| socket.stage == Stage::Open)
+    }
+
+    fn forget_if_over(&mut self, index: usize) {
+        let is_over =
+            |s: &mut Socket| s.client_is_gone && (s.stage == Stage::Closed || s.stage == Stage::Queued);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.take_if(is_over);
+        }
+    }
+
+    /// Connections there are, of either end.
+    pub(super) fn count(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// How long the kernel takes for what it could do at once.
+    fn pause(&mut self) -> Nanos {
+        match self.rng.below(8) {
+            0 => Nanos(self.rng.below(200_000)),
+            1 | 2 => Nanos(self.rng.below(5_000)),
+            _ => Nanos(0),
+        }
+    }
+
+    /// When something happens that the server is told of, or that makes room.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        let queued = |socket: &Socket| socket.stage == Stage::Queued && self.accepts;
+        let all = self.slots.iter().flatten();
+        all.filter_map(|socket| if queued(socket) { Some(self.now) } else { socket.next() }).min()
+    }
+
+    /// What is due by `now` happens; what the server is to be told of it.
+    pub(super) fn advance(&mut self, now: Nanos, memory: &mut WorldMemory, reports: &mut Vec<Report>) {
+        self.now = self.now.max(now);
+        // In another order each time.
+        let (len, first) = (self.slots.len(), self.rng.below(self.slots.len() as u64) as usize);
+        for index in (0..len).map(|number| (first + number) % len) {
+            let pauses = [self.pause(), self.pause()];
+            let accepts = self.accepts;
+            let Some(socket) = &mut self.slots[index] else { continue };
+            socket.advance(now, pauses, &mut self.rng, memory, reports);
+            if socket.stage == Stage::Queued && accepts {
+                socket.stage = Stage::Open;
+                let Socket { id, peer, is_control, .. } = *socket;
+                reports.push(Report::Accepted { conn: id, peer, control: is_control });
+            }
+            self.forget_if_over(index);
+        }
+    }
+}
+
+impl Socket {
+    fn next(&self) -> Option<Nanos> {
+        if let Stage::Closing(at) = self.stage {
+            return Some(at);
+        }
+        let recv = self.recv.as_ref().filter(|recv| {
+            recv.is_cancelled || self.is_reset || self.to_server.available() > 0 || self.to_server.is_over()
+        });
+        let send = self.send.as_ref().filter(|_| self.to_client.room() > 0 || self.client_is_gone);
+        let arrives = self.recv.as_ref().and_then(|_| self.to_server.next());
+        [recv.map(|recv| recv.due), send.map(|send| send.due), arrives].into_iter().flatten().min()
+    }
+
+    fn advance(
+        &mut self,
+        now: Nanos,
+        [again, late]: [Nanos; 2],
+        rng: &mut Rng,
+        memory: &mut WorldMemory,
+        reports: &mut Vec<Report>,
+    ) {
+        self.to_server.arrive(now);
+        self.to_client.arrive(now);
+        if let Stage::Closing(at) = self.stage {
+            if at <= now {
+                self.close(memory, reports);
+            }
+            return;
+        }
+        let conn = self.id;
+        if self.recv.as_ref().is_some_and(|recv| recv.due <= now)
+            && let Some(result) = self.receive(now + again, rng, memory)
+        {
+            self.recv = None;
+            reports.push(Report::Received { conn, result });
+        }
+        if self.send.as_ref().is_some_and(|send| send.due <= now)
+            && let Some(result) = self.transmit(now, late, rng, memory)
+        {
+            self.send = None;
+            reports.push(Report::Sent { conn, result });
+        }
+    }
+
+    /// Bytes that move now, of so many that could.
+    fn part(&self, most: usize, rng: &mut Rng) -> usize {
+        let part = if rng.below(5) == 0 { 1 + rng.below(self.part as u64) as usize } else { most };
+        part.min(most)
+    }
+
+    fn receive(
+        &mut self,
+        again: Nanos,
+        rng: &mut Rng,
+        memory: &mut WorldMemory,
+    ) -> Option<Result<usize, IoError>> {
+        if std::mem::take(&mut self.is_reset) {
+            return Some(Err(IoError::Os(ECONNRESET)));
+        }
+        let transfer = self.recv.as_ref()?;
+        let (mut most, is_cancelled) = (transfer.len - transfer.moved, transfer.is_cancelled);
+        most = self.part(most.min(self.to_server.available()), rng);
+        if is_cancelled && rng.chance(0.5) {
+            most = 0;
+        }
+        let transfer = self.recv.as_mut()?;
+        while most > 0
+            && let Some(into) = transfer.rest(most)
+        {
+            let len = self.to_server.take(memory.bytes_mut(into));
+            transfer.moved += len;
+            most -= len;
+        }
+        transfer.due = again;
+        let done = match transfer.fill {
+            Fill::Some => transfer.moved > 0,
+            Fill::Whole => transfer.moved == transfer.len,
+        };
+        match transfer.moved {
+            moved if done || self.to_server.is_over() => Some(Ok(moved)),
+            0 if is_cancelled => Some(Err(IoError::Os(ECANCELED))),
+            moved => is_cancelled.then_some(Ok(moved)),
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        now: Nanos,
+        late: Nanos,
+        rng: &mut Rng,
+        memory: &WorldMemory,
+    ) -> Option<Result<(), IoError>> {
+        if self.client_is_gone {
+            return Some(Err(IoError::Os(EPIPE)));
+        }
+        let transfer = self.send.as_ref()?;
+        let mut most = self.part((transfer.len - transfer.moved).min(self.to_client.room()), rng);
+        let transfer = self.send.as_mut()?;
+        while most > 0
+            && let Some(from) = transfer.rest(most)
+        {
+            let len = self.to_client.put(now, memory.bytes(from));
+            transfer.moved += len;
+            most -= len;
+        }
+        transfer.due = now + late;
+        (transfer.moved == transfer.len).then_some(Ok(()))
+    }
+
+    /// The kernel is done with the server's buffers. Until now a receive may have put bytes there that nobody will be
+    /// told of.
+    fn close(&mut self, memory: &mut WorldMemory, reports: &mut Vec<Report>) {
+        if let Some(recv) = self.recv.take() {
+            while let Some(rest) = recv.rest(usize::MAX).filter(|_| self.to_server.available() > 0) {
+                if self.to_server.take(memory.bytes_mut(rest)) < rest.len as usize {
+                    break;
+                }
+            }
+        }
+        self.send = None;
+        self.stage = Stage::Closed;
+        self.to_client.end();
+        reports.push(Report::Closed { conn: self.id });
+    }
+}
+
+impl Port for Sockets {
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
+        let due = self.now + self.pause();
+        if let Some(socket) = self.open(conn) {
+            assert!(socket.recv.is_none(), "one receive at a time");
+            socket.recv = Some(Transfer::new(into, fill, due));
+        }
+    }
+
+    fn cancel_recv(&mut self, conn: ConnId) {
+        let due = self.now + self.pause();
+        if let Some(recv) = self.open(conn).and_then(|socket| socket.recv.as_mut()) {
+            (recv.is_cancelled, recv.due) = (true, due);
+        }
+    }
+
+    fn send(&mut self, conn: ConnId, parts: &[Buffer]) {
+        let due = self.now + self.pause();
+        if let Some(socket) = self.open(conn) {
+            assert!(socket.send.is_none(), "one send at a time");
+            socket.send = Some(Transfer::new(parts, Fill::Whole, due));
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let due = self.now + self.pause();
+        if let Some(socket) = self.open(conn) {
+            socket.stage = Stage::Closing(due);
+        }
+    }
+
+    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+        let hung_up = |conn: &&ConnId| self.peek(**conn).is_some_and(|socket| socket.hung_up);
+        gone.extend(conns.iter().filter(hung_up));
+    }
+
+    fn set_accepting(&mut self, accepting: bool) {
+        self.accepts = accepting;
+    }
+
+    /// Who was not accepted is turned away.
+    fn stop_listening(&mut self) {
+        (self.listens, self.accepts) = (false, false);
+        for socket in self.slots.iter_mut().flatten().filter(|socket| socket.stage == Stage::Queued) {
+            socket.stage = Stage::Closed;
+            socket.to_client.end();
+        }
+    }
+
+    fn start(&mut self, io: Io) {
+        self.ios.push_back(io);
+    }
+}

@@ -1,0 +1,47 @@
+//! Requests whose client lost its connection, and answers that say only where zeros are.
+
+use super::{Difference, Found, Oracle, Ticket, difference, pin};
+use std::ops::Range;
+
+impl Oracle {
+    /// The client that submitted a change lost its connection, and is back: the change has taken effect or not, or will,
+    /// but not after one that is submitted from now on and acknowledged. Until then, and while nobody is back, it may
+    /// take effect at any time: nothing is to be said then.
+    pub fn given_up(&mut self, ticket: Ticket) {
+        let Some(change) = self.changes.remove(&ticket) else { return };
+        let now = self.next_moment();
+        let place = change.place;
+        for sector in &mut self.volumes[place.volume][place.sectors()] {
+            if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
+                own.given_up = now;
+            }
+        }
+    }
+
+    /// From now on a volume promises no more than a disk.
+    pub fn first_writes_need_a_flush(&mut self, volume: usize) {
+        self.first_writes_durable[volume] = false;
+    }
+
+    /// Nobody will hear what came of a flush: it promises nothing.
+    pub fn flush_given_up(&mut self, ticket: Ticket) {
+        self.flushes.retain(|(open, _)| *open != ticket);
+    }
+
+    /// A read is answered with no more than where zeros are: sectors counted from its start.
+    pub fn zeros_shown(&mut self, ticket: Ticket, zeros: &[Range<u64>]) -> Result<(), Box<Difference>> {
+        let Some(place) = self.reads.remove(&ticket) else { return Ok(()) };
+        let now = self.next_moment();
+        let start = place.sectors().start;
+        for index in zeros.iter().cloned().flatten().map(|sector| start + sector as usize) {
+            let (found, sector) = (Found::Zeros, &mut self.volumes[place.volume][index]);
+            if !sector.iter().any(|c| c.is(&found) && c.over > ticket.0) {
+                return Err(Box::new(difference(ticket, place.volume, index, found, sector)));
+            }
+            if sector.len() > 1 {
+                pin(sector, &found, ticket, now);
+            }
+        }
+        Ok(())
+    }
+}
