@@ -237,6 +237,11 @@ impl Sockets {
         self.slots.iter().flatten().count()
     }
 
+    /// What they are at.
+    pub(super) fn left(&self) -> String {
+        format!("{:?}", self.slots.iter().flatten().collect::<Vec<_>>())
+    }
+
     /// How long the kernel takes for what it could do at once.
     fn pause(&mut self) -> Nanos {
         match self.rng.below(8) {
