@@ -13,6 +13,8 @@ use std::fmt;
 pub enum Net {
     /// The crash campaign: `cargo xtask crash`.
     Campaign,
+    /// The crash campaign with the whole server: `cargo xtask crash --mix served`.
+    Served,
     /// The offline check, which the crash campaign runs after each crash.
     Check,
     /// The property test of this name.
@@ -25,6 +27,7 @@ impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Campaign => f.write_str("crash campaign"),
+            Self::Served => f.write_str("crash campaign, served"),
             Self::Check => f.write_str("offline check"),
             Self::Property(name) => write!(f, "property test {name}"),
             Self::Test(name) => write!(f, "test {name}"),
@@ -54,6 +57,12 @@ mod rules {
     pub(super) const ZEROES: &str = "TRIM clears whole blocks, WRITE_ZEROES its range, NO_HOLE keeps space";
     pub(super) const LOCKS: &str = "a block range in flight has one writer, and a reply means the end";
     pub(super) const CACHE: &str = "the extent cache answers what a read of the devices would";
+    pub(super) const STREAM: &str =
+        "server: what a client is sent is a sequence of whole replies, each to one request";
+    pub(super) const CLIENTS: &str =
+        "server: what one client does or fails to do costs no other one more than its turn";
+    pub(super) const ABANDONED: &str = "server: a lost connection writes nothing once its client is back";
+    pub(super) const LEFT: &str = "server: of a client that has gone nothing is left";
     pub(super) const VERIFIED: &str = "nothing is durable on a device that was truncated";
 }
 
@@ -354,6 +363,34 @@ mutants! {
     RepairNotWritten = "repair-not-written", rules::MEMBERS, Net::Campaign;
     /// Both copies of a superblock are written at once.
     SuperblockCopiesUnordered = "superblock-copies-unordered", rules::MEMBERS, Net::Campaign;
+
+    // The server.
+    /// While a simple reply has begun and is not whole, other replies are sent.
+    ReplyInsideReply = "reply-inside-reply", rules::STREAM, Net::Served;
+    /// Replies that were held back behind one that had begun are forgotten when it is whole.
+    HeldBackForgotten = "held-back-forgotten", rules::STREAM, Net::Served;
+    /// Of a read in several pieces the later ones leave in another order.
+    PiecesOutOfOrder = "pieces-out-of-order", rules::STREAM, Net::Served;
+    /// What arrives while a receive is cancelled is lost.
+    CancelledReceiveLost = "cancelled-receive-lost", rules::STREAM, Net::Served;
+    /// A client that sends no more is closed before its requests are answered.
+    HalfClosedNotAnswered = "half-closed-not-answered", rules::STREAM, Net::Served;
+    /// A FLUSH is answered at once if nothing else of its connection is in flight.
+    FlushOfIdleConnectionSkipped = "flush-of-idle-connection-skipped", rules::ACKNOWLEDGED, Net::Served;
+    /// Of a long write with FUA only the first piece is durable.
+    FuaOfFirstPieceOnly = "fua-of-first-piece-only", rules::ACKNOWLEDGED, Net::Served;
+    /// What a lost connection had sent is carried out when its client is back.
+    LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
+    /// The memory of a write stays on its client's account.
+    CreditNotReturned = "credit-not-returned", rules::CLIENTS, Net::Served;
+    /// Buffers of data that was read and not sent are lost with the connection.
+    UnsentBuffersLeaked = "unsent-buffers-leaked", rules::LEFT, Net::Served;
+    /// A buffer of a connection is given back while the outside still has it.
+    BufferGivenBackEarly = "buffer-given-back-early", rules::LEFT, Net::Served;
+    /// A client that has gone counts against the limit.
+    GoneClientCounted = "gone-client-counted", rules::LEFT, Net::Served;
+    /// A volume is removed though clients use it.
+    UsedVolumeRemoved = "used-volume-removed", rules::OWNERS, Net::Served;
 }
 
 impl Mutant {

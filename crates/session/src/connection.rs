@@ -31,7 +31,7 @@ use crate::slab::Slab;
 use outbox::Outbox;
 use reply_queue::ReplyQueue;
 use request::{Active, Piece};
-use weir_model::{Buffer, Bytes, Memory, Op, Request, VolumeId, VolumeOffset};
+use weir_model::{Buffer, Bytes, Memory, Mutant, Op, Planted, Request, VolumeId, VolumeOffset};
 
 pub use input::{Inbox, Room};
 
@@ -152,6 +152,7 @@ pub struct Connection {
     has_asked: bool,
     /// Others hold the memory it waits for.
     lacks_memory: bool,
+    planted: Planted,
 }
 
 /// Whether a connection gave its buffers back.
@@ -243,7 +244,14 @@ impl Connection {
             statuses: 0,
             has_asked: false,
             lacks_memory: false,
+            planted: Planted::NONE,
         })
+    }
+
+    /// With this planted, for mutation testing.
+    #[must_use]
+    pub fn with(self, planted: Planted) -> Self {
+        Self { planted, ready: ReplyQueue::with(planted), ..self }
     }
 
     /// The volume it uses, once that is settled.
@@ -309,7 +317,7 @@ impl Connection {
         self.outbox.rest(memory);
         self.requests = Slab::new(REQUESTS);
         self.pieces = Slab::new(PIECES);
-        self.ready = ReplyQueue::default();
+        self.ready = ReplyQueue::with(self.planted);
         self.greeting = Vec::new();
         Rest::Resting
     }
@@ -337,7 +345,7 @@ impl Connection {
             Phase::Open => false,
             Phase::Dead => true,
             Phase::Finishing => {
-                self.submitted == 0
+                (self.submitted == 0 || self.planted.is(Mutant::HalfClosedNotAnswered))
                     && self.ready.is_empty()
                     && self.greeting.is_empty()
                     && !self.outbox.sending
@@ -358,7 +366,9 @@ impl Connection {
             memory.give(piece.buffer);
         }
         for (_, piece) in self.pieces.iter_mut() {
-            if let Some(buffer) = piece.buffer.take() {
+            if let Some(buffer) = piece.buffer.take()
+                && !self.planted.is(Mutant::UnsentBuffersLeaked)
+            {
                 memory.give(buffer);
             }
         }

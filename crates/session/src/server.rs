@@ -96,11 +96,11 @@ enum Stop {
 impl<V: Volumes, P: Port> Server<V, P> {
     /// A server without clients.
     pub fn new(volumes: V, limits: &Limits, now: Nanos, describe: Describe<V, P>) -> Self {
-        let exports = Export::all(&volumes);
+        let (exports, planted) = (Export::all(&volumes), volumes.planted());
         Self {
             volumes,
             exports,
-            clients: Clients::new(limits, now),
+            clients: Clients::new(limits, now, planted),
             sessions: Sessions::new(limits.control),
             describe,
             trouble: trouble::Trouble::default(),

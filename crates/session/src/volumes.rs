@@ -3,7 +3,9 @@
 use weir_engine::{
     AdminId, AdminReply, Command, Engine, ExplainError, Explained, Notice, Status, VolumeInfo,
 };
-use weir_model::{Bytes, DeviceId, Io, IoDone, Memory, Nanos, Reply, Request, VolumeId, VolumeOffset};
+use weir_model::{
+    Bytes, DeviceId, Io, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset,
+};
 use weir_policy::placement::{Choice, Placement};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
@@ -57,6 +59,10 @@ pub trait Volumes {
     fn stop_waiting_for_space(&mut self, now: Nanos);
     /// No more requests will come: bring everything to rest on the devices.
     fn begin_stop(&mut self, now: Nanos);
+    /// For mutation testing.
+    fn planted(&self) -> Planted {
+        Planted::NONE
+    }
     /// Everything is at rest.
     fn stopped(&self) -> bool;
 }
@@ -131,5 +137,8 @@ impl Volumes for Engine {
     }
     fn stopped(&self) -> bool {
         Self::stopped(self)
+    }
+    fn planted(&self) -> Planted {
+        self.map().planted()
     }
 }

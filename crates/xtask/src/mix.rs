@@ -5,7 +5,7 @@ use weir_engine::Percent;
 use weir_model::Seed;
 use weir_policy::harm::{Moves, Rules};
 use weir_world::campaign::{History, Kind};
-use weir_world::{Seed, net};
+use weir_world::net;
 
 /// What the histories of a campaign are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

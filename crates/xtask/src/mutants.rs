@@ -141,7 +141,8 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
 
 /// Runs the tests wanted on a mutant until one finds it.
 fn find(args: &Args, mutant: Mutant, seed: u64, programs: &[suite::Program]) -> Option<Found> {
-    let campaign = || campaign::find(mutant, args.mix, seed, args.minutes);
+    let mix = if mutant.net() == Net::Served { Mix::Served } else { args.mix };
+    let campaign = || campaign::find(mutant, mix, seed, args.minutes);
     let suite = |name| suite::find(mutant, programs, name);
     match (args.net, mutant.net()) {
         (Wanted::Named, Net::Test(name) | Net::Property(name)) => suite(Some(name)),

@@ -5,7 +5,7 @@ use super::{Arriving, BUFFERED, Connection, Credit, Input, PIECE, Phase, Ready, 
 use crate::nbd::handshake::{self, Agreed};
 use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
-use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Op, Request, RequestId, VolumeOffset};
+use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Mutant, Op, Request, RequestId, VolumeOffset};
 
 /// From this length on, the rest of a payload is received by itself; below, what follows it is
 /// taken along, into the inbox, from where it has to be copied.
@@ -264,6 +264,11 @@ impl Connection {
         match op {
             Some(Op::Read) => self.input = Input::Reading(request),
             Some(Op::Write) => self.input = Input::Payload { request, piece: None },
+            Some(Op::Flush)
+                if self.requests.len() == 1 && self.planted.is(Mutant::FlushOfIdleConnectionSkipped) =>
+            {
+                self.ready.push(Ready::Request(request));
+            }
             Some(_) => return Some(self.submit(request, header.offset, header.len, None)),
             None if failed && header.payload() > PAYLOAD_MAX => {
                 // Answered, but not worth swallowing up to 4 GiB for.
@@ -410,7 +415,15 @@ impl Connection {
         if buffer.is_some() {
             active.taken += len;
         }
-        if op == Op::Read && active.ordered {
+        if op == Op::Read
+            && active.ordered
+            && self.planted.is(Mutant::PiecesOutOfOrder)
+            && active.head != NONE
+        {
+            let head = active.head;
+            let second = self.pieces.get_mut(head).map(|head| std::mem::replace(&mut head.next, index));
+            self.pieces.get_mut(index).into_iter().for_each(|piece| piece.next = second.unwrap_or(NONE));
+        } else if op == Op::Read && active.ordered {
             let last = std::mem::replace(&mut active.tail, index);
             match self.pieces.get_mut(last) {
                 Some(last) if active.head != NONE => last.next = index,
@@ -424,7 +437,7 @@ impl Connection {
             op,
             offset: if op == Op::Flush { VolumeOffset(0) } else { offset },
             len: if op == Op::Flush { Bytes(0) } else { Bytes(len.into()) },
-            fua: active.fua,
+            fua: active.fua && !(offset != active.offset && self.planted.is(Mutant::FuaOfFirstPieceOnly)),
             hint: Hint::None,
             buffer,
         })

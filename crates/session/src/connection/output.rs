@@ -8,7 +8,7 @@ use crate::nbd::transmission as wire;
 use crate::nbd::wire::command;
 use crate::volumes::RunsOf;
 use weir_engine::Status;
-use weir_model::{BLOCK, Buffer, Bytes, Memory, Op, ReadShape, Reply, RequestError, VolumeOffset};
+use weir_model::{BLOCK, Buffer, Bytes, Memory, Mutant, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
 /// Block statuses answered in one send: each is a walk through the map, and others wait.
 const STATUSES_AT_ONCE: u32 = 4;
@@ -174,7 +174,9 @@ impl Connection {
     fn drop_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
         let Some(piece) = self.pieces.remove(index) else { return };
         if let Some(buffer) = piece.buffer {
-            self.held -= run(buffer.len.into());
+            if !self.planted.is(Mutant::CreditNotReturned) {
+                self.held -= run(buffer.len.into());
+            }
             memory.give(buffer);
         }
         if let Some(request) = self.requests.get_mut(piece.request) {
@@ -273,6 +275,11 @@ impl Connection {
             },
         }
         match piece.buffer {
+            Some(buffer) if lent && self.planted.is(Mutant::BufferGivenBackEarly) => {
+                self.held -= run(buffer.len.into());
+                self.unsent -= run(buffer.len.into());
+                memory.give(buffer);
+            }
             Some(buffer) if lent => self.outbox.lend(buffer),
             Some(buffer) => {
                 self.held -= run(buffer.len.into());

@@ -2,6 +2,7 @@
 
 use super::Ready;
 use std::collections::VecDeque;
+use weir_model::{Mutant, Planted};
 
 /// Replies that wait for the socket, in the order in which they leave.
 ///
@@ -18,13 +19,20 @@ pub(super) struct ReplyQueue {
     open: Option<u16>,
     /// What waits until that reply is whole.
     held_back: VecDeque<Ready>,
+    planted: Planted,
 }
 
 impl ReplyQueue {
+    /// An empty one, with this planted.
+    pub(super) fn with(planted: Planted) -> Self {
+        Self { planted, ..Self::default() }
+    }
+
     /// Adds what can stand between any two others: a whole reply, or a chunk of one.
     #[inline]
     pub(super) fn push(&mut self, ready: Ready) {
-        if self.open.is_some() { self.held_back.push_back(ready) } else { self.next.push_back(ready) }
+        let holds_back = self.open.is_some() && !self.planted.is(Mutant::ReplyInsideReply);
+        if holds_back { self.held_back.push_back(ready) } else { self.next.push_back(ready) }
     }
 
     /// Opens the reply to a request. Of two replies the second can be opened when the first is whole.
@@ -41,6 +49,9 @@ impl ReplyQueue {
     /// The open reply is whole: what was held back follows.
     pub(super) fn close(&mut self) {
         self.open = None;
+        if self.planted.is(Mutant::HeldBackForgotten) {
+            self.held_back.clear();
+        }
         self.next.append(&mut self.held_back);
     }
 

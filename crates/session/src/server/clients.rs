@@ -18,7 +18,9 @@ use crate::slab::Slab;
 use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::{Bytes, ConnId, Fill, IoError, Memory, Nanos, Op, Peer, Reply, Request, VolumeId};
+use weir_model::{
+    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, VolumeId,
+};
 
 /// What a turn costs in which nothing came of it.
 const LOOK: Cost = Cost(8);
@@ -59,6 +61,7 @@ pub(super) struct Clients {
     resting: u64,
     /// Nobody is let in any more.
     finishing: bool,
+    planted: Planted,
 }
 
 /// Who is treated alike: a peer's connections to a volume.
@@ -115,7 +118,7 @@ enum Socket {
 }
 
 impl Clients {
-    pub(super) fn new(limits: &Limits, now: Nanos) -> Self {
+    pub(super) fn new(limits: &Limits, now: Nanos, planted: Planted) -> Self {
         Self {
             // Those that gave way are there until the kernel is done with their buffers.
             slots: Slab::new(limits.clients + 2 * HANDSHAKES),
@@ -135,6 +138,7 @@ impl Clients {
             look_for_idle: None,
             resting: 0,
             finishing: false,
+            planted,
         }
     }
 
@@ -201,6 +205,7 @@ impl Clients {
             true => None,
             false => Connection::new(u32::from(number), &self.credit, outside.memory),
         };
+        let connection = connection.map(|connection| connection.with(self.planted));
         let Some(connection) = connection else {
             self.refused.note(Refusal::Memory);
             return false;
@@ -271,6 +276,10 @@ impl Clients {
         let Some(number) = self.number_of(conn) else { return false };
         let Some(client) = self.slots.get_mut(number) else { return false };
         let was_cancelled = std::mem::take(&mut client.cancelling);
+        let result = match result {
+            Ok(1..) if was_cancelled && self.planted.is(Mutant::CancelledReceiveLost) => Err(IoError::Lost),
+            result => result,
+        };
         match result {
             Err(_) if was_cancelled => {
                 client.connection.receive_cancelled();

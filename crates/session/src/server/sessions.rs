@@ -11,7 +11,7 @@ use crate::volumes::Volumes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_engine::{AdminError, AdminId, AdminReply};
-use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Nanos, VolumeOffset};
+use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Mutant, Nanos, VolumeOffset};
 use weir_policy::placement::Choice;
 
 /// Sessions at a time.
@@ -413,6 +413,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         let users = self.clients.using(export.volume);
         let clients = if users == 1 { "client uses" } else { "clients use" };
         let message = format!("{users} {clients} volume {name:?}; disconnect first, then remove it");
-        (users > 0).then(|| Answer::failed(ErrorKind::Refused, message))
+        (users > 0 && !self.volumes.planted().is(Mutant::UsedVolumeRemoved))
+            .then(|| Answer::failed(ErrorKind::Refused, message))
     }
 }

@@ -2,15 +2,21 @@
 //!
 //! The oracle is told of a request when the first byte of it is on the socket, and of its end when the whole reply is
 //! understood. A request whose connection ends before that was carried out, or will be, or not.
+//!
+//! - `request`: what it asks for, as bytes.
+
+mod request;
 
 use super::hello::{Came, Hello, Wanted, options};
 use super::nbd::{self, Transmission};
 use super::sockets::{Got, Sockets, Wire};
 use crate::driver::{Ask, Failure};
-use crate::{Answer, Change, Oracle, Place, Rng, Ticket};
+use crate::{Answer, Oracle, Rng, Ticket};
+use request::{Laid, Open, What, lay_out};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use weir_model::{BLOCK, Bytes, ConnId, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{Bytes, ConnId, Nanos, Op, SECTOR};
+
+pub use request::{Wish, Wrong};
 
 /// Bytes a client receives at once, at most.
 const RECEIVE: usize = 256 << 10;
@@ -34,74 +40,6 @@ pub struct Character {
     pub pause: Nanos,
     /// and then at most so many bytes.
     pub sip: usize,
-}
-
-/// What a client asks for.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Wish {
-    /// A request; its volume is the client's.
-    Ask(Ask),
-    /// A read whose data is to come in one piece, where replies are structured.
-    Whole(Ask),
-    /// A read of all but so many bytes at its start and its end, fewer than a sector of each.
-    Askew(Ask, u16, u16),
-    /// Where data is, where that was agreed on; one run of it, or all.
-    Status(VolumeOffset, Bytes, bool),
-    /// What must be refused, and leave everything else as it was.
-    Wrong(Wrong),
-}
-
-/// Requests that must be refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// A read of more than there is.
-    ReadBehindEnd,
-    /// A write of so many bytes to where the volume has ended.
-    WriteBehindEnd(u32),
-    /// A command that nobody knows.
-    Unknown,
-    /// A command that was not offered.
-    Cache,
-    /// Flags that nobody knows.
-    Flags,
-    /// A block status, though none was agreed on, or of no bytes.
-    Status,
-}
-
-impl fmt::Debug for Wish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ask(ask) => ask.fmt(f),
-            Self::Askew(ask, head, tail) => write!(f, "{ask:?}, but {head} bytes before and {tail} behind"),
-            Self::Whole(ask) => write!(f, "{ask:?}, in one piece"),
-            Self::Status(at, len, one) => {
-                write!(
-                    f,
-                    "{} of {} KiB at {at}",
-                    if *one { "the status" } else { "all statuses" },
-                    len.0 as f64 / 1024.0
-                )
-            }
-            Self::Wrong(wrong) => wrong.fmt(f),
-        }
-    }
-}
-
-/// A request on its way.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    ask: Ask,
-    what: What,
-    /// Bytes before what the oracle knows of.
-    head: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Told(Ticket),
-    Status(Ticket),
-    /// To be refused with this error.
-    Refused(u32),
 }
 
 /// How a connection stands.
@@ -528,110 +466,4 @@ impl Connection {
         let same = oracle.zeros_shown(ticket, &zeros);
         same.map_err(|difference| Failure::Difference { ask: *ask, difference })
     }
-}
-
-/// A request as it goes over the wire.
-struct Laid {
-    flags: u16,
-    kind: u16,
-    offset: u64,
-    len: u32,
-    open: Open,
-    payload: Vec<u8>,
-}
-
-fn lay_out(wish: Wish, character: &Character, size: Bytes, oracle: &mut Oracle) -> Laid {
-    let fitted = |ask: Ask| fit(ask, character, size);
-    match wish {
-        Wish::Ask(ask) => lay_out_ask(fitted(ask), 0, oracle),
-        Wish::Whole(ask) => {
-            let ask = fitted(Ask { op: Op::Read, ..ask });
-            let is_offered = character.is_structured && ask.len <= Bytes::kib(128);
-            lay_out_ask(ask, if is_offered { nbd::DF } else { 0 }, oracle)
-        }
-        Wish::Askew(ask, head, tail) => {
-            let ask = fitted(Ask { op: Op::Read, ..ask });
-            lay_out_askew(ask, u64::from(head) % SECTOR, u64::from(tail) % SECTOR, oracle)
-        }
-        Wish::Status(offset, len, one) if character.has_context => {
-            let ask = fitted(Ask { volume: 0, op: Op::Trim, offset, len, fua: false });
-            let ask = Ask { op: Op::Read, ..ask };
-            let ticket = oracle.read(place(&ask));
-            let flags = if one { nbd::REQ_ONE } else { 0 };
-            let open = Open { ask, what: What::Status(ticket), head: 0 };
-            let (offset, len) = (ask.offset.0, ask.len.0 as u32);
-            Laid { flags, kind: nbd::BLOCK_STATUS, offset, len, open, payload: vec![] }
-        }
-        Wish::Status(..) => lay_out_wrong(Wrong::Status, character, size),
-        Wish::Wrong(wrong) => lay_out_wrong(wrong, character, size),
-    }
-}
-
-const fn place(ask: &Ask) -> Place {
-    Place { volume: ask.volume, offset: ask.offset, len: ask.len }
-}
-
-/// The request cut to what the volume has and the client asks for at most.
-fn fit(ask: Ask, character: &Character, size: Bytes) -> Ask {
-    let volume = character.volume;
-    if ask.op == Op::Flush {
-        return Ask { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask };
-    }
-    let offset = VolumeOffset(ask.offset.0 % size.0 / SECTOR * SECTOR);
-    let most = if ask.op.has_payload() { character.longest } else { size };
-    let len = ask.len.0.clamp(SECTOR, most.0).min(size.0 - offset.0);
-    Ask { volume, offset, len: Bytes(len), fua: ask.fua && ask.op.changes(), ..ask }
-}
-
-fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
-    let fua = if ask.fua { nbd::FUA } else { 0 };
-    let (kind, more, ticket) = match ask.op {
-        Op::Read => (nbd::READ, flags, oracle.read(place(&ask))),
-        Op::Write => (nbd::WRITE, fua, oracle.change(place(&ask), Change::Write, ask.fua)),
-        Op::Trim => (nbd::TRIM, fua, oracle.change(place(&ask), Change::Trim, ask.fua)),
-        Op::WriteZeroes { no_hole } => {
-            let no_hole = if no_hole { nbd::NO_HOLE } else { 0 };
-            (nbd::WRITE_ZEROES, fua | no_hole, oracle.change(place(&ask), Change::Zero, ask.fua))
-        }
-        Op::Flush => (nbd::FLUSH, 0, oracle.flush(ask.volume)),
-    };
-    let mut payload = Vec::new();
-    if ask.op == Op::Write {
-        payload = vec![0; ask.len.0 as usize];
-        oracle.fill(ticket, place(&ask), &mut payload);
-    }
-    let open = Open { ask, what: What::Told(ticket), head: 0 };
-    Laid { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, open, payload }
-}
-
-/// The oracle knows of the whole sectors of it; without any, the read is one of all that was asked for.
-fn lay_out_askew(ask: Ask, head: u64, tail: u64, oracle: &mut Oracle) -> Laid {
-    let (before, behind) = (head.next_multiple_of(SECTOR), tail.next_multiple_of(SECTOR));
-    if ask.len.0 <= before + behind {
-        return lay_out_ask(ask, 0, oracle);
-    }
-    let inner = VolumeOffset(ask.offset.0 + before);
-    let mut laid =
-        lay_out_ask(Ask { offset: inner, len: Bytes(ask.len.0 - before - behind), ..ask }, 0, oracle);
-    laid.open.head = (before - head) as usize;
-    (laid.offset, laid.len) = (ask.offset.0 + head, (ask.len.0 - head - tail) as u32);
-    laid
-}
-
-/// With the errors that the protocol names for them.
-fn lay_out_wrong(wrong: Wrong, character: &Character, size: Bytes) -> Laid {
-    const EINVAL: u32 = 22;
-    const ENOSPC: u32 = 28;
-    let (flags, kind, offset, len, error) = match wrong {
-        Wrong::ReadBehindEnd => (0, nbd::READ, size.0 - SECTOR, 2 * SECTOR as u32, EINVAL),
-        Wrong::WriteBehindEnd(len) => (0, nbd::WRITE, size.0, len, ENOSPC),
-        Wrong::Unknown => (0, 99, 0, BLOCK as u32, EINVAL),
-        Wrong::Cache => (0, nbd::CACHE, 0, BLOCK as u32, EINVAL),
-        Wrong::Flags => (1 << 9, nbd::TRIM, 0, BLOCK as u32, EINVAL),
-        Wrong::Status => (0, nbd::BLOCK_STATUS, 0, 0, EINVAL),
-    };
-    let (volume, offset_of_ask) = (character.volume, VolumeOffset(offset));
-    let ask = Ask { volume, op: Op::Read, offset: offset_of_ask, len: Bytes(len.into()), fua: false };
-    let payload = if kind == nbd::WRITE { vec![0x5a; len as usize] } else { vec![] };
-    Laid { flags, kind, offset, len, open: Open { ask, what: What::Refused(error), head: 0 }, payload }
 }

@@ -31,6 +31,9 @@ pub fn history(seed: Seed) -> History {
             while rng.below(5) == 0 {
                 steps.push(maker.interlude(&mut rng));
             }
+            if rng.below(40) == 0 {
+                maker.come_back(&mut rng, &mut steps);
+            }
         }
         maker.crash(&mut rng, &mut steps);
         if rng.chance(0.4) {
@@ -154,6 +157,34 @@ impl Maker<'_> {
             6 => return Step::Restart,
             _ => Act::Empty,
         })
+    }
+
+    /// A client writes much, and then to a few blocks; it loses its connection on the way, and writes to them again over a
+    /// new one.
+    fn come_back(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+        let client = rng.below(self.clients.len() as u64) as usize;
+        let volume = self.clients[client].volume;
+        let size = self.volumes.volumes[volume].size;
+        let at = rng.below(16) * BLOCK;
+        let ask = |op, at, len| {
+            Step::Net(Act::Ask(
+                client,
+                Wish::Ask(Ask { volume, op, offset: VolumeOffset(at), len, fua: false }),
+            ))
+        };
+        let few = |op, rng: &mut Rng| ask(op, at + rng.below(2) * BLOCK, Bytes(BLOCK));
+        let far = size.0 / 4 / BLOCK * BLOCK;
+        steps.extend((0..between(rng, 1, 3)).map(|_| ask(Op::Write, far, Bytes(size.0 / 2))));
+        steps.extend((0..between(rng, 1, 12)).map(|_| few(Op::Write, rng)));
+        steps.push(match rng.below(3) {
+            0 => Step::Wait(1),
+            1 => Step::Pass(Nanos::micros(pick(rng, &[1, 20, 200, 2000]))),
+            _ => Step::Pass(Nanos(0)),
+        });
+        steps.push(Step::Net(Act::Leave(client, pick(rng, &[Leave::AtOnce, Leave::Midway]))));
+        steps.extend((0..3).map(|_| few(Op::Write, rng)));
+        steps.push(Step::Wait(usize::MAX));
+        steps.extend((0..3).map(|_| few(Op::Read, rng)));
     }
 
     fn order(&self, rng: &mut Rng) -> Order {

@@ -26,7 +26,7 @@ use weir_session::Server;
 ///
 /// The slowest simulated devices take 0.2 s for a command at most, in disorder; a request needs a few tens of them one after the other
 /// where space is short (commits and checkpoints between), and shares the devices with up to 16 other connections' requests.
-pub const ANSWERED_WITHIN: Nanos = Nanos::secs(20);
+pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
 
 /// How many events may pass without a byte to or from any client, or a step or order coming to its end.
 const IDLE_EVENTS_MAX: u32 = 200_000;

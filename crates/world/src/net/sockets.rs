@@ -457,3 +457,6 @@ impl Port for Sockets {
         self.ios.push_back(io);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ const NEEDS: [(&str, &[&str]); 14] = [
     ("engine", &["map", "model", "policy"]),
     ("device", &["model", "timing"]),
     ("session", &["engine", "model", "policy"]),
-    ("world", &["engine", "map", "model", "policy", "timing"]),
+    ("world", &["engine", "map", "model", "policy", "session", "timing"]),
     ("serve", &["device", "model", "session"]),
     ("sim", &["engine", "map", "model", "policy", "timing", "trace", "world"]),
     ("weir", &["device", "engine", "map", "model", "policy", "serve", "session", "sim", "timing", "trace"]),

@@ -5,7 +5,7 @@ use crate::connection::Rest;
 use crate::port::Port;
 use crate::server::Outside;
 use std::collections::BTreeMap;
-use weir_model::{ConnId, Memory, Peer};
+use weir_model::{ConnId, Memory, Mutant, Peer};
 
 impl Clients {
     /// Which handshake gives way to another one: of the peer that has the most, one that has said nothing if
@@ -48,7 +48,9 @@ impl Clients {
                 if std::mem::take(&mut client.rests) {
                     self.resting -= 1;
                 }
-                self.admission.leave(client.peer);
+                if !self.planted.is(Mutant::GoneClientCounted) {
+                    self.admission.leave(client.peer);
+                }
                 self.turns.leave(number);
             }
             Stage::Over => {}
@@ -68,7 +70,7 @@ impl Clients {
             *number != newcomer && client.stage == Stage::In && client.connection.volume() == volume
         });
         let conns: Vec<ConnId> = others.map(|(_, client)| client.conn).collect();
-        if conns.is_empty() {
+        if conns.is_empty() || self.planted.is(Mutant::LostConnectionGoesOn) {
             return;
         }
         self.budget.spend(1 + conns.len() as u64 / POLLED_STEP);

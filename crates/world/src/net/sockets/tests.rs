@@ -1,0 +1,173 @@
+//! What the server may rely on, call by call.
+
+use super::*;
+use weir_model::Bytes;
+
+const WIRE: Wire = Wire { to_server: 8, to_client: 8, delay: Nanos(10), part: 3 };
+
+struct Ends {
+    sockets: Sockets,
+    memory: WorldMemory,
+    conn: ConnId,
+    buffer: Buffer,
+    reports: Vec<Report>,
+}
+
+impl Ends {
+    /// A connection that was accepted.
+    fn new(seed: u64) -> Self {
+        let mut memory = WorldMemory::new(Bytes::kib(64));
+        let buffer = memory.take(Bytes(4096)).expect("memory");
+        let mut sockets = Sockets::new(Seed(seed), Nanos(0));
+        let conn = sockets.connect(&WIRE, Peer::Process(1), false).expect("somebody listens");
+        let mut ends = Self { sockets, memory, conn, buffer, reports: Vec::new() };
+        ends.settle();
+        assert_eq!(ends.taken(), [Report::Accepted { conn, peer: Peer::Process(1), control: false }]);
+        ends
+    }
+
+    /// Everything happens that happens by itself.
+    fn settle(&mut self) {
+        while let Some(next) = self.sockets.next_event() {
+            let next = next.max(self.sockets.now);
+            self.sockets.advance(next, &mut self.memory, &mut self.reports);
+        }
+    }
+
+    fn taken(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn bytes(&self, len: u32) -> &[u8] {
+        self.memory.bytes(self.buffer.part(0, len))
+    }
+
+    /// The client receives until nothing comes.
+    fn drink(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            let mut bytes = [0; 5];
+            match self.sockets.take(self.conn, &mut bytes) {
+                Got::Bytes(len) => all.extend(&bytes[..len]),
+                Got::End => return all,
+                Got::Nothing => match self.sockets.readable(self.conn) {
+                    Some(at) => self.sockets.now = self.sockets.now.max(at),
+                    None => return all,
+                },
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receive_ends_with_what_is_there_or_all_of_it_or_the_end() {
+    for seed in 0..50 {
+        let mut ends = Ends::new(seed);
+        let conn = ends.conn;
+        assert_eq!(ends.sockets.put(conn, b"abcdefghij"), Some(8), "as much as fits");
+        ends.sockets.recv(conn, &[ends.buffer.part(0, 2), ends.buffer.part(2, 100)], Fill::Some);
+        ends.settle();
+        let reports = ends.taken();
+        let [Report::Received { result: Ok(len @ 1..=8), .. }] = reports[..] else { panic!("{reports:?}") };
+        assert_eq!(ends.bytes(len as u32), &b"abcdefgh"[..len]);
+        // Whole: not before its last byte is there.
+        ends.sockets.recv(conn, &[ends.buffer.part(0, 12 - len as u32)], Fill::Whole);
+        ends.settle();
+        assert_eq!(ends.taken(), []);
+        assert_eq!(ends.sockets.put(conn, b"ijkl"), Some(4));
+        ends.settle();
+        assert_eq!(ends.taken(), [Report::Received { conn, result: Ok(12 - len) }]);
+        assert_eq!(ends.bytes(12 - len as u32), &b"abcdefghijkl"[len..]);
+        ends.sockets.put(conn, b"m");
+        ends.sockets.shut(conn);
+        let mut gone = Vec::new();
+        ends.sockets.hung_up(&[conn], &mut gone);
+        assert_eq!(gone, [conn], "at once, whatever is still to be received");
+        for expected in [1, 0] {
+            ends.sockets.recv(conn, &[ends.buffer.part(0, 9)], Fill::Whole);
+            ends.settle();
+            assert_eq!(ends.taken(), [Report::Received { conn, result: Ok(expected) }]);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_receive_says_so_and_loses_nothing() {
+    let mut outcomes = [0; 2];
+    for seed in 0..50 {
+        let mut ends = Ends::new(seed);
+        let conn = ends.conn;
+        ends.sockets.recv(conn, &[ends.buffer], Fill::Some);
+        ends.settle();
+        ends.sockets.put(conn, b"abc");
+        ends.sockets.cancel_recv(conn);
+        let mut heard = 0;
+        while heard < 3 {
+            ends.settle();
+            let reports = ends.taken();
+            let [Report::Received { result, .. }] = reports[..] else { panic!("{reports:?}") };
+            outcomes[usize::from(result.is_ok())] += 1;
+            let len = result.unwrap_or(0);
+            assert_eq!(ends.bytes(len as u32), &b"abc"[heard..heard + len]);
+            heard += len;
+            ends.sockets.recv(conn, &[ends.buffer], Fill::Some);
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+}
+
+#[test]
+fn a_send_takes_the_bytes_as_they_are_when_there_is_room() {
+    let mut ends = Ends::new(1);
+    let (conn, buffer) = (ends.conn, ends.buffer);
+    ends.memory.bytes_mut(buffer).fill(1);
+    ends.sockets.send(conn, &[buffer.part(0, 20)]);
+    ends.settle();
+    // The owner of the buffer does not wait for its end.
+    ends.memory.bytes_mut(buffer).fill(2);
+    let bytes = ends.drink();
+    assert_eq!((bytes.len(), &bytes[..8], bytes[19]), (20, &[1; 8][..], 2));
+    assert_eq!(ends.taken(), [Report::Sent { conn, result: Ok(()) }]);
+    ends.sockets.leave(conn);
+    ends.sockets.send(conn, &[buffer]);
+    ends.settle();
+    assert_eq!(ends.taken(), [Report::Sent { conn, result: Err(IoError::Os(EPIPE)) }]);
+}
+
+#[test]
+fn closing_is_reported_once_and_last_and_the_client_receives_what_was_sent() {
+    for seed in 0..20 {
+        let mut ends = Ends::new(seed);
+        let (conn, buffer) = (ends.conn, ends.buffer);
+        ends.memory.bytes_mut(buffer.part(0, 4)).copy_from_slice(b"last");
+        ends.sockets.send(conn, &[buffer.part(0, 4)]);
+        ends.settle();
+        assert_eq!(ends.taken().len(), 1);
+        ends.sockets.recv(conn, &[buffer], Fill::Some);
+        ends.sockets.put(conn, b"abc");
+        ends.sockets.close(conn);
+        ends.sockets.close(conn);
+        ends.settle();
+        ends.sockets.recv(conn, &[buffer], Fill::Some);
+        ends.settle();
+        assert_eq!(ends.taken(), [Report::Closed { conn }]);
+        assert_eq!(ends.drink(), b"last");
+        assert_eq!(ends.sockets.put(conn, b"d"), None);
+        ends.sockets.leave(conn);
+        assert_eq!(ends.sockets.count(), 0);
+        assert_ne!(ends.sockets.connect(&WIRE, Peer::Process(1), false), Some(conn));
+    }
+}
+
+#[test]
+fn who_is_not_accepted_waits_or_is_turned_away() {
+    let mut ends = Ends::new(1);
+    ends.sockets.set_accepting(false);
+    let other = ends.sockets.connect(&WIRE, Peer::Process(2), true).expect("it listens");
+    ends.settle();
+    assert_eq!(ends.taken(), []);
+    ends.sockets.stop_listening();
+    assert_eq!(ends.sockets.take(other, &mut [0]), Got::End);
+    assert_eq!(ends.sockets.connect(&WIRE, Peer::Process(2), true), None);
+}
