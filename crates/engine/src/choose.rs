@@ -7,7 +7,7 @@
 //! longer take one of them for a copy of another (see [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
-use crate::piece::{Piece, PieceId, Spot, Work};
+use crate::piece::{Piece, PieceId, Preferred, Spot, Work};
 use crate::policies::Which;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{
@@ -24,27 +24,6 @@ fn has_room(record: &Record) -> bool {
 fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
     let count = (range.first..range.end()).take_while(|b| goes(*b)).count() as u16;
     BlockRange { first: range.first, count }
-}
-
-/// Which of several places that hold a block is to be written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Preferred {
-    /// None of them more than another.
-    Any,
-    /// One on this device.
-    On(DeviceId),
-    /// A whole place.
-    Home,
-}
-
-impl Preferred {
-    fn is(self, place: PlaceId) -> bool {
-        match self {
-            Self::Any => false,
-            Self::On(device) => place.device == device,
-            Self::Home => place.kind == PlaceKind::Whole,
-        }
-    }
 }
 
 impl Engine {

@@ -378,3 +378,24 @@ impl Flight {
         RequestError::Io { device: self.device, kind, at: self.at, len: self.len(), error }
     }
 }
+
+/// Which of several places that hold a block is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Preferred {
+    /// None of them more than another.
+    Any,
+    /// One on this device.
+    On(DeviceId),
+    /// A whole place.
+    Home,
+}
+
+impl Preferred {
+    pub(crate) fn is(self, place: PlaceId) -> bool {
+        match self {
+            Self::Any => false,
+            Self::On(device) => place.device == device,
+            Self::Home => place.kind == PlaceKind::Whole,
+        }
+    }
+}

@@ -7,9 +7,8 @@
 use crate::Engine;
 use crate::active::ActiveId;
 use crate::advice::{places_of, see};
-use crate::choose::Preferred;
 use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Purpose, Spot, Target, Tried, Work};
+use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Spot, Target, Tried, Work};
 use crate::policies::Which;
 use crate::read::Source;
 use smallvec::SmallVec;
