@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod alike;
+mod bursts;
 mod filling;
 mod harm;
 

@@ -19,7 +19,8 @@
 //!   the fewer parts of those read once are read again, and the busier the other devices are. It is moved, if it was
 //!   written of late, so that no write finds its block in two places.
 //! - Room for writes to come is made while the other devices have nothing to do ([`room`]).
-//! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home.
+//! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home. In a burst
+//!   ([`burst`]) no more leaves than what writes need, and copies that find no room wait.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
 //!   answered sooner elsewhere, by a fifth at least in the long run, is written there, or gets a copy there that it is read
 //!   from, a few a round. So responses become alike; and nothing is copied to the fast device either while they are,
@@ -34,6 +35,7 @@
 //! Devices that are alike, under load too: there is nothing to save, so nothing is copied, and every write is in place. New
 //! extents go to all devices in turn, whole, but to none that has been [`BUSIER`] than another one for seconds.
 
+mod burst;
 mod cost;
 mod explain;
 mod fast;
@@ -46,6 +48,7 @@ use super::{
     Access, Action, DeviceView, Keeps, Key, Moment, PlaceView, Placement, Question, Reasons, Settings,
     Stripe, Watches, WriteTo,
 };
+use burst::Burst;
 use cost::{Costs, Prices};
 use fast::Fast;
 use heat::{Cut, Mask, ONE, PARTS, Table, count};
@@ -114,6 +117,7 @@ pub struct Adaptive {
     /// What was asked for on the fast device and would have been answered sooner elsewhere.
     burden: VecDeque<(ExtentKey, BlockRange)>,
     room: Room,
+    burst: Burst,
     evicting: bool,
     /// What is worth no more leaves: the price, and more while that does not do.
     leave: u16,
@@ -142,6 +146,7 @@ impl Adaptive {
             wanted: VecDeque::new(),
             burden: VecDeque::new(),
             room: Room::default(),
+            burst: Burst::default(),
             evicting: false,
             leave: 0,
             asked: 0,
@@ -250,7 +255,7 @@ impl Adaptive {
         let fill = self.fast.fill(moment.devices, cut);
         let part = 1.0 / (self.fast.extents(moment.devices) as f64 * f64::from(cut.count())).max(1.0);
         self.leaving *= STILL_LEAVING;
-        let (full, filled) = (self.room.full(), self.room.filled());
+        let (full, filled) = self.room.leaving(self.burst.lasts());
         let staying = |leaving: f64| fill - leaving * part;
         let has_slots = self.fast.these(moment.devices).all(DeviceView::has_slots);
         let is_full = staying(self.leaving) > if self.evicting { filled } else { full } || !has_slots;
@@ -598,6 +603,7 @@ impl Placement for Adaptive {
             self.epoch_began = moment.now;
         }
         self.room.round(moment.devices, fast, cut);
+        self.burst.round(moment.now, moment.devices, fast);
         let extents: u64 = moment.devices.iter().map(|d| u64::from(d.extents)).sum();
         self.table.set_memory(Bytes(extents * moment.extent.bytes().0 / MEMORY), EXTENTS_MIN);
         self.asked = 0;

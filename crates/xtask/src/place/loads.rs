@@ -36,6 +36,8 @@ pub(super) struct Row {
     slow_first: bool,
     /// The fast device is given more than it can do: classic caching is to be beaten by far.
     pub(super) saturates: bool,
+    /// The judged policy fails if a figure is above so many times that policy's.
+    pub(super) bound: Option<(&'static str, f64)>,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ const fn row(name: &'static str, source: Source, clients: usize, about: &'static
         third: None,
         slow_first: false,
         saturates: false,
+        bound: None,
     }
 }
 
@@ -91,6 +94,17 @@ pub(super) const ROWS: &[Row] = &[
             Recorded("dtrs_release_server.trace.gz", 1.0),
             0,
             "a release server: long streams of reads, most of them once",
+        )
+    },
+    Row {
+        bound: Some(("stripe", 1.05)),
+        ..row(
+            "file-server",
+            MadeUp(
+                "uniform size=64KiB run=4 over=2GiB rate=600 for=5s / uniform size=64KiB run=4 over=2GiB rate=1 for=15s | uniform reads=0% size=4KiB over=2GiB rate=100 for=5s / uniform reads=0% size=4KiB over=2GiB rate=0.1 for=15s",
+            ),
+            0,
+            "large reads, most of them once, beside small writes, in bursts that the disk just answers",
         )
     },
     row(

@@ -83,6 +83,19 @@ fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -
     ours.iter().enumerate().map(|(i, our)| best(i).map(|best| our / best - 1.0)).collect()
 }
 
+/// What of the rows' bounds does not hold, in words.
+pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
+    let broken = |row: &&Row| {
+        let (other, bound) = row.bound?;
+        let far = behind(row, known, std::iter::once(other))?;
+        let worst = 1.0 + far.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        let name = row.name;
+        (worst > bound)
+            .then(|| format!("{name}: {JUDGED} takes {worst:.2} times what {other} takes, above {bound}"))
+    };
+    rows.iter().filter_map(broken).collect()
+}
+
 /// One row a load: each policy's figures and the distance.
 pub(super) fn table(rows: &[&Row], known: &Known) -> String {
     let mut policies: Vec<&str> = known.keys().map(|(_, policy)| &policy[..]).collect();
@@ -215,6 +228,19 @@ mod tests {
         assert!(far(open).iter().all(|far| (far - 0.1).abs() < 1e-9), "{:?}", far(open));
         assert!((far(closed)[0] + 2.0 / 3.0).abs() < 1e-9);
         assert!(table(&[open, closed], &known).contains("3.00 times"));
+    }
+
+    #[test]
+    fn a_bound_holds_or_is_told() {
+        let row = ROWS.iter().find(|row| row.bound.is_some()).expect("a row with a bound");
+        let (other, bound) = row.bound.expect("a bound");
+        let name = |policy: &str| (row.name.to_owned(), policy.to_owned());
+        let mut known = Known::from([(name(JUDGED), figures(bound, 1.0))]);
+        assert!(broken(&[row], &known).is_empty(), "there is nothing to compare with");
+        known.insert(name(other), figures(1.001, 1.0));
+        assert!(broken(&[row], &known).is_empty());
+        known.insert(name(other), Figures { p99: 1.9, ..figures(1.001, 1.0) });
+        assert_eq!(broken(&[row], &known).len(), 1, "one figure is enough");
     }
 
     #[test]

@@ -78,6 +78,12 @@ impl Room {
         self.full() - LEAST
     }
 
+    /// The part of the space from which on parts leave, and the one at which no more do. In a burst both are what copies may
+    /// fill: only what is written makes parts leave then, and no more than that.
+    pub(super) fn leaving(&self, is_burst: bool) -> (f64, f64) {
+        if is_burst { (self.for_copies(), self.for_copies()) } else { (self.full(), self.filled()) }
+    }
+
     /// A write asks for space for so many parts.
     pub(super) fn ask(&mut self, parts: u32) {
         self.asked += parts;

@@ -216,6 +216,24 @@ fn what_an_earlier_policy_left_can_leave() {
     assert_eq!(settle(&mut pool, &mut policy, 1), 0, "there is no other");
 }
 
+/// In a burst no more leaves the fast device than what writes need, and the rest once the disk has time.
+#[test]
+fn in_a_burst_only_what_writes_need_leaves() {
+    let (mut pool, mut policy) = (pool(), policy());
+    let there =
+        |pool: &Pool| (0..32).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
+    // 31 of 32 extents are taken, of which one is to leave even in a burst, and with time another one.
+    (0..31).for_each(|extent| pool.map.put(extent, whole(0)));
+    pool.devices[1].in_flight = 9;
+    settle(&mut pool, &mut policy, 10);
+    pool.write(&mut policy, 40, 3, Bytes::kib(4));
+    settle(&mut pool, &mut policy, 300);
+    assert_eq!(there(&pool), 30, "down to what copies may fill");
+    pool.devices[1].in_flight = 1;
+    settle(&mut pool, &mut policy, 300);
+    assert!(there(&pool) < 30, "{} of 30", there(&pool));
+}
+
 /// Two fast devices are filled as one, the one that answers sooner first; an extent's parts stay together.
 #[test]
 fn several_fast_devices_are_one() {

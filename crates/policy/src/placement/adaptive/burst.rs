@@ -1,0 +1,96 @@
+//! Whether clients ask for more than the other devices answer, for the moment.
+//!
+//! Rule: a burst begins when each of the other devices has more than [`QUEUE`] commands in flight, and is over when one of
+//! them has none left but one. Until then what is written home takes time that a queue of requests waits for: an extent
+//! written to a disk between its reads costs as much as several of them, and a device that just keeps up does so no longer.
+//! What has to leave the fast devices in a burst leaves later, or as writes need its space.
+//! A burst that lasts longer than [`LONG`] is what the load is like: later is not better then.
+//!
+//! Constants: chosen on the release server's trace (`dtrs_release_server`, its addresses turned by a fifth and by three), where
+//! half and twice the queue, a quarter and four times the time come to the same within 3 %.
+
+use super::super::DeviceView;
+use super::fast::Fast;
+use weir_model::Nanos;
+
+/// Commands in flight at each of the other devices when a burst begins: more than the mover has there by itself.
+const QUEUE: u32 = 8;
+/// … and at one of them when it is over.
+const NONE_LEFT: u32 = 1;
+/// How long a burst lasts at most.
+const LONG: Nanos = Nanos::secs(60);
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Burst {
+    /// When it began, and whether it has not become what the load is like.
+    began: Option<Nanos>,
+    lasts: bool,
+}
+
+impl Burst {
+    /// A round.
+    pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], fast: Fast) {
+        let others = fast.others(devices).filter(|d| d.usable);
+        let least = others.map(|d| d.in_flight).min().unwrap_or(0);
+        if least > QUEUE {
+            self.began.get_or_insert(now);
+        } else if least <= NONE_LEFT {
+            self.began = None;
+        }
+        self.lasts = self.began.is_some_and(|began| now.since(began) < LONG);
+    }
+
+    /// Whether there is one.
+    pub(super) fn lasts(self) -> bool {
+        self.lasts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::device;
+    use super::*;
+
+    /// Whether there is a burst after each of these seconds, by commands in flight at two disks beside an SSD.
+    fn bursts(seconds: &[[u32; 2]]) -> Vec<bool> {
+        let mut devices = [device(0, 64, 100), device(1, 1024, 8000), device(2, 1024, 8000)];
+        let (fast, mut burst) = (Fast::of(&devices), Burst::default());
+        // However much the fast device has to do.
+        devices[0].in_flight = 64;
+        let second = |(second, queues): (u64, &[u32; 2])| {
+            (devices[1].in_flight, devices[2].in_flight) = (queues[0], queues[1]);
+            burst.round(Nanos::secs(second), &devices, fast);
+            burst.lasts()
+        };
+        (0..).zip(seconds).map(second).collect()
+    }
+
+    #[test]
+    fn it_begins_with_a_queue_at_each_and_is_over_when_one_has_none() {
+        let queues = [[0, 0], [8, 9], [50, 2], [9, 9], [9, 2], [2, 30], [30, 1], [8, 8]];
+        assert_eq!(bursts(&queues), [false, false, false, true, true, true, false, false]);
+    }
+
+    #[test]
+    fn what_lasts_longer_than_a_minute_is_the_load() {
+        let mut queues = [[20, 20]; 200];
+        queues[120] = [0, 20];
+        let bursts = bursts(&queues);
+        assert!(bursts[..60].iter().all(|burst| *burst));
+        assert!(bursts[60..=120].iter().all(|burst| !burst));
+        assert!(bursts[121..180].iter().all(|burst| *burst), "another one");
+    }
+
+    #[test]
+    fn a_lost_device_has_no_say_and_without_others_there_is_none() {
+        let mut devices = [device(0, 64, 100), device(1, 1024, 8000), device(2, 1024, 8000)];
+        let (fast, mut burst) = (Fast::of(&devices), Burst::default());
+        (devices[1].in_flight, devices[2].usable) = (20, false);
+        burst.round(Nanos(0), &devices, fast);
+        assert!(burst.lasts());
+        devices[1].usable = false;
+        burst.round(Nanos(1), &devices, fast);
+        assert!(!burst.lasts());
+    }
+}
