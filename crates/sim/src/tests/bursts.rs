@@ -2,9 +2,9 @@
 
 use super::pool;
 use crate::{Mode, Outcome, Plan, place};
+use weir_model::Seed;
 use weir_model::{Bytes, Nanos};
 use weir_policy::placement::by_name;
-use weir_world::Seed;
 
 /// In five seconds of twenty, large reads, most of them once, as many as the disk just answers, and small writes.
 const BURSTS: &str = "uniform size=64KiB run=4 over=2GiB rate=600 for=5s / uniform size=64KiB run=4 over=2GiB rate=1 for=15s | \
