@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use weir_map::BlockSet;
-use weir_model::{BlockRange, ExtentKey, Mutant, Planted};
+use weir_model::{BlockRange, ExtentIndex, ExtentKey, Mutant, Planted};
 
 /// Made and given up with nearly every write, so what is rare is apart.
 #[derive(Debug, Default)]
@@ -33,6 +33,10 @@ struct Rare {
 impl Lock {
     fn is_idle(&self) -> bool {
         self.held.is_empty() && self.rare.as_ref().is_none_or(|r| r.waiting.is_empty() && r.moving.is_none())
+    }
+
+    fn is_taken(&self) -> bool {
+        !self.held.is_empty() || self.rare.as_ref().is_some_and(|r| !r.waiting.is_empty())
     }
 
     fn rare(&mut self) -> &mut Rare {
@@ -150,9 +154,13 @@ impl Locks {
 
     /// Whether somebody has, or waits for, blocks of the extent.
     pub(crate) fn is_taken(&self, key: ExtentKey) -> bool {
-        self.extents.get(&key).is_some_and(|lock| {
-            !lock.held.is_empty() || lock.rare.as_ref().is_some_and(|r| !r.waiting.is_empty())
-        })
+        self.extents.get(&key).is_some_and(Lock::is_taken)
+    }
+
+    /// The next extent of the volume behind this one of which somebody has, or waits for, blocks.
+    pub(crate) fn next_taken(&self, after: ExtentKey) -> Option<ExtentIndex> {
+        let all = self.extents.iter().filter(|(key, lock)| key.volume == after.volume && lock.is_taken());
+        all.map(|(key, _)| key.index).filter(|index| *index > after.index).min()
     }
 
     /// Whether the mover is at work in the extent.

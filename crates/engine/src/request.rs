@@ -159,7 +159,9 @@ impl Engine {
         while at.0 < end.0 && budget > 0 {
             budget -= 1;
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
-            if !no_hole && matches!(self.map.find(key), weir_map::Found::Empty) {
+            // Not past a write that was submitted before and has not taken effect: it would come after this.
+            let is_hole = matches!(self.map.find(key), weir_map::Found::Empty) && !self.locks.is_taken(key);
+            if !no_hole && is_hole {
                 self.wait_for_extent(id, key);
                 self.settle_unmapped(key, at, end);
                 at = self.skip_unmapped(key, end);
@@ -178,9 +180,11 @@ impl Engine {
         }
     }
 
-    /// Where the next extent begins that may hold anything.
+    /// Where the next extent begins that may hold anything, or that a change in flight is about to write to. Cost: the
+    /// changes in flight.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
-        VolumeOffset(self.next_used(key).0.min(end.0))
+        let taken = self.locks.next_taken(key).map_or(end, |index| self.map.extent().start(index));
+        VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))
     }
 
     /// Where the next extent of the volume begins that holds anything or is in doubt; far away without any.

@@ -247,3 +247,27 @@ mod property {
         }
     }
 }
+
+/// A write waits for space for the first blocks of an extent. What is cleared there later comes after it, also for a client
+/// that does not wait for the write because its connection is lost.
+#[test]
+fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
+    for (op, first) in [(Op::WriteZeroes { no_hole: false }, 1), (Op::Trim, 1), (Op::Trim, 0)] {
+        let (mut h, extents) = full_and_patient();
+        let at = (extents + 1) * EXTENT;
+        h.submit(1, Op::Write, at, 4096, 9);
+        h.run();
+        h.submit(2, op, (extents + first) * EXTENT, 3 * EXTENT, 0);
+        h.run();
+        assert_eq!(h.answer(), None, "{op:?}: the write is not done");
+        // Somebody gives space back.
+        h.submit(3, Op::Trim, 0, EXTENT, 0);
+        h.run();
+        h.submit(4, Op::Flush, 0, 0, 0);
+        h.run();
+        let mut answered: Vec<_> = std::iter::from_fn(|| h.answer()).map(|(id, r)| (id, r.is_ok())).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, [(1, true), (2, true), (3, true), (4, true)], "{op:?}");
+        assert_eq!(h.read(at, 4096).0, ReadShape::Zeros, "{op:?}");
+    }
+}

@@ -18,9 +18,11 @@ impl Oracle {
         }
     }
 
-    /// From now on a volume promises no more than a disk.
+    /// From now on a volume promises no more than a disk, also for what is under way.
     pub fn first_writes_need_a_flush(&mut self, volume: usize) {
         self.first_writes_durable[volume] = false;
+        let under_way = self.changes.values_mut().filter(|change| change.place.volume == volume);
+        under_way.for_each(|change| change.first.clear());
     }
 
     /// Nobody will hear what came of a flush: it promises nothing.

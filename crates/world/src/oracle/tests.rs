@@ -279,3 +279,18 @@ fn zeros_that_are_shown_are_judged_where_they_are_and_nowhere_else() {
     assert!(status(&mut oracle, 4..8));
     assert!(!status(&mut oracle, 3..8));
 }
+
+#[test]
+fn a_volume_that_ceases_to_promise_more_does_so_for_what_is_under_way() {
+    let mut oracle = oracle();
+    oracle.first_writes_are_durable(0);
+    let kept = write(&mut oracle);
+    let next = Place { offset: VolumeOffset(BLOCK), ..WHOLE };
+    let under_way = oracle.change(next, Change::Write, false);
+    oracle.first_writes_need_a_flush(0);
+    oracle.changed(under_way);
+    oracle.crash(Stop::PowerCut);
+    assert!(sees(&mut oracle, kept) && !sees_zeros(&mut oracle));
+    let read = oracle.read(next);
+    assert!(oracle.read_done(read, Answer::Zeros).is_ok());
+}
