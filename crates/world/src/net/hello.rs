@@ -164,7 +164,7 @@ impl Hello {
             // A client may speak first only because the server's greeting is known.
             return (bytes, false);
         }
-        while !(self.in_step && !self.sent.is_empty())
+        while (!self.in_step || self.sent.is_empty())
             && let Some(option) = self.to_send.pop()
         {
             bytes.extend(option.bytes(&self.wanted, rng.word() >> 32));

@@ -146,7 +146,6 @@ impl Transmission {
     }
 
     /// A chunk, if all of it is there: its length, and the cookie if it is the last one.
-    #[expect(clippy::type_complexity, reason = "used once")]
     fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, Lost> {
         let mut fields = Fields(&self.bytes[4..]);
         let (Some(flags), Some(kind), Some(cookie), Some(len)) =
