@@ -24,8 +24,9 @@ use weir_session::Server;
 /// With healthy devices something happens within this time on every connection that is owed anything and is received from: bytes of
 /// a reply come, bytes of a request are taken, or the connection ends as it should.
 ///
-/// The slowest simulated devices take 0.2 s for a command at most, in disorder; a request needs a few tens of them one after the other
-/// where space is short (commits and checkpoints between), and shares the devices with up to 16 other connections' requests.
+/// The slowest simulated devices take 0.2 s for a command at most, and carry out commands side by side. A piece of a request
+/// needs some ten of them, one after the other, where space is short and commits and a checkpoint come first; so may the piece
+/// that has its blocks or its memory before it.
 pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
 
 /// How many events may pass without a byte to or from any client, or a step or order coming to its end.
