@@ -79,6 +79,9 @@ impl Engine {
         let elsewhere = match (wish, device) {
             (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
+            (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
+                self.slots_on(id, record, device)
+            }
             (WriteTo::FineTwice(both), Some(_)) if self.takes_more(both[1]) => {
                 let range = self.pieces[id.0 as usize].range;
                 self.slots_on_both(id, both, range)

@@ -75,7 +75,12 @@ impl Engine {
         memory: &mut M,
     ) -> usize {
         let mut members = self.members.list.clone();
-        if part == Part::Frame && self.is_planted(Mutant::FrameToOneMember) {
+        let to_one = match part {
+            Part::Frame => Mutant::FrameToOneMember,
+            Part::Pages => Mutant::PagesToOneMember,
+            Part::Root => Mutant::RootToOneMember,
+        };
+        if self.is_planted(to_one) {
             members.truncate(1);
         }
         for member in &members {

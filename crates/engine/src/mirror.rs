@@ -183,7 +183,8 @@ impl Engine {
             self.place(key, whole);
             usable.push(whole);
         }
-        if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) {
+        let takes_one = self.is_planted(Mutant::SecondPlaceNotTaken);
+        if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) && !takes_one {
             let second = self.second_device(key).and_then(|device| self.map.allocate(device));
             if let Some(whole) = second {
                 self.note_used();
@@ -316,7 +317,9 @@ impl Engine {
         self.use_intent(key);
         let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
         let failed = good.len() < both.legs.len();
-        if (failed || good.len() < 2) && !self.is_planted(Mutant::LackingCopyForgotten) {
+        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
+            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
+        if (failed || good.len() < 2) && !forgets {
             self.note_lacking(key);
         }
         let at = |spot: Spot| spot.location(range.count);

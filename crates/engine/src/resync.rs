@@ -10,7 +10,7 @@ use crate::walk::after;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Record;
-use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind, VolumeId};
+use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Mutant, Nanos, PlaceId, PlaceKind, VolumeId};
 use weir_policy::placement::Action;
 
 /// Extents of the walk looked at at a time.
@@ -177,6 +177,13 @@ impl Engine {
 
     /// Asks the mover for what the extent lacks, if that can be had.
     fn request_copies(&mut self, key: ExtentKey, record: &Record) {
+        let not_made = match wholes(record).count() {
+            0 | 1 => Mutant::LackingCopyNotMade,
+            _ => Mutant::StaleCopyNotRefreshed,
+        };
+        if self.is_planted(not_made) {
+            return;
+        }
         let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
         let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
         if places.len() > 1 {

@@ -173,6 +173,12 @@ pub(crate) fn write_superblock_unordered(store: &mut dyn Store, sb: &Superblock)
     flush(store, sb.device)
 }
 
+/// Writes the first copy only: for mutation testing.
+pub(crate) fn write_first_superblock(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
+    write(store, sb.device, DeviceOffset(0), &sb.encode()[..])?;
+    flush(store, sb.device)
+}
+
 /// Reads a device's superblock: the better copy, `None` if the device carries none.
 ///
 /// # Errors

@@ -56,7 +56,9 @@ impl Map {
             }
         }
         self.checkpoint_now(store)?;
-        self.checkpoint_now(store)?;
+        if !self.planted.is(Mutant::SecondRootNotWritten) {
+            self.checkpoint_now(store)?;
+        }
         let levelled: DeviceSet =
             assembly.stale.iter().copied().filter(|device| self.members.contains(device)).collect();
         if !levelled.is_empty() {
@@ -214,6 +216,8 @@ impl Map {
             let sb = &self.devices[device.index()];
             let written = if self.planted.is(Mutant::SuperblockCopiesUnordered) {
                 create::write_superblock_unordered(store, sb)
+            } else if self.planted.is(Mutant::SecondSuperblockNotWritten) {
+                create::write_first_superblock(store, sb)
             } else {
                 create::write_superblock(store, sb)
             };

@@ -280,6 +280,14 @@ mutants! {
     ReadBesideCopies = "read-beside-copies", rules::COPIES, Net::Campaign;
     /// An extent that lost a copy is not noted for resynchronization.
     LackingCopyForgotten = "lacking-copy-forgotten", rules::COPIES, Net::Campaign;
+    /// A first write to an extent that is to have two copies takes one place, and the lack is not noted.
+    SecondPlaceNotTaken = "second-place-not-taken", rules::COPIES, Net::Campaign;
+    /// Copies that extents lack are noted and never made.
+    LackingCopyNotMade = "lacking-copy-not-made", rules::COPIES, Net::Campaign;
+    /// A copy that missed writes is never made complete again.
+    StaleCopyNotRefreshed = "stale-copy-not-refreshed", rules::COPIES, Net::Campaign;
+    /// What is to be buffered in slots of two devices goes to slots of the first one.
+    BufferedInOneSlot = "buffered-in-one-slot", rules::COPIES, Net::Campaign;
     /// A move is not told which blocks are written meanwhile.
     MoveNotToldOfWriters = "move-not-told-of-writers", rules::MOVES, Net::Campaign;
     /// A move copies blocks that a write in flight holds.
@@ -357,12 +365,20 @@ mutants! {
     RecordNotAwaited = "record-not-awaited", rules::MEMBERS, Net::Campaign;
     /// Journal frames go to the first member only.
     FrameToOneMember = "frame-to-one-member", rules::MEMBERS, Net::Campaign;
+    /// The pages of a checkpoint go to the first member only.
+    PagesToOneMember = "pages-to-one-member", rules::MEMBERS, Net::Campaign;
+    /// Roots go to the first member only.
+    RootToOneMember = "root-to-one-member", rules::MEMBERS, Net::Campaign;
     /// A member that was left behind joins again without a copy of the metadata.
     StaleMemberNotCopied = "stale-member-not-copied", rules::MEMBERS, Net::Campaign;
     /// A damaged metadata page is read from the other member and not mended.
     RepairNotWritten = "repair-not-written", rules::MEMBERS, Net::Campaign;
     /// Both copies of a superblock are written at once.
     SuperblockCopiesUnordered = "superblock-copies-unordered", rules::MEMBERS, Net::Campaign;
+    /// What opening changes in a superblock is written to its first copy only.
+    SecondSuperblockNotWritten = "second-superblock-not-written", rules::MEMBERS, Net::Campaign;
+    /// Opening begins the new journal in one root slot only.
+    SecondRootNotWritten = "second-root-not-written", rules::RENEWED, Net::Campaign;
 
     // The server.
     /// While a simple reply has begun and is not whole, other replies are sent.

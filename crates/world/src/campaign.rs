@@ -35,6 +35,10 @@ pub struct Kind {
     /// maps of many pages, in a metadata area that the map can outgrow; or as many small ones, each of
     /// which takes a page of the map once it is written to.
     pub wide: bool,
+    /// Extents of 512 KiB to 4 MiB, of which there are few.
+    pub large: bool,
+    /// Volumes that do not end with a whole block.
+    pub odd: bool,
     /// Whether the devices are looked at, and lost for good in copies of the pool.
     pub audits: bool,
     /// At least so many devices.
@@ -54,6 +58,8 @@ impl Kind {
             rot: false,
             crowded: false,
             wide: false,
+            large: false,
+            odd: false,
             audits: false,
             devices_min: 1,
             volumes_min: 1,

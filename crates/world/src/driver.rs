@@ -5,7 +5,7 @@
 //! who stops and opens the pool. Each answer goes past the oracle.
 
 use crate::net::Front;
-use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, World};
+use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, Trait, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, Engine, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
@@ -23,10 +23,11 @@ pub(crate) mod lifecycle;
 mod requests;
 mod rot;
 mod step;
+mod tune;
 
 pub(crate) use absence::Absence;
 pub use failure::Failure;
-pub use step::{Again, Ask, Crash, Lose, Replace, Step};
+pub use step::{Again, Ask, Crash, Lose, Replace, Step, Tune};
 
 /// Everything a history starts from.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,6 +133,14 @@ pub struct Driver {
     redundant: Vec<bool>,
     /// How often all volumes were read.
     checks: u64,
+    /// Whether policies have changed: what earlier ones put in second places is still there.
+    has_moved: bool,
+    /// A volume whose hardening is being changed, and to what.
+    hardening: Option<(usize, Hardening)>,
+    /// Whether a device has done something without telling anybody.
+    deceived: bool,
+    /// What the pool is like.
+    traits: Vec<Trait>,
     /// Who had each extent of the devices when last looked at.
     owners: FxHashMap<Whole, VolumeId>,
     answered_since_crash: u64,
@@ -210,6 +219,10 @@ impl Driver {
             absence: Absence::default(),
             redundant: Vec::new(),
             checks: 0,
+            has_moved: false,
+            hardening: None,
+            deceived: false,
+            traits: Trait::of(&setup),
             owners: FxHashMap::default(),
             answered_since_crash: 0,
             idle_events: 0,
@@ -299,6 +312,7 @@ impl Driver {
             Step::Check => self.check(),
             Step::Audit => self.audit(),
             Step::Lose(lose) => self.lose(lose),
+            Step::Tune(tune) => self.tune(tune),
             Step::Net(_) => Ok(()),
         }
     }
@@ -308,8 +322,11 @@ impl Driver {
             return self.truncate(device, fault);
         }
         let Fault::Astray { further, chance, times, .. } = fault else {
-            self.world.break_device(device, fault);
-            self.health = Health::Broken;
+            // Of a device that fails while another one deceives nothing could be promised.
+            if !self.deceives() {
+                self.world.break_device(device, fault);
+                self.health = Health::Broken;
+            }
             return;
         };
         if self.health == Health::Whole {
@@ -319,13 +336,21 @@ impl Driver {
             let good = self.setup.mirrored && device == DeviceId(0);
             let range = if good { data } else { DeviceOffset(0)..DeviceOffset(superblock.size.0) };
             self.world.break_device(device, Fault::Astray { range, further, chance, times });
-            self.astray = true;
+            (self.astray, self.deceived) = (true, true);
         }
+    }
+
+    /// Whether a device may deceive, or has, so that metadata is not what was written.
+    fn deceives(&mut self) -> bool {
+        self.astray || (self.deceived && !self.spoilt_metadata().is_empty())
     }
 
     /// A device is truncated. Where that would not be noticed it is gone instead: it is not verified, or the superblock in its
     /// last page is perhaps being written at this moment.
     fn truncate(&mut self, device: DeviceId, fault: Fault) {
+        if self.deceives() {
+            return;
+        }
         self.health = Health::Broken;
         if !self.setup.verified || self.engine.is_recording() {
             return self.world.break_device(device, Fault::Vanish { at: Nanos(0) });
@@ -397,11 +422,18 @@ impl Driver {
         for activity in Activity::ALL {
             if self.engine.is_doing(activity) {
                 idle = false;
-                *self.statistics.hits.entry((strike, Moment::Doing(activity))).or_default() += 1;
+                self.note_hit(strike, Moment::Doing(activity));
             }
         }
         if idle {
-            *self.statistics.hits.entry((strike, Moment::Idle)).or_default() += 1;
+            self.note_hit(strike, Moment::Idle);
+        }
+    }
+
+    fn note_hit(&mut self, strike: Strike, moment: Moment) {
+        *self.statistics.hits.entry((strike, moment)).or_default() += 1;
+        for of in &self.traits {
+            *self.statistics.triples.entry((strike, moment, *of)).or_default() += 1;
         }
     }
 }

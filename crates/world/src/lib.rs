@@ -32,7 +32,7 @@ pub use memory::WorldMemory;
 pub use oracle::{Answer, Change, Difference, Found, Oracle, Place, Ticket};
 pub use pace::{Pace, RandomTiming, UnknownModel};
 pub use spoilt::Spoilt;
-pub use statistics::{Moment, Statistics, Strike};
+pub use statistics::{Moment, Statistics, Strike, Trait};
 pub use storage::Storage;
 pub use weir_model::{Mutant, Net, Planted, Rng, Seed};
 pub use world::{DeviceSpec, World};

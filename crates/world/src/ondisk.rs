@@ -147,6 +147,3 @@ pub fn read(raw: &mut dyn Raw, devices: &[Superblock], member: u8, root: &Root) 
     let sequence = journal::replay(raw, superblock, root, &mut contents)?;
     contents.into_pool(devices, sequence)
 }
-
-#[cfg(test)]
-mod tests;

@@ -70,7 +70,11 @@ impl Place {
     fn whole_blocks(self) -> Self {
         let start = self.offset.0.next_multiple_of(BLOCK);
         let end = (self.offset.0 + self.len.0) / BLOCK * BLOCK;
-        Self { offset: VolumeOffset(start), len: Bytes(end.saturating_sub(start)), ..self }
+        match end.checked_sub(start) {
+            Some(len) => Self { offset: VolumeOffset(start), len: Bytes(len), ..self },
+            // The next block may begin behind the volume's end.
+            None => Self { len: Bytes(0), ..self },
+        }
     }
 }
 
@@ -255,6 +259,15 @@ impl Oracle {
     /// is acknowledged (hardening `write`).
     pub fn first_writes_are_durable(&mut self, volume: usize) {
         self.first_writes_durable[volume] = true;
+    }
+
+    /// From now on it promises no more than a disk, nor does it for what is in flight.
+    pub fn first_writes_are_not_durable(&mut self, volume: usize) {
+        self.first_writes_durable[volume] = false;
+        self.changes
+            .values_mut()
+            .filter(|change| change.place.volume == volume)
+            .for_each(|c| c.first.clear());
     }
 
     /// The latest there can be by now: requests submitted from now on have greater ones.

@@ -7,6 +7,10 @@ use std::ops::AddAssign;
 use weir_engine::Activity;
 use weir_model::Bytes;
 
+mod traits;
+
+pub use traits::Trait;
+
 /// What happened to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strike {
@@ -98,6 +102,8 @@ pub struct Statistics {
     pub losses: u64,
     /// How often each thing happened at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
+    /// … and to which pools.
+    pub triples: BTreeMap<(Strike, Moment, Trait), u64>,
     /// By requests answered since the crash before: how many crashes.
     pub gaps: BTreeMap<u64, u64>,
 }
@@ -151,6 +157,7 @@ impl AddAssign<&Self> for Statistics {
         self.restored += other.restored;
         self.losses += other.losses;
         other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
+        other.triples.iter().for_each(|(hit, times)| *self.triples.entry(*hit).or_default() += times);
         other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);
     }
 }

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::time::Duration;
-use weir_world::{Moment, Statistics, Strike};
+use weir_world::{Moment, Statistics, Strike, Trait};
 
 /// The campaign that counts, in crashes, and how often it is to meet each pair of fault and moment.
 const CRASHES: u64 = 1_000_000;
@@ -47,8 +47,14 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     let mut facts = Table::new();
     facts.load_style(presets::ASCII_MARKDOWN).set_header(["what", "how much"]);
     facts.add_rows(rows.map(|(what, much)| [what.to_owned(), much]));
-    let _always_fits =
-        write!(out, "\n{facts}\n\n{}\n\n{}\n\n{}", aims(total), matrix(total), rare_pairs(total));
+    let _always_fits = write!(
+        out,
+        "\n{facts}\n\n{}\n\n{}\n\n{}\n\n{}",
+        aims(total),
+        matrix(total),
+        triples(total),
+        rare_pairs(total)
+    );
     out
 }
 
@@ -59,6 +65,9 @@ fn aims(total: &Statistics) -> Table {
     let gap = total.median_gap();
     let of_crashes = |part, least| (share(part, total.crashes), reaches(part, total.crashes, least));
     let rarest = total.rarer_than(u64::MAX).into_iter().map(|(_, _, hits)| hits).min().unwrap_or(0);
+    let (met, possible) = triples_met(total);
+    let (met, possible) = (met as u64, possible as u64);
+    let triples = (share(met, possible), reaches(met, possible, 95.0));
     let reused = (share(total.runs_with_reuse, total.runs), reaches(total.runs_with_reuse, total.runs, 25.0));
     let rows = [
         ("operations between crashes, median", "200", (gap.to_string(), gap >= 200)),
@@ -66,6 +75,7 @@ fn aims(total: &Statistics) -> Table {
         ("crashes during a checkpoint", "10 %", of_crashes(total.in_checkpoint, 10.0)),
         ("crashes during recovery", "10 %", of_crashes(total.in_recovery, 10.0)),
         ("runs with space reused by another volume", "25 %", reused),
+        ("triples met (what, when, to which pools)", "95 %", triples),
         ("hits of the rarest pair", "1000", (rarest.to_string(), rarest >= HITS)),
     ];
     let mut table = Table::new();
@@ -74,6 +84,30 @@ fn aims(total: &Statistics) -> Table {
         table.add_row([what, least, &found, if reached { "yes" } else { "NO" }]);
     }
     table
+}
+
+/// At how many moments each thing happened to pools of each kind, of those at which it can.
+fn triples(total: &Statistics) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let name = |strike: &Strike| strike.to_string();
+    table.set_header(["pools with".to_owned()].into_iter().chain(Strike::ALL.iter().map(name)));
+    for of in Trait::ALL {
+        let met = Strike::ALL.iter().map(|strike| match total.moments_met(*strike, *of) {
+            (met, possible) if met == possible => "all".to_owned(),
+            (met, possible) => format!("{met}/{possible}"),
+        });
+        table.add_row([of.to_string()].into_iter().chain(met));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// Of all triples that can be met, how many were.
+fn triples_met(total: &Statistics) -> (usize, usize) {
+    let all = Trait::ALL.iter().flat_map(|of| Strike::ALL.iter().map(move |strike| (*strike, *of)));
+    all.map(|(strike, of)| total.moments_met(strike, of))
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// Which pairs were met too rarely, or would be if the campaign went on to its full length like this.

@@ -1,8 +1,11 @@
-//! When the devices are looked at, and one of them lost for good, made up at random. Drawn apart.
+//! When the devices are looked at, one of them is lost for good, or the operator changes something, made up at random.
+//! Drawn apart.
 
-use super::{Maker, between};
-use crate::driver::{Lose, Step};
+use super::setup::policy;
+use super::{Maker, between, pick};
+use crate::driver::{Lose, Step, Tune};
 use crate::{Rng, Seed};
+use weir_map::Hardening;
 
 /// What these are drawn with.
 pub(super) fn rng(seed: Seed) -> Rng {
@@ -21,6 +24,15 @@ impl Maker<'_> {
                 steps.push(Step::Lose(Lose { device: rng.below(12) as usize, asks: self.asks(rng, asks) }));
             }
             1..=2 => steps.push(Step::Audit),
+            3 => steps.push(Step::Tune(Tune::PoolPolicy(policy(rng)))),
+            4 => {
+                let own = if rng.chance(0.5) { Some(policy(rng)) } else { None };
+                steps.push(Step::Tune(Tune::VolumePolicy(rng.below(self.volumes) as usize, own)));
+            }
+            5..=6 => {
+                let hardening = pick(rng, &[Hardening::Flush, Hardening::Write]);
+                steps.push(Step::Tune(Tune::Hardening(rng.below(self.volumes) as usize, hardening)));
+            }
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use crate::driver::{Setup, VolumeSpec};
 use crate::{DeviceSpec, Pace, Rng, Seed};
 use weir_engine::{DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::Hardening;
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Planted};
+use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Planted, SECTOR};
 use weir_policy::harm::{Moves, Rules};
 
 /// Extents of a wide volume at most, and of a device under it.
@@ -15,7 +15,12 @@ const WIDE: u64 = 600;
 /// journal, so that it goes around often.
 pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     let (crowd, wide) = (kind.crowded, kind.wide);
-    let kib = if wide { 64 } else { weighted(rng, &[(16, 64), (3, 128), (1, 256)]) };
+    let kib = match (wide, kind.large) {
+        (true, _) => 64,
+        (_, true) => weighted(rng, &[(5, 512), (3, 1024), (1, 2048), (1, 4096)]),
+        _ => weighted(rng, &[(16, 64), (3, 128), (1, 256)]),
+    };
+    let most = if kind.large { 3 } else { 10 };
     let bytes = kib << 10;
     let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
     let many = wide && rng.chance(0.5);
@@ -30,7 +35,7 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
         let extents = match (crowd, wide) {
             (true, _) => between(rng, 1, 2),
             (_, true) => between(rng, WIDE / 2, WIDE),
-            _ => between(rng, 1, 10),
+            _ => between(rng, 1, most),
         };
         let pace = match rng.below(8) {
             0 => Pace::Model(pick(rng, &weir_timing::NAMES).to_owned()),
@@ -54,16 +59,20 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     // Two copies need a map on two devices. Drawn apart, so that all else is as it is without them.
     let mut apart = Rng::new(seed).fork().fork();
     let mut own = apart.fork();
+    let mut odd = Rng::new(Seed(seed.0.rotate_left(40)));
     let chance = if mirrored && apart.chance(0.5) { 0.7 } else { 0.0 };
     let mut volume = |rng: &mut Rng| {
         let size = match (crowd, rng.below(4)) {
             (true, _) => Bytes(bytes),
             _ if many => Bytes(between(rng, 1, 3) * bytes),
             _ if wide => Bytes(between(rng, WIDE / 2, WIDE) * bytes),
+            _ if kind.large => Bytes(between(rng, 1, 2) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             // Often one that ends within an extent.
             (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             (false, _) => Bytes(between(rng, 1, 8) * bytes),
         };
+        let cut = if kind.odd { odd.below(BLOCK / SECTOR) * SECTOR } else { 0 };
+        let size = size - Bytes(cut);
         let hardening = pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]);
         let copies = if apart.chance(chance) { 2 } else { 1 };
         let policy = if own.chance(0.2) { Some(policy(&mut own)) } else { None };
@@ -134,7 +143,7 @@ fn flushes(rng: &mut Rng) -> FlushRules {
 }
 
 /// Often the one that makes use of everything.
-fn policy(rng: &mut Rng) -> &'static str {
+pub(super) fn policy(rng: &mut Rng) -> &'static str {
     let plain = pick(rng, weir_policy::placement::ALL).name;
     pick(rng, &[plain, plain, "chaos"])
 }

@@ -10,6 +10,7 @@ use crate::{Answer, Place, Spoilt, World};
 use std::collections::BTreeSet;
 use weir_map::Hardening;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
+use weir_policy::harm::Moves;
 
 /// Within this time of quiet, devices being healthy and space free, every block of a volume with two copies is in two
 /// places again. The engine looks again every five seconds where nothing could be done, and copies two extents at a
@@ -80,6 +81,14 @@ impl Driver {
             && self.truncated.is_empty()
             && self.replacing.is_none()
             && self.spoilt_metadata().is_empty()
+    }
+
+    /// Whether any superblock says that the pool has gone on without a device.
+    pub(super) fn has_left_behind(&mut self) -> bool {
+        let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
+        let raw = &mut Live(&mut self.world);
+        let mut copies = sizes.into_iter().flat_map(|(device, size)| ondisk::superblocks(raw, device, size));
+        copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
     }
 
     /// The pool as the devices hold it: the same whichever member and root it is read from.
@@ -229,7 +238,18 @@ impl Driver {
         let twice = |volume: &Volume| volume.spec.policy.unwrap_or(&self.setup.policy) == "hystor-twice";
         let volumes: Vec<_> =
             (0..self.volumes.len()).filter(|number| twice(&self.volumes[*number])).collect();
-        if volumes.is_empty() {
+        let used = used(before);
+        let is_full = |device: &weir_map::Superblock| {
+            let of_device = used.iter().filter(|(on, _)| *on == device.device.0).count();
+            of_device as u64 >= device.data_extents.into()
+        };
+        // Where there are no slots left on one of the two devices one copy may be all there is, and where other policies,
+        // of other volumes too, have left an extent as many places as it can have.
+        // Nor while moves may be stopped or extra space is bounded: then writes are in place, wherever that is, as
+        // docs/guide.md says.
+        let free = matches!(self.setup.moves, Moves::Free(_)) && self.setup.extra.is_none();
+        let alone = volumes.len() == self.volumes.len();
+        if volumes.is_empty() || !alone || !free || self.has_moved || self.layout.iter().any(is_full) {
             return Ok(());
         }
         // Policies say what they lack after a round of theirs.
@@ -289,3 +309,6 @@ fn used(pool: &Pool) -> BTreeSet<(u8, u32)> {
     let places = extents.flat_map(|extent| &extent.places);
     places.flat_map(|place| place.extents.iter().map(|extent| (place.device, *extent))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,7 +119,7 @@ impl Driver {
         // Second places take space that nobody needs.
         let own = self.setup.volumes.iter().filter_map(|volume| volume.policy);
         let mut policies = own.chain([self.setup.policy.as_str()]).map(weir_policy::placement::known);
-        let thrifty = policies.all(|policy| policy.is_some_and(|policy| !policy.moves));
+        let thrifty = !self.has_moved && policies.all(|policy| policy.is_some_and(|policy| !policy.moves));
         let of_data = self.engine.space_status().full == Some(Room::Data);
         if of_data && thrifty && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask: request.ask, needed, room });

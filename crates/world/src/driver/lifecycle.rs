@@ -119,7 +119,10 @@ impl Driver {
             return self.except();
         }
         if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
-            self.rot(rot)?;
+            // Of a member left behind and one that rots nothing could be promised.
+            if !self.has_left_behind() {
+                self.rot(rot)?;
+            }
         }
         for Again { write, how } in &crash.again {
             // An opening that starts from the older root may write over damaged pages of the newest one before that
@@ -166,7 +169,7 @@ impl Driver {
     }
 
     fn note_in_recovery(&mut self, strike: Strike) {
-        *self.statistics.hits.entry((strike, Moment::Recovery)).or_default() += 1;
+        self.note_hit(strike, Moment::Recovery);
     }
 
     /// What the crash left of the metadata is as a crash may leave it, unless it was `damaged` before.
@@ -203,6 +206,7 @@ impl Driver {
             Ok(()) if self.health == Health::Dead => return Ok(()),
             Ok(()) => {}
         }
+        self.settle_hardening();
         self.settle_replacement()?;
         self.note_owners();
         self.check_volumes()
@@ -391,7 +395,7 @@ impl Driver {
     }
 
     /// Has a command carried out, waiting for its end.
-    fn admin(&mut self, command: Command) -> Result<(), Failure> {
+    pub(super) fn admin(&mut self, command: Command) -> Result<(), Failure> {
         let given = self.command(command)?;
         self.end_of(&given)
     }

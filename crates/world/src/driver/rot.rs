@@ -41,6 +41,7 @@ impl Driver {
         let page = pages[rng.below(pages.len() as u64) as usize];
         let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
         storage.rot(at, bits);
+        self.deceived = true;
         if self.tail_is_spoilt() {
             self.put_right(device, at, bits);
             return Ok(());

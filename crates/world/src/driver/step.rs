@@ -3,6 +3,7 @@
 use crate::net::Act;
 use crate::{Fault, Stop};
 use std::fmt;
+use weir_map::Hardening;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 /// One step of a history.
@@ -38,8 +39,21 @@ pub enum Step {
     Audit,
     /// Try on a copy of the pool what becomes of it without one of its devices.
     Lose(Lose),
+    /// Change something while clients go on.
+    Tune(Tune),
     /// What a client of a served pool does, or whoever looks after it; without a server, nothing.
     Net(Act),
+}
+
+/// What an operator changes; volumes by their position, taken modulo their number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tune {
+    /// The pool's placement policy.
+    PoolPolicy(&'static str),
+    /// A volume's own one, or that it has none.
+    VolumePolicy(usize, Option<&'static str>),
+    /// When a volume's map is durable.
+    Hardening(usize, Hardening),
 }
 
 /// A device is lost for good, in a copy of the pool, and returns as it was.
@@ -141,6 +155,7 @@ impl fmt::Debug for Step {
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),
             Self::Audit => f.write_str("audit"),
+            Self::Tune(tune) => tune.fmt(f),
             Self::Lose(Lose { device, asks }) => {
                 write!(f, "lose device {device} in a copy of the pool")?;
                 asks.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))

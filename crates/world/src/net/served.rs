@@ -186,7 +186,12 @@ impl Served {
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             // What these do is tried without a server.
-            Step::Jump { .. } | Step::Replace(_) | Step::Break(..) | Step::Audit | Step::Lose(_) => Ok(()),
+            Step::Jump { .. }
+            | Step::Replace(_)
+            | Step::Break(..)
+            | Step::Audit
+            | Step::Lose(_)
+            | Step::Tune(_) => Ok(()),
         }
     }
 

@@ -37,6 +37,20 @@ fn sees_zeros(oracle: &mut Oracle) -> bool {
 }
 
 #[test]
+fn a_trim_of_the_part_of_a_block_that_a_volume_ends_with_clears_nothing() {
+    let tail = Place { offset: VolumeOffset(BLOCK + SECTOR), len: Bytes(SECTOR), ..WHOLE };
+    let mut oracle = Oracle::new(&[Bytes(BLOCK + 2 * SECTOR)]);
+    let ticket = oracle.change(tail, Change::Write, true);
+    oracle.changed(ticket);
+    let trim = oracle.change(tail, Change::Trim, true);
+    oracle.changed(trim);
+    let read = oracle.read(tail);
+    let mut bytes = vec![0; SECTOR as usize];
+    oracle.fill(ticket, tail, &mut bytes);
+    assert_eq!(oracle.read_done(read, Answer::Bytes(&bytes)), Ok(()));
+}
+
+#[test]
 fn what_was_overwritten_is_not_read_again() {
     let mut oracle = oracle();
     let old = write(&mut oracle);

@@ -1,0 +1,81 @@
+//! What audits see: each of these is damage that a pool lives with until something else fails.
+
+use super::*;
+use crate::Seed;
+use crate::campaign::{History, Kind};
+use crate::driver::{Lose, Step};
+use weir_map::Superblock;
+
+const SEED: Seed = Seed(1);
+
+/// A pool with two copies of every volume, some of which is written.
+fn mirrored() -> Driver {
+    let kind = Kind { devices_min: 3, volumes_min: 2, ..Kind::calm(150) };
+    let histories = (0..).map(|number| History::new(Seed(SEED.0 + number), &kind));
+    let roomy = |history: &History| history.setup.mirrored && history.setup.devices.len() > 2;
+    let mut history = histories.into_iter().find(roomy).expect("some pool is mirrored");
+    history.setup.policy = "stripe".to_owned();
+    history.setup.volumes.truncate(1);
+    history.setup.volumes.iter_mut().for_each(|v| (v.copies, v.policy, v.size) = (2, None, Bytes::kib(128)));
+    let mut driver = Driver::new(history.setup).expect("a pool");
+    let ask = Ask { volume: 0, op: Op::Write, offset: VolumeOffset(0), len: Bytes::kib(96), fua: true };
+    driver.step(&Step::Ask(ask)).expect("a write");
+    driver.step(&Step::Audit).expect("it is redundant");
+    driver
+}
+
+/// Where the copies of the volume's first block are.
+fn copies(driver: &mut Driver) -> Vec<(DeviceId, DeviceOffset)> {
+    let pool = driver.look().expect("it is sound");
+    let extent = &pool.volumes[&driver.volumes[0].id.0].extents[&0];
+    extent.holders(0).map(|(place, at)| (DeviceId(place.device), DeviceOffset(at))).collect()
+}
+
+/// Changes bytes behind everybody's back.
+fn damage(driver: &mut Driver, device: DeviceId, at: DeviceOffset) {
+    let storage = driver.world.storage(device).expect("a device");
+    let mut page = [0; PAGE as usize];
+    storage.read(at, &mut page);
+    page[100] ^= 1;
+    storage.write(at, &page, true);
+}
+
+#[test]
+fn a_copy_that_is_not_what_was_written_is_seen() {
+    let mut driver = mirrored();
+    let [first, second] = copies(&mut driver)[..] else { panic!("two copies") };
+    damage(&mut driver, second.0, second.1);
+    assert!(matches!(driver.audit(), Err(Failure::CopiesDiffer { volume: 0, .. })));
+    damage(&mut driver, first.0, first.1);
+    assert!(matches!(driver.audit(), Err(Failure::Stored { .. })));
+}
+
+#[test]
+fn each_superblock_and_each_root_of_each_member_is_looked_at() {
+    let size = |driver: &Driver, device: u8| driver.setup.devices[usize::from(device)].size;
+    for device in [0, 1, 2] {
+        for copy in [0, 1] {
+            let mut driver = mirrored();
+            let at = [DeviceOffset(0), Superblock::second_at(size(&driver, device))][copy];
+            damage(&mut driver, DeviceId(device), at);
+            let seen = matches!(driver.audit(), Err(Failure::OnDisk(defect)) if defect.device == device);
+            assert!(seen, "superblock {copy} of device {device}");
+        }
+    }
+    for (device, at) in [0, 1].into_iter().flat_map(|d| weir_map::superblock::ROOT_AT.map(|at| (d, at))) {
+        let mut driver = mirrored();
+        damage(&mut driver, DeviceId(device), at);
+        let seen = matches!(driver.audit(), Err(Failure::OnDisk(defect)) if defect.device == device);
+        assert!(seen, "root at {at} of device {device}");
+    }
+}
+
+#[test]
+fn each_device_may_be_lost_and_return() {
+    let mut driver = mirrored();
+    let ask = Ask { volume: 0, op: Op::Write, offset: VolumeOffset(0), len: Bytes::kib(64), fua: false };
+    for device in 0..driver.setup.devices.len() {
+        driver.step(&Step::Lose(Lose { device, asks: vec![ask] })).expect("it is lost without harm");
+    }
+    assert_eq!(driver.statistics().losses, driver.setup.devices.len() as u64);
+}

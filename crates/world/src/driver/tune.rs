@@ -1,0 +1,67 @@
+//! What an operator changes while clients go on: policies, and when a volume's map is durable.
+
+use super::{Crash, Driver, Failure, Health, Tune};
+use weir_engine::Command;
+use weir_map::Hardening;
+use weir_policy::placement::for_tests;
+
+impl Driver {
+    pub(super) fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
+        let now = self.world.now();
+        match *tune {
+            Tune::PoolPolicy(policy) => {
+                let choice = for_tests(policy).ok_or_else(|| Failure::UnknownPolicy(policy.to_owned()))?;
+                self.engine.set_policy(now, choice.make());
+                policy.clone_into(&mut self.setup.policy);
+                self.has_moved = true;
+                self.pump()
+            }
+            Tune::VolumePolicy(volume, policy) => {
+                let volume = volume % self.volumes.len();
+                let volume = &mut self.volumes[volume];
+                volume.spec.policy = policy;
+                self.engine.set_volume_policy(now, &volume.name, policy.and_then(for_tests));
+                self.has_moved = true;
+                self.pump()
+            }
+            Tune::Hardening(volume, hardening) => self.harden(volume % self.volumes.len(), hardening),
+        }
+    }
+
+    /// Where devices fail that may not come to an end: then the power is cut to have them mended.
+    fn harden(&mut self, volume: usize, hardening: Hardening) -> Result<(), Failure> {
+        if hardening == Hardening::Flush {
+            self.oracle.first_writes_are_not_durable(volume);
+        }
+        self.hardening = Some((volume, hardening));
+        let name = self.volumes[volume].name.clone();
+        match self.admin(Command::SetHardening { name, hardening }) {
+            Ok(()) => {}
+            Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
+                self.armed = Some((0, Crash::at_once()));
+                return Err(Failure::Cut);
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.hardening = None;
+        self.hardened(volume, hardening);
+        Ok(())
+    }
+
+    fn hardened(&mut self, volume: usize, hardening: Hardening) {
+        self.volumes[volume].spec.hardening = hardening;
+        if hardening == Hardening::Write {
+            self.oracle.first_writes_are_durable(volume);
+        }
+    }
+
+    /// A crash caught a change of a volume's hardening somewhere on its way: it is one or the other.
+    pub(super) fn settle_hardening(&mut self) {
+        let Some((volume, _)) = self.hardening.take() else { return };
+        let id = self.volumes[volume].id;
+        let found = self.engine.volumes().find(|found| found.id == id).map(|found| found.hardening);
+        if let Some(hardening) = found {
+            self.hardened(volume, hardening);
+        }
+    }
+}
