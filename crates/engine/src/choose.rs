@@ -47,8 +47,11 @@ impl Engine {
                 WriteTo::InPlace
             }
         });
-        let takes_more = |device| self.takes_more(device) && self.may_take_extra(which);
-        if wish.device().is_some_and(takes_more) { wish } else { WriteTo::InPlace }
+        // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
+        if matches!(wish, WriteTo::FineTwice(_)) || self.may_redirect(which, wish.device()) {
+            return wish;
+        }
+        WriteTo::InPlace
     }
 
     /// … of a piece that nothing is known of yet.
@@ -82,7 +85,7 @@ impl Engine {
             (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
                 self.slots_on(id, record, device)
             }
-            (WriteTo::FineTwice(both), Some(_)) if self.takes_more(both[1]) => {
+            (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
                 let range = self.pieces[id.0 as usize].range;
                 self.slots_on_both(id, both, range)
             }
@@ -94,13 +97,22 @@ impl Engine {
                 self.note_redirect();
                 chosen
             }
-            // Not over a clean copy on one of the two devices: it would be the only one then.
+            // Not over a clean copy in slots: it would be the only one then.
             None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
         self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
         self.keep_first(id, run.count);
         Some(spot)
+    }
+
+    fn may_redirect(&self, which: Which, device: Option<DeviceId>) -> bool {
+        device.is_some_and(|device| self.takes_more(device)) && self.may_take_extra(which)
+    }
+
+    fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        both.into_iter().all(|device| self.may_redirect(which, Some(device)))
     }
 
     /// Whether writes may be sent to the device that could as well stay where they are.

@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use super::redirect::{Redirect, WHOLE};
-use crate::{Notice, SpaceRules, WhenFull};
+use crate::{Notice, Percent, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError};
@@ -286,6 +286,20 @@ fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
     assert_eq!((free(&b), b.h.places(0)), (0, vec![(WHOLE(0), 32), (fine(1), 1)]));
     b.write(BOTH, 0, 5);
     assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
+}
+
+/// Nor where the bound on extra space is reached, or a request waits for space.
+#[test]
+fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
+    let mut b = Buffered::with_home();
+    let (key, one) = (b.h.key(0), BlockRange { first: 0, count: 1 });
+    b.h.act(Action::Copy { key, blocks: one, to: fine(1) });
+    b.h.flush().expect("a flush");
+    b.h.engine.set_space_rules(SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() });
+    b.write(BOTH, 0, 5);
+    assert_eq!(b.dirty(0), (0, 0));
+    assert!(b.h.read(0, 4096).1 == [5; 4096]);
+    assert!(b.h.places(0).contains(&(WHOLE(0), 32)), "{:?}", b.h.places(0));
 }
 
 #[derive(Clone, Debug)]

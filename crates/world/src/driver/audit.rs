@@ -245,9 +245,8 @@ impl Driver {
         };
         // Where there are no slots left on one of the two devices one copy may be all there is, and where other policies,
         // of other volumes too, have left an extent as many places as it can have.
-        // Nor while moves may be stopped or extra space is bounded: then writes are in place, wherever that is, as
-        // docs/guide.md says.
-        let free = matches!(self.setup.moves, Moves::Free(_)) && self.setup.extra.is_none();
+        // Nor while moves may be stopped: then writes are in place, wherever that is, as docs/guide.md says.
+        let free = matches!(self.setup.moves, Moves::Free(_));
         let alone = volumes.len() == self.volumes.len();
         if volumes.is_empty() || !alone || !free || self.has_moved || self.layout.iter().any(is_full) {
             return Ok(());
