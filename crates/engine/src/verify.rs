@@ -293,11 +293,18 @@ impl Engine {
     }
 
     /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with as many devices as it
-    /// has copies.
+    /// has copies, or may be, since copies are missing for other reasons: with a device that is lost or absent, or not
+    /// made yet.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
-        let device = self.verification.damaged.iter().next()?;
+        let damaged = &self.verification.damaged;
+        let device = damaged.iter().next()?;
         let copies = self.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
-        (self.verification.damaged.len() >= copies).then_some(RequestError::FlushFailed(device))
+        let is_lost = |device: DeviceId| self.is_lost(device);
+        let mut devices = self.map.devices().iter().map(|superblock| superblock.device);
+        // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
+        let is_degraded = || !damaged.iter().any(is_lost) && self.degraded(volume).0 > Bytes(0);
+        let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();
+        (damaged.len() + usize::from(lacks) >= copies).then_some(RequestError::FlushFailed(device))
     }
 }
 

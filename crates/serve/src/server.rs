@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use weir_device::{Arena, DeviceError, Event, Listen, ListenerId, Reactor, Waker};
-use weir_model::{Buffer, ConnId, Fill, Io, Nanos};
+use weir_model::{Buffer, ConnId, DeviceId, Fill, Io, Nanos};
 use weir_session::server::{Outside, StopRequest};
 use weir_session::{ClientCounts, End, Limits, Port, Volumes};
 
@@ -20,6 +20,8 @@ pub struct Server<V> {
     now: Nanos,
     session: weir_session::Server<V, Live>,
     control: Option<ListenerId>,
+    /// Somebody who wanted it to stop was told what would be lost.
+    has_warned: bool,
 }
 
 /// The reactor as the session's port.
@@ -71,7 +73,7 @@ impl<V: Volumes> Server<V> {
             describe(volumes, &port.0, counts)
         });
         let session = weir_session::Server::new(volumes, limits, now, describe);
-        Self { port: Live(reactor), arena, now, session, control: None }
+        Self { port: Live(reactor), arena, now, session, control: None, has_warned: false }
     }
 
     /// Serves NBD there; returns the TCP address, whose port was perhaps found.
@@ -100,7 +102,8 @@ impl<V: Volumes> Server<V> {
 
     /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or
     /// [`stopper`](Self::stopper). Then accepts nothing more, answers what is in flight, and
-    /// brings the volumes to rest. Told twice, returns at once.
+    /// brings the volumes to rest. Told twice, returns at once. Where device files were removed, and would be gone with
+    /// the server, the first time only says so.
     pub fn run(mut self) -> End {
         let mut events = Vec::new();
         // What the volumes wanted of the devices before anything happened.
@@ -131,7 +134,27 @@ impl<V: Volumes> Server<V> {
         self.now = self.port.0.wait(deadline, events);
     }
 
+    /// Whether stopping would lose what is in files that were removed, and nobody was told before.
+    fn warns_of_loss(&mut self) -> bool {
+        let ids = (0..=u8::MAX).map(DeviceId);
+        let open = ids.filter_map(|id| self.port.0.device(id)?.removed_file());
+        let open: Vec<_> = open.map(|path| path.display().to_string()).collect();
+        if open.is_empty() || std::mem::replace(&mut self.has_warned, true) {
+            return false;
+        }
+        tracing::error!(
+            "not stopping: device files were removed, or others took their places, and what is in them is gone once this \
+             server ends; weir pool status prints the command that saves it; it can be copied from {}; a second signal \
+             stops all the same",
+            open.join(", ")
+        );
+        true
+    }
+
     fn take(&mut self, event: Event) -> Next {
+        if matches!(event, Event::Stop | Event::Woken) && self.warns_of_loss() {
+            return Next::GoOn;
+        }
         let control = self.control;
         let (session, mut outside) = self.parts();
         match event {

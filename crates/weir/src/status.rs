@@ -6,6 +6,7 @@
 mod clients;
 mod measures;
 mod metrics;
+mod removed;
 mod spread;
 
 pub use clients::ClientsPart;
@@ -405,6 +406,11 @@ impl Status {
             part.size_now_bytes = device.size_now().ok().map(Bytes::get);
             part.page_cache = device.is_refused_direct();
             part.open_file = device.removed_file().map(|path| path.display().to_string());
+            // Also where the engine has had no reason to look.
+            if part.open_file.is_some() && part.state != "lost" {
+                part.removed = true;
+                part.state = "removed".to_owned();
+            }
         }
         self
     }
@@ -463,6 +469,7 @@ impl Status {
     /// What must be said: space running out, devices whose figures are not to be trusted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
+        warnings.extend(removed::warning(&self.devices));
         warnings.extend(self.devices.iter().filter_map(DevicePart::damage));
         warnings.extend(self.devices.iter().filter(|device| device.page_cache).map(|device| {
             format!(
@@ -594,25 +601,14 @@ fn about(time: Nanos) -> String {
 impl DevicePart {
     /// What happened to data on it that was durable, and the way out; `None` if nothing did.
     fn damage(&self) -> Option<String> {
-        if let Some(open) = self.open_file.as_ref().filter(|_| self.removed) {
-            return Some(format!(
-                "device {name} ({path}): its file was removed, or another took its place. The server still has it open, \
-                 and with the server ends all that is on it; until then every FLUSH of a volume with one copy fails. To save \
-                 it, halt the server (kill -STOP {pid}), copy what it has open (cp --sparse=always {open} {path}; to \
-                 another place if something else is there now, and name that in the pool file), end the server \
-                 (kill -KILL {pid}), and start it again: nothing is missing then",
-                name = self.name,
-                path = self.path,
-                pid = open.split('/').nth(2).unwrap_or_default(),
-            ));
-        }
         let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
         let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
         Some(format!(
             "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is gone, so \
              every FLUSH of a volume with one copy fails, and what clients have read since may be zeros. Stop the \
-             server; then restore {path} from a backup, or serve without it (weir serve --without {name}: what it alone \
-             held gives I/O errors); if it held the only metadata: weir pool restore",
+             server; then serve without it (weir serve --without {name}: what it alone held gives I/O errors), or, if no \
+             volume has two copies, restore {path} from a backup (beside the other copy an older one would be taken for \
+             current); if it held the only metadata: weir pool restore",
             name = self.name,
             path = self.path,
             size = Bytes(self.size_bytes),

@@ -173,6 +173,26 @@ fn a_last_page_that_cannot_be_read_says_nothing() {
     assert_eq!(lost(&h, DATA), None);
 }
 
+#[test]
+fn two_copies_do_not_go_on_where_one_was_missing_before() {
+    for removed in [false, true] {
+        let shape = Shape { devices: 4, members: 2, copies: 2, ..shape(Nanos(0)) };
+        let mut h = Harness::of(shape, "stripe");
+        h.write(0, &[1; 4 * EXTENT as usize]);
+        h.flush().expect("a flush");
+        h.lose(DeviceId(0));
+        h.write(0, &[2; 4096]);
+        h.flush().expect("the other copies are there");
+        if removed {
+            h.removed.push(DeviceId(1));
+        } else {
+            h.truncate(DeviceId(1), Bytes::mib(1), true);
+        }
+        h.write(0, &[3; 4096]);
+        assert!(h.flush().is_err(), "removed: {removed}");
+    }
+}
+
 fn removals_told(h: &mut Harness) -> Vec<DeviceId> {
     let told = std::iter::from_fn(|| h.engine.next_notice());
     told.filter_map(|notice| if let Notice::Removed { device } = notice { Some(device) } else { None })

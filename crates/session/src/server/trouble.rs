@@ -2,7 +2,7 @@
 //! commands at a time.
 
 use weir_engine::{Notice, Room};
-use weir_model::{DeviceId, Nanos, VolumeId};
+use weir_model::{DeviceId, IoError, Nanos, VolumeId};
 
 /// Failed commands told in one stretch of time; the rest are counted.
 const MOST: u32 = 10;
@@ -47,6 +47,10 @@ impl Trouble {
                     );
                 }
             }
+            Notice::ReadOnly { error: IoError::Removed } => tracing::error!(
+                "the pool is read-only from now on: the device with its only metadata is gone once this server ends; do not \
+                 stop it before you have read what weir pool status says"
+            ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \
                  once the cause is gone, restart the server"

@@ -172,14 +172,12 @@ fn what_is_only_read_is_checked_at_intervals() {
     }
 }
 
-/// What status tells to do, done: the commands in its text.
-fn saved(told: &str) -> Vec<String> {
+/// What status tells to do, done: the command in its text.
+fn saved(told: &str) -> String {
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    let command = |start: &str| {
-        let from = words.find(start).unwrap_or_else(|| panic!("no {start} in: {words}"));
-        words[from..].split([')', ';']).next().unwrap_or_default().to_owned()
-    };
-    vec![command("kill -STOP"), command("cp --sparse"), command("kill -KILL")]
+    let from = words.find("kill -STOP").unwrap_or_else(|| panic!("no command in: {words}"));
+    let end = words[from..].find(" ; then").unwrap_or_else(|| panic!("no end of it in: {words}"));
+    words[from..from + end].to_owned()
 }
 
 #[test]
@@ -214,10 +212,9 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
             let human = of.pool.weir(["pool", "status"]);
             let human = [human.stdout, human.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
             assert!(server.log().contains("was removed, or another file took its place"), "{}", server.log());
-            for command in saved(&human.concat()) {
-                let done = std::process::Command::new("sh").args(["-c", &command]).status();
-                assert!(done.is_ok_and(|status| status.success()), "{command}");
-            }
+            let command = saved(&human.concat());
+            let done = std::process::Command::new("sh").args(["-c", &command]).status();
+            assert!(done.is_ok_and(|status| status.success()), "{command}");
             drop(server);
             let server = of.pool.serve();
             let mut client = connect(&of.pool);
@@ -230,5 +227,28 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
             client.disconnect();
             server.stop("TERM");
         }
+    }
+}
+
+#[test]
+fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
+    for place in places() {
+        let of = devices(&place, "stripe");
+        let server = of.pool.serve();
+        let mut client = connect(&of.pool);
+        fill(&mut client);
+        // Nobody uses the pool from now on.
+        std::fs::remove_file(&of.paths[0]).expect("removed");
+        assert_eq!(of.pool.json(&["pool", "status"])["devices"][0]["state"], "removed");
+        let sent = std::process::Command::new("kill").args(["-TERM", &server.pid().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
+        let told = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            server.log().contains("not stopping: device files were removed")
+        });
+        assert!(told, "{}", server.log());
+        assert_eq!(client.read(0, 4096).expect("it goes on"), [7; 4096]);
+        client.disconnect();
+        server.stop("TERM");
     }
 }
