@@ -292,9 +292,9 @@ impl Engine {
         self.reply(id);
     }
 
-    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with as many devices as it
-    /// has copies, or may be, since copies are missing for other reasons: with a device that is lost or absent, or not
-    /// made yet.
+    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with as many
+    /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that is
+    /// lost or absent, or not made yet.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
         let damaged = &self.verification.damaged;
         let device = damaged.iter().next()?;

@@ -102,8 +102,8 @@ impl<V: Volumes> Server<V> {
 
     /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or
     /// [`stopper`](Self::stopper). Then accepts nothing more, answers what is in flight, and
-    /// brings the volumes to rest. Told twice, returns at once. Where device files were removed, and would be gone with
-    /// the server, the first time only says so.
+    /// brings the volumes to rest. Told twice, returns at once. Where device files were removed, and would be
+    /// gone with the server, the first time only says so.
     pub fn run(mut self) -> End {
         let mut events = Vec::new();
         // What the volumes wanted of the devices before anything happened.
@@ -143,9 +143,9 @@ impl<V: Volumes> Server<V> {
             return false;
         }
         tracing::error!(
-            "not stopping: device files were removed, or others took their places, and what is in them is gone once this \
-             server ends; weir pool status prints the command that saves it; it can be copied from {}; a second signal \
-             stops all the same",
+            "not stopping: device files were removed, or others took their places, and what is in them is gone \
+             once this server ends; weir pool status prints the command that saves it; it can be copied from {}; \
+             a second signal stops all the same",
             open.join(", ")
         );
         true

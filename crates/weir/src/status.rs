@@ -606,9 +606,9 @@ impl DevicePart {
         Some(format!(
             "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is gone, so \
              every FLUSH of a volume with one copy fails, and what clients have read since may be zeros. Stop the \
-             server; then serve without it (weir serve --without {name}: what it alone held gives I/O errors), or, if no \
-             volume has two copies, restore {path} from a backup (beside the other copy an older one would be taken for \
-             current); if it held the only metadata: weir pool restore",
+             server; then serve without it (weir serve --without {name}: what it alone held gives I/O errors), \
+             or, if no volume has two copies, restore {path} from a backup (beside the other copy an older one \
+             would be taken for current); if it held the only metadata: weir pool restore",
             name = self.name,
             path = self.path,
             size = Bytes(self.size_bytes),

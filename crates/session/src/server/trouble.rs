@@ -48,8 +48,8 @@ impl Trouble {
                 }
             }
             Notice::ReadOnly { error: IoError::Removed } => tracing::error!(
-                "the pool is read-only from now on: the device with its only metadata is gone once this server ends; do not \
-                 stop it before you have read what weir pool status says"
+                "the pool is read-only from now on: the device with its only metadata is gone once this server \
+                 ends; do not stop it before you have read what weir pool status says"
             ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \

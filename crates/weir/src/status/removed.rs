@@ -2,7 +2,8 @@
 
 use super::DevicePart;
 
-/// What happened and the commands that save what is on all of them: one by one would end the server after the first.
+/// What happened and the command that saves what is on all of them: one by one would end the server after the
+/// first.
 pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
     let open = |device: &DevicePart| device.open_file.clone().filter(|_| device.removed);
     let removed: Vec<_> = devices.iter().filter_map(|device| Some((device, open(device)?))).collect();
@@ -13,11 +14,11 @@ pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
         .iter()
         .map(|(device, open)| format!("cp -p --sparse=always {} {} && ", quoted(open), quoted(&device.path)));
     Some(format!(
-        "device {}: the file was removed, or another took its place. The server still has it open, and all that is on it \
-         is gone when the server ends; until then every FLUSH of a volume with one copy fails. Do not stop the server. As \
-         its user, or root, halt it, copy what it has open, and end it: \
-         kill -STOP {pid} && {}sync && kill -KILL {pid} ; then start it again: nothing is missing. If a copy fails, the \
-         server is not ended: copy to another place, and name that in the pool file",
+        "device {}: the file was removed, or another took its place. The server still has it open, and all that is \
+         on it is gone when the server ends; until then every FLUSH of a volume with one copy fails. Do not stop \
+         the server. As its user, or root, halt it, copy what it has open, and end it: \
+         kill -STOP {pid} && {}sync && kill -KILL {pid} ; then start it again: nothing is missing. If a copy fails, \
+         the server is not ended: copy to another place, and name that in the pool file",
         names.join(", device "),
         copies.collect::<String>(),
     ))
