@@ -50,6 +50,9 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     {
         report.position = Some(position);
         contents::check(&image, &superblocks, sb, &mut report);
+        if image.catalogue.volumes.values().any(|volume| volume.copies > 1) {
+            superblocks::distrust_cut_off(&mut report);
+        }
     }
     report.superblocks = superblocks;
     report

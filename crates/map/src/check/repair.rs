@@ -1,6 +1,7 @@
 //! Repairing what can be repaired without guessing.
 
 use super::report::{Remedy, Report};
+use super::superblocks::NO_COPY;
 use crate::records::GROUP;
 use crate::value::{RecordId, Word};
 use crate::{Map, MapError, OpenOptions, Superblock, create, open};
@@ -38,8 +39,10 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
         }
     }
     let superblocks: Vec<Superblock> = report.superblocks.iter().flatten().cloned().collect();
+    // Opening would take a device that was cut off into the pool again.
+    let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::ByHand(NO_COPY));
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
-    if opening {
+    if opening && may_open {
         open::open_and(store, &superblocks, &OpenOptions::default(), |map| {
             (repaired.records, repaired.pages) = map.drop_waste();
         })?;

@@ -14,6 +14,10 @@ const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
                           (weir serve --without NAME: what it alone held gives I/O errors)";
+const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
+pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); \
+                                  --repair leaves it alone: its zeros would be taken for the second copy of what was \
+                                  written";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
 /// The devices' superblocks, and who carries the metadata.
@@ -35,6 +39,13 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
     }
     let members = together(&superblocks, sizes, report);
     Devices { superblocks, members }
+}
+
+/// Volumes keep two copies: a device that was cut off must not come back as one of them, zeros and all.
+pub(super) fn distrust_cut_off(report: &mut Report) {
+    for finding in report.findings.iter_mut().filter(|finding| finding.matters == CUT_OFF) {
+        finding.remedy = Remedy::ByHand(NO_COPY);
+    }
 }
 
 /// Superblocks that are not of this pool, or of another of its devices, do not count.
@@ -140,6 +151,13 @@ struct Copy {
     reading: Result<Reading, String>,
 }
 
+impl Copy {
+    /// As in a file that was truncated and has grown again: zeros at its end.
+    fn is_cut_off(&self) -> bool {
+        self.second && self.blank && matches!(self.reading, Ok(Reading::Absent))
+    }
+}
+
 fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report) -> Option<Superblock> {
     let finding = |severity, at, why: String, matters: &str, remedy| Finding {
         severity,
@@ -219,7 +237,10 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
         }
     };
     for (copy, why) in bad {
-        let matters = "the other copy is good; if that is damaged too, the device is lost to the pool";
+        let matters = match copy.is_cut_off() {
+            true => CUT_OFF,
+            false => "the other copy is good; if that is damaged too, the device is lost to the pool",
+        };
         let remedy = Remedy::Superblock { second: copy.second };
         report.add(finding(Severity::Spare, copy.at, why, matters, remedy));
     }

@@ -215,6 +215,50 @@ fn what_is_missing_could_not_be_checked() {
     assert_eq!(check(&pool, &[]).0, CLEAN);
 }
 
+/// A file that was cut off and has grown again has zeros, which are no second copy of anything.
+#[test]
+fn a_device_that_was_cut_off_is_no_copy_again() {
+    const SIZE: u64 = 64 << 20;
+    for copies in ["1", "2"] {
+        let device = |name: &str| {
+            format!(
+                "[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\nmetadata = true\n"
+            )
+        };
+        let text = format!("[pool]\nname = \"test\"\n{}{}", device("one"), device("two"));
+        let pool = Pool::from_text(&text);
+        pool.run(["pool", "create"]);
+        pool.run(["volume", "create", "disk", "--size", "32MiB", "--copies", copies]);
+        let server = pool.serve();
+        let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+        for n in 0..64u64 {
+            client.write(n << 18, &[7; 4096]).expect("it is written");
+        }
+        client.flush().expect("it is flushed");
+        client.disconnect();
+        server.stop("TERM");
+        let file = std::fs::File::options().write(true).open(pool.path("two.img")).expect("the device");
+        file.set_len(4 << 20).and_then(|()| file.set_len(SIZE)).expect("it is cut off, and grows");
+        let (code, document) = check(&pool, &[]);
+        assert_eq!((code, severities(&document).contains(&"spare")), (LEFT, true), "{document:#}");
+        let (code, document) = check(&pool, &["--repair"]);
+        if copies == "1" {
+            assert_eq!(code, REPAIRED, "{document:#}");
+            continue;
+        }
+        assert_eq!(code, LEFT, "{document:#}");
+        let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
+        assert!(said.contains("--without two"), "{said}");
+        let server = pool.serve_with(&["--without", "two", "--accept-rollback"]);
+        let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+        for n in 0..64u64 {
+            assert!(client.read(n << 18, 4096).expect("the other copy") == [7; 4096], "{n}");
+        }
+        client.disconnect();
+        server.stop("TERM");
+    }
+}
+
 /// Every metadata page in turn: its damage is seen, or it is one that nothing needs.
 #[test]
 fn no_damage_to_a_metadata_page_goes_unseen() {
