@@ -1,6 +1,6 @@
 //! Clients' connections, as those who serve them name them.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// A connection. Never used for another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

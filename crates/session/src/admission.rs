@@ -2,8 +2,8 @@
 //!
 //! Pure: time is an argument, and nobody is turned away here but by the answer.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use weir_model::{Bytes, Nanos, Peer};
 
 /// Handshakes at a time; with more, the oldest one gives way.

@@ -16,6 +16,7 @@ use weir_model::{
 use weir_policy::harm::Moves;
 
 mod absence;
+mod armed;
 mod audit;
 mod errors;
 mod failure;
@@ -26,6 +27,7 @@ mod step;
 mod tune;
 
 pub(crate) use absence::Absence;
+pub(crate) use armed::Armed;
 pub use failure::Failure;
 pub use step::{Again, Ask, Crash, Lose, Replace, Step, Tune};
 
@@ -119,8 +121,7 @@ pub struct Driver {
     admins: u64,
     names: u64,
     done: Vec<IoDone>,
-    /// A crash to come, and after how many more events.
-    armed: Option<(u64, Crash)>,
+    armed: Armed,
     /// A jump of the clock to come, and after how many more events.
     jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
@@ -212,7 +213,7 @@ impl Driver {
             admins: 0,
             names: 0,
             done: Vec::new(),
-            armed: None,
+            armed: Armed::default(),
             jump: None,
             replacing: None,
             astray: false,
@@ -248,7 +249,7 @@ impl Driver {
     /// Waits for every answer and checks all volumes, before and after a restart. A crash that has
     /// not come by then does not come.
     pub fn end(&mut self) -> Result<(), Failure> {
-        self.armed = None;
+        self.armed.disarm();
         [Step::Check, Step::Audit, Step::Restart, Step::Check].iter().try_for_each(|step| self.step(step))
     }
 
@@ -270,12 +271,10 @@ impl Driver {
         if self.health == Health::Dead && !revives {
             return Ok(());
         }
-        match (self.begin(step), self.armed.take()) {
-            (Err(Failure::Cut), Some((_, crash))) => self.crash(&crash),
-            (result, armed) => {
-                self.armed = armed;
-                result
-            }
+        let result = self.begin(step);
+        match self.armed.ended(&result) {
+            Some(crash) => self.crash(&crash),
+            None => result,
         }
     }
 
@@ -300,14 +299,8 @@ impl Driver {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
             }
-            Step::Crash(crash) => {
-                let dead = self.health == Health::Dead;
-                if self.armed.is_some() && !dead {
-                    return Err(Failure::Cut);
-                }
-                self.armed = Some((crash.after, crash.clone()));
-                if crash.after == 0 || dead { Err(Failure::Cut) } else { Ok(()) }
-            }
+            Step::Crash(crash) if self.health == Health::Dead => Err(self.armed.now(crash)),
+            Step::Crash(crash) => self.armed.arm(crash),
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             Step::Audit => self.audit(),
@@ -396,9 +389,7 @@ impl Driver {
                 _ => self.jump = Some((left - 1, time)),
             }
         }
-        let Some((left, _)) = &mut self.armed else { return Ok(()) };
-        *left = left.saturating_sub(1);
-        if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
+        self.armed.burn()
     }
 
     /// What has struck commands, which the engine still takes to be under way.

@@ -82,13 +82,13 @@ pub struct Statistics {
     pub crashes: u64,
     /// Of these, while the pool was being opened.
     pub in_recovery: u64,
-    /// … after the journal had gone around its ring.
+    /// Crashes after the journal had gone around its ring.
     pub after_wrap: u64,
-    /// … while a checkpoint was being written.
+    /// Crashes while a checkpoint was being written.
     pub in_checkpoint: u64,
     /// Damage to metadata that kept a pool from opening.
     pub noticed: u64,
-    /// … that the pool opened with: mended from the mirror, or in nothing that counts.
+    /// Damage to metadata that the pool opened with: mended from the mirror, or in nothing that counts.
     pub survived: u64,
     /// Pools that may have lost the last frame of their only journal, and were not asked any more.
     pub excepted: u64,
@@ -96,13 +96,13 @@ pub struct Statistics {
     pub damaged_data: u64,
     /// How often the devices themselves were looked at.
     pub audits: u64,
-    /// … and how often redundancy was not complete yet.
+    /// How often redundancy was not complete yet when they were.
     pub restored: u64,
     /// How often a device was lost for good, in a copy of the pool.
     pub losses: u64,
     /// How often each thing happened at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
-    /// … and to which pools.
+    /// How often each thing happened at each moment to pools of each kind.
     pub triples: BTreeMap<(Strike, Moment, Trait), u64>,
     /// By requests answered since the crash before: how many crashes.
     pub gaps: BTreeMap<u64, u64>,

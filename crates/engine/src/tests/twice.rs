@@ -39,6 +39,24 @@ impl Buffered {
         b
     }
 
+    /// With one whose first block has a clean copy in a slot of device 1 as well.
+    fn with_clean_copy() -> Self {
+        let mut b = Self::with_home();
+        let (key, blocks) = (b.h.key(0), BlockRange { first: 0, count: 1 });
+        b.h.act(Action::Copy { key, blocks, to: fine(1) });
+        b.h.flush().expect("a flush");
+        b
+    }
+
+    /// Takes all slots of device 2.
+    fn fill(&mut self) {
+        self.sends(WriteTo::Fine(DeviceId(2)));
+        for extent in 0..u64::from(self.h.engine.map().space(DeviceId(2)).free()) {
+            self.h.write((1 + extent) * EXTENT as u64, &[9; EXTENT]);
+        }
+        assert_eq!(self.h.engine.map().space(DeviceId(2)).free(), 0);
+    }
+
     fn sends(&self, to: WriteTo) {
         *self.to.lock().expect("one thread") = to;
     }
@@ -260,12 +278,7 @@ fn a_drop_leaves_the_last_copy_on_a_device_that_is_not_lost() {
 #[test]
 fn without_slots_on_both_a_write_goes_home() {
     let mut b = Buffered::with_home();
-    let free = |b: &Buffered| b.h.engine.map().space(DeviceId(2)).free();
-    b.sends(WriteTo::Fine(DeviceId(2)));
-    for extent in 0..u64::from(free(&b)) {
-        b.h.write((1 + extent) * EXTENT as u64, &[9; EXTENT]);
-    }
-    assert_eq!(free(&b), 0);
+    b.fill();
     b.write(BOTH, 0, 5);
     assert_eq!(b.h.places(0), [(WHOLE(0), 32)]);
     assert_eq!(b.h.read(0, 8192).1, [[5; 4096], [1; 4096]].concat());
@@ -274,16 +287,9 @@ fn without_slots_on_both_a_write_goes_home() {
 /// A clean copy in a slot is not what a write goes to that is to be in two: it would be the only one then.
 #[test]
 fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
-    let mut b = Buffered::with_home();
-    let (key, one) = (b.h.key(0), BlockRange { first: 0, count: 1 });
-    b.h.act(Action::Copy { key, blocks: one, to: fine(1) });
-    b.h.flush().expect("a flush");
-    let free = |b: &Buffered| b.h.engine.map().space(DeviceId(2)).free();
-    b.sends(WriteTo::Fine(DeviceId(2)));
-    for extent in 0..u64::from(free(&b)) {
-        b.h.write((1 + extent) * EXTENT as u64, &[9; EXTENT]);
-    }
-    assert_eq!((free(&b), b.h.places(0)), (0, vec![(WHOLE(0), 32), (fine(1), 1)]));
+    let mut b = Buffered::with_clean_copy();
+    b.fill();
+    assert_eq!(b.h.places(0), [(WHOLE(0), 32), (fine(1), 1)]);
     b.write(BOTH, 0, 5);
     assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
 }
@@ -291,10 +297,7 @@ fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
 /// Nor where the bound on extra space is reached, or a request waits for space.
 #[test]
 fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
-    let mut b = Buffered::with_home();
-    let (key, one) = (b.h.key(0), BlockRange { first: 0, count: 1 });
-    b.h.act(Action::Copy { key, blocks: one, to: fine(1) });
-    b.h.flush().expect("a flush");
+    let mut b = Buffered::with_clean_copy();
     b.h.engine.set_space_rules(SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() });
     b.write(BOTH, 0, 5);
     assert_eq!(b.dirty(0), (0, 0));

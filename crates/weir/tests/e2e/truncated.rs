@@ -55,6 +55,15 @@ fn connect(pool: &Pool) -> Client {
     Client::connect(&pool.socket(), "disk").expect("a client")
 }
 
+/// A pool in such a folder, a server, and a client that has filled it.
+fn in_use(place: &Path) -> (Devices, Server, Client) {
+    let of = devices(place, "stripe");
+    let server = of.pool.serve();
+    let mut client = connect(&of.pool);
+    fill(&mut client);
+    (of, server, client)
+}
+
 fn fill(client: &mut Client) {
     for i in 0..64 {
         client.write(i * EXTENT, &[7; 64 << 10]).expect("a write");
@@ -84,10 +93,7 @@ fn is_told(pool: &Pool, server: &Server, at: usize, name: &str) {
 fn no_flush_succeeds_once_a_data_device_was_truncated() {
     for place in places() {
         for (regrow, writes) in [(false, false), (false, true), (true, false), (true, true)] {
-            let of = devices(&place, "stripe");
-            let server = of.pool.serve();
-            let mut client = connect(&of.pool);
-            fill(&mut client);
+            let (of, server, mut client) = in_use(&place);
             truncate(&of.paths[0], 4 << 20, regrow);
             if writes {
                 // To both devices, behind the end of the one as well.
@@ -132,10 +138,7 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
 fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
     for place in places() {
         for regrow in [false, true] {
-            let of = devices(&place, "stripe");
-            let server = of.pool.serve();
-            let mut client = connect(&of.pool);
-            fill(&mut client);
+            let (of, server, mut client) = in_use(&place);
             truncate(&of.paths[1], 1 << 20, regrow);
             let _may_fail = client.write(64 * EXTENT, &[8; 4096]);
             for _ in 0..3 {
@@ -154,10 +157,7 @@ fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
 #[test]
 fn what_is_only_read_is_checked_at_intervals() {
     for place in places() {
-        let of = devices(&place, "stripe");
-        let server = of.pool.serve();
-        let mut client = connect(&of.pool);
-        fill(&mut client);
+        let (of, server, mut client) = in_use(&place);
         truncate(&of.paths[0], 4 << 20, true);
         // A second, and ten times that on a machine that is busy.
         let is_lost = || of.pool.json(&["pool", "status"])["devices"][0]["state"] == "lost";
@@ -186,10 +186,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
         for (at, name, replaced) in
             [(0, "data", false), (0, "data", true), (1, "metadata", false), (1, "metadata", true)]
         {
-            let of = devices(&place, "stripe");
-            let server = of.pool.serve();
-            let mut client = connect(&of.pool);
-            fill(&mut client);
+            let (of, server, mut client) = in_use(&place);
             if replaced {
                 let other = of.paths[at].with_extension("other");
                 File::create(&other).and_then(|_| std::fs::rename(&other, &of.paths[at])).expect("replaced");
@@ -233,10 +230,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
 #[test]
 fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
     for place in places() {
-        let of = devices(&place, "stripe");
-        let server = of.pool.serve();
-        let mut client = connect(&of.pool);
-        fill(&mut client);
+        let (of, server, mut client) = in_use(&place);
         // Nobody uses the pool from now on.
         std::fs::remove_file(&of.paths[0]).expect("removed");
         assert_eq!(of.pool.json(&["pool", "status"])["devices"][0]["state"], "removed");

@@ -10,7 +10,7 @@
 //! returns alone: a pool that went on without it must not be mistaken for what it holds.
 
 use super::lifecycle::open_pool;
-use super::{Crash, Driver, Failure, Health, Lose, UnderWay};
+use super::{Armed, Crash, Driver, Failure, Health, Lose, UnderWay};
 use crate::{Seed, Stop, Storage, World};
 use rustc_hash::FxHashMap;
 use weir_map::MapError;
@@ -141,7 +141,7 @@ impl Driver {
             unreadable: DeviceSet::default(),
             under_way: FxHashMap::default(),
             done: Vec::new(),
-            armed: None,
+            armed: Armed::default(),
             jump: None,
             replacing: None,
             astray: false,

@@ -275,8 +275,7 @@ impl Driver {
     pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
         match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
             Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
-                self.armed = Some((0, Crash::at_once()));
-                Err(Failure::Cut)
+                Err(self.armed.now(&Crash::at_once()))
             }
             other => other,
         }

@@ -38,8 +38,7 @@ impl Driver {
         match self.admin(Command::SetHardening { name, hardening }) {
             Ok(()) => {}
             Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
-                self.armed = Some((0, Crash::at_once()));
-                return Err(Failure::Cut);
+                return Err(self.armed.now(&Crash::at_once()));
             }
             Err(failure) => return Err(failure),
         }

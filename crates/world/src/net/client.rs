@@ -89,7 +89,7 @@ pub(super) struct Turn {
     pub(super) moves: bool,
     /// The server has closed the connection.
     pub(super) is_over: bool,
-    /// … as the client had asked it to in the handshake.
+    /// The server has closed it because the client asked for that in the handshake (ABORT).
     pub(super) is_aborted: bool,
     pub(super) answered: u64,
     pub(super) no_space: u64,

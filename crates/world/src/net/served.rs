@@ -15,7 +15,7 @@ use super::stranger::Visitor;
 use super::{Act, Front, Leave};
 use crate::campaign::{History, Outcome};
 use crate::driver::lifecycle::create_pool;
-use crate::driver::{Crash, Failure, Setup, Step, VolumeSpec};
+use crate::driver::{Armed, Failure, Setup, Step, VolumeSpec};
 use crate::{Oracle, Statistics, Ticket, World};
 use weir_engine::Engine;
 use weir_model::{Bytes, IoDone, Nanos, VolumeOffset};
@@ -70,8 +70,7 @@ pub struct Served {
     operator: Operator,
     replacing: Option<orders::Replacing>,
     names: u64,
-    /// A crash to come, and after how many more events.
-    armed: Option<(u64, Crash)>,
+    armed: Armed,
     /// The server was told to stop.
     is_stopping: bool,
     done: Vec<IoDone>,
@@ -126,7 +125,7 @@ impl Served {
             operator: Operator::default(),
             replacing: None,
             names: 0,
-            armed: None,
+            armed: Armed::default(),
             is_stopping: false,
             done: Vec::new(),
             reports: Vec::new(),
@@ -147,7 +146,7 @@ impl Served {
     /// Waits for every answer and checks all volumes, before and after a restart. A crash that has not come by then
     /// does not come.
     pub fn end(&mut self) -> Result<(), Failure> {
-        self.armed = None;
+        self.armed.disarm();
         let steps = [Step::Check, Step::Net(Act::Empty), Step::Restart, Step::Check, Step::Restart];
         steps.iter().try_for_each(|step| self.step(step))
     }
@@ -160,12 +159,10 @@ impl Served {
 
     /// Carries out one step.
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        match (self.begin(step), self.armed.take()) {
-            (Err(Failure::Cut), Some((_, crash))) => self.crash(&crash),
-            (result, armed) => {
-                self.armed = armed;
-                result
-            }
+        let result = self.begin(step);
+        match self.armed.ended(&result) {
+            Some(crash) => self.crash(&crash),
+            None => result,
         }
     }
 
@@ -176,13 +173,7 @@ impl Served {
             Step::Ask(ask) => self.act(&Act::Ask(ask.volume, super::Wish::Ask(*ask))),
             Step::Wait(answers) => self.wait(*answers as u64),
             Step::Pass(time) => self.pass(*time),
-            Step::Crash(crash) => {
-                if self.armed.is_some() {
-                    return Err(Failure::Cut);
-                }
-                self.armed = Some((crash.after, crash.clone()));
-                if crash.after == 0 { Err(Failure::Cut) } else { Ok(()) }
-            }
+            Step::Crash(crash) => self.armed.arm(crash),
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             // What these do is tried without a server.

@@ -95,7 +95,7 @@ struct Socket {
     hung_up: bool,
     /// The client has closed its end.
     client_is_gone: bool,
-    /// … with bytes it had not received: receives fail, once.
+    /// The client closed its end before it had received everything: the server's next receive fails.
     is_reset: bool,
 }
 

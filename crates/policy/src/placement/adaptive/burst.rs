@@ -16,7 +16,7 @@ use weir_model::Nanos;
 
 /// Commands in flight at each of the other devices when a burst begins: more than the mover has there by itself.
 const QUEUE: u32 = 8;
-/// … and at one of them when it is over.
+/// Commands in flight at one of the other devices when a burst is over.
 const NONE_LEFT: u32 = 1;
 /// How long a burst lasts at most.
 const LONG: Nanos = Nanos::secs(60);

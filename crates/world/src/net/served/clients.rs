@@ -37,7 +37,7 @@ impl Served {
             return;
         }
         let peer = if number.is_multiple_of(3) {
-            Peer::Address(std::net::IpAddr::from([192, 0, 2, number as u8]))
+            Peer::Address(core::net::IpAddr::from([192, 0, 2, number as u8]))
         } else {
             Peer::Process(number as u32 / 2)
         };

@@ -77,9 +77,7 @@ impl Served {
 
     /// An event has passed: the armed crash comes nearer.
     fn burn(&mut self) -> Result<(), Failure> {
-        let Some((left, _)) = &mut self.armed else { return Ok(()) };
-        *left = left.saturating_sub(1);
-        if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
+        self.armed.burn()
     }
 
     /// Clients send and receive what they can.
