@@ -15,9 +15,8 @@ const NEWER: &str = "use the weir that wrote it, or a newer one";
 const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
                           (weir serve --without NAME: what it alone held gives I/O errors)";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
-pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); \
-                                  --repair leaves it alone: its zeros would be taken for the second copy of what was \
-                                  written";
+pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
+     leaves it alone: its zeros would be taken for the second copy of what was written";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
 /// The devices' superblocks, and who carries the metadata.
@@ -152,9 +151,14 @@ struct Copy {
 }
 
 impl Copy {
-    /// As in a file that was truncated and has grown again: zeros at its end.
-    fn is_cut_off(&self) -> bool {
-        self.second && self.blank && matches!(self.reading, Ok(Reading::Absent))
+    /// What it means that it is not good while the other one is.
+    fn without_it(&self) -> &'static str {
+        // As in a file that was truncated and has grown again: zeros at its end.
+        if self.second && self.blank && matches!(self.reading, Ok(Reading::Absent)) {
+            CUT_OFF
+        } else {
+            "the other copy is good; if that is damaged too, the device is lost to the pool"
+        }
     }
 }
 
@@ -237,12 +241,8 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
         }
     };
     for (copy, why) in bad {
-        let matters = match copy.is_cut_off() {
-            true => CUT_OFF,
-            false => "the other copy is good; if that is damaged too, the device is lost to the pool",
-        };
         let remedy = Remedy::Superblock { second: copy.second };
-        report.add(finding(Severity::Spare, copy.at, why, matters, remedy));
+        report.add(finding(Severity::Spare, copy.at, why, copy.without_it(), remedy));
     }
     if chosen.size != size {
         let why = format!("the device has {size}, but had {} when it joined the pool", chosen.size);

@@ -261,9 +261,9 @@ impl Described {
                 path.display()
             ),
             format!(
-                "go on without it: --without {} (what it alone held gives I/O errors), or, if no volume has two copies, \
-                 restore it from a backup, or read what is left of it, zeros where it was cut off: weir pool check \
-                 --repair",
+                "go on without it: --without {} (what it alone held gives I/O errors), or, if no volume has two \
+                 copies, restore it from a backup, or read what is left of it, zeros where it was cut off: \
+                 weir pool check --repair",
                 entry.name
             ),
         ))

@@ -7,7 +7,8 @@ use super::{Crash, Failure};
 pub(crate) struct Armed(Option<(u64, Crash)>);
 
 impl Armed {
-    /// It is to come after as many events as it says: at once, if there are none, or if another one is to come.
+    /// It is to come after as many events as it says: at once, if there are none, or if another one is to
+    /// come.
     pub(crate) fn arm(&mut self, crash: &Crash) -> Result<(), Failure> {
         if self.0.is_some() {
             return Err(Failure::Cut);
