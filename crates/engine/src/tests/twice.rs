@@ -294,15 +294,22 @@ fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
     assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
 }
 
-/// Nor where the bound on extra space is reached, or a request waits for space.
+/// Nor where the bound on extra space is reached, or one of the two devices is lost.
 #[test]
 fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
-    let mut b = Buffered::with_clean_copy();
-    b.h.engine.set_space_rules(SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() });
-    b.write(BOTH, 0, 5);
-    assert_eq!(b.dirty(0), (0, 0));
-    assert!(b.h.read(0, 4096).1 == [5; 4096]);
-    assert!(b.h.places(0).contains(&(WHOLE(0), 32)), "{:?}", b.h.places(0));
+    for is_lost in [false, true] {
+        let mut b = Buffered::with_clean_copy();
+        if is_lost {
+            b.h.lose(DeviceId(2));
+        } else {
+            let bounded = SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() };
+            b.h.engine.set_space_rules(bounded);
+        }
+        b.write(BOTH, 0, 5);
+        assert_eq!(b.dirty(0), (0, 0), "lost: {is_lost}");
+        assert!(b.h.read(0, 4096).1 == [5; 4096]);
+        assert!(b.h.places(0).contains(&(WHOLE(0), 32)), "{:?}", b.h.places(0));
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -193,6 +193,16 @@ fn two_copies_do_not_go_on_where_one_was_missing_before() {
     }
 }
 
+#[test]
+fn two_copies_do_not_go_on_where_one_was_never_made() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
+    h.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(28)));
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("one copy is there, and nothing has happened to it");
+    h.removed.push(DeviceId(1));
+    assert!(h.flush().is_err(), "of what is on it alone nothing is left when it is closed");
+}
+
 fn removals_told(h: &mut Harness) -> Vec<DeviceId> {
     let told = std::iter::from_fn(|| h.engine.next_notice());
     told.filter_map(|notice| if let Notice::Removed { device } = notice { Some(device) } else { None })
