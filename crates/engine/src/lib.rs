@@ -388,6 +388,7 @@ impl Engine {
             && self.flights.len() == self.abandoned.len()
             && self.ios.is_empty()
             && self.replies.is_empty()
+            && !self.is_recording_damage()
             && (self.commits.metadata_failed
                 || (self.intents.are_closed()
                     && self.commits_are_settled()

@@ -192,6 +192,9 @@ impl Engine {
         self.notices.push(Notice::Lost { device, why });
         self.doubt(device);
         self.member_failed(device, IoError::Lost);
+        if why.is_damage() {
+            self.record_damage(device);
+        }
         self.look_for_lacking();
         self.look_for_unreachable();
         let unsent: Vec<IoId> = self.ios.iter().filter(|io| io.device == device).map(|io| io.id).collect();

@@ -120,12 +120,21 @@ impl Engine {
         }
         self.members.list.retain(|member| member.device != device);
         self.members.left_behind.insert(device);
+        self.record_superblocks();
+    }
+
+    /// Has the superblocks written to all devices that take them.
+    pub(crate) fn record_superblocks(&mut self) {
         let left = self.map.devices().iter().filter(|sb| self.takes_superblock(sb));
         let copies =
             left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
-        // The member that is left first: it counts.
+        // A removed file before anything counts against its being older, then the member that is left: it
+        // counts.
+        let order = |device: DeviceId| {
+            (!self.verification.is_removed(device), !self.map.members().contains(&device), device)
+        };
         let mut copies: Vec<_> = copies.collect();
-        copies.sort_by_key(|(device, at)| (!self.map.members().contains(device), *device, *at));
+        copies.sort_by_key(|(device, at)| (order(*device), *at));
         self.members.to_record = copies.into();
         self.members.checked = None;
     }
@@ -135,8 +144,19 @@ impl Engine {
         self.members.writing.is_none()
             && !self.members.to_record.is_empty()
             && self.scratch.has_blocks()
-            && !self.commits.metadata_failed
+            && self.may_record()
             && self.members.checked.is_none_or(|(device, round)| self.is_checked(device, round))
+    }
+
+    /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
+    /// worth it.
+    fn may_record(&self) -> bool {
+        !self.commits.metadata_failed || self.verification.any_damaged()
+    }
+
+    /// Superblocks do not yet say that a device was damaged.
+    pub(crate) fn is_recording_damage(&self) -> bool {
+        self.verification.any_damaged() && self.members.are_recording()
     }
 
     /// Superblocks are being written because a member was left behind.
@@ -156,12 +176,13 @@ impl Engine {
     }
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
-        !self.map.missing().contains(sb.device) && !self.is_lost(sb.device)
+        let is_removed = self.verification.is_removed(sb.device);
+        (is_removed || !self.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
     }
 
     /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
     pub(crate) fn drive_members<M: Memory>(&mut self, memory: &mut M) {
-        if self.members.writing.is_some() || self.commits.metadata_failed {
+        if self.members.writing.is_some() || !self.may_record() {
             return;
         }
         let Some(&(device, at)) = self.members.to_record.front() else { return };
@@ -195,5 +216,6 @@ impl Engine {
             self.member_failed(device, error);
         }
         self.drive_members(memory);
+        self.answer_verified();
     }
 }

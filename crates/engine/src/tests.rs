@@ -20,6 +20,7 @@ mod kept;
 mod members;
 mod mirror;
 mod moves;
+mod outdated;
 mod promises;
 mod reads;
 mod reclaim;

@@ -118,6 +118,11 @@ impl Verification {
         self.checked_enough(device);
     }
 
+    /// Whether a device was damaged.
+    pub(crate) fn any_damaged(&self) -> bool {
+        !self.damaged.is_empty()
+    }
+
     /// Whether the device's file was removed while it was used.
     pub(crate) fn is_removed(&self, device: DeviceId) -> bool {
         self.removed.contains(device)
@@ -256,9 +261,7 @@ impl Engine {
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verify_device(device);
         }
-        for id in self.verification.take_over() {
-            self.answer_if_whole(id);
-        }
+        self.answer_verified();
         self.drive_members(memory);
     }
 
@@ -272,15 +275,36 @@ impl Engine {
         self.verification.checked_enough(device);
         self.notices.push(Notice::Removed { device });
         self.member_failed(device, IoError::Removed);
+        self.record_damage(device);
+    }
+
+    /// What may be found under the device's name later does not count unless it is what is open now: all
+    /// superblocks say so, and until they do, durably, nothing is acknowledged that an older file does not
+    /// have.
+    pub(crate) fn record_damage(&mut self, device: DeviceId) {
+        if !self.is_planted(Mutant::DamageNotRecorded) {
+            self.map.note_damaged(device);
+            self.record_superblocks();
+        }
     }
 
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device has been
     /// verified as of `round`; with an error if durable data was found to be gone.
     pub(crate) fn acknowledge(&mut self, id: ActiveId, round: Round) {
-        if self.verification.is_over(round) {
+        if self.verification.is_over(round) && !self.is_recording_damage() {
             self.answer_if_whole(id);
         } else {
             self.verification.waiting.push((round, id));
+        }
+    }
+
+    /// Answers those that waited for checks, or for the record of what these found, and no longer do.
+    pub(crate) fn answer_verified(&mut self) {
+        if self.is_recording_damage() {
+            return;
+        }
+        for id in self.verification.take_over() {
+            self.answer_if_whole(id);
         }
     }
 

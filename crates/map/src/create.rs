@@ -86,6 +86,8 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
             members: if members.len() == 2 { members } else { DeviceSet::default() },
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),
+            damaged: DeviceSet::default(),
+            damaged_since: 0,
         })
     };
     pool.devices.iter().enumerate().map(lay_out).collect()

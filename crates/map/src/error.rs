@@ -83,6 +83,28 @@ pub enum MapError {
         /// The generation that left the present ones behind.
         generation: u64,
     },
+    /// A device is there as an older file, which alone holds data.
+    #[error(
+        "what is found as device {device} is older than what the pool has used: the device's file was \
+         truncated, removed or replaced while the pool was served; {bytes} of data are on this device alone, \
+         and what is there now is from before"
+    )]
+    Outdated {
+        /// The device.
+        device: DeviceId,
+        /// What no other device that is there holds, in whole blocks.
+        bytes: Bytes,
+    },
+    /// The only metadata at hand is that of an older file.
+    #[error(
+        "what is found as device {device} is older than what the pool has used: the device's file was \
+         truncated, removed or replaced while the pool was served; it has the only copy of the pool's \
+         metadata at hand, and that is from before"
+    )]
+    OutdatedMetadata {
+        /// The device.
+        device: DeviceId,
+    },
     /// Two devices have each gone on without the other.
     #[error(
         "device {one} and device {other} have each gone on without the other, and what they hold contradicts; open the pool without one of them (--without NAME), which loses what only that one holds"
@@ -131,6 +153,8 @@ impl MapError {
             | Self::MetadataAbsent { .. }
             | Self::MirrorAbsent { .. }
             | Self::Stale { .. }
+            | Self::Outdated { .. }
+            | Self::OutdatedMetadata { .. }
             | Self::Split { .. }
             | Self::MetadataFull { .. } => ErrorKind::Refused,
             Self::TooSmall { .. } | Self::TooLarge { .. } => ErrorKind::Usage,

@@ -61,9 +61,10 @@ impl Map {
         }
         let levelled: DeviceSet =
             assembly.stale.iter().copied().filter(|device| self.members.contains(device)).collect();
-        if !levelled.is_empty() {
+        if !levelled.is_empty() || !assembly.outdated.is_empty() {
             for sb in &mut self.devices {
                 sb.missing = sb.missing.without(levelled);
+                sb.damaged = sb.damaged.without(assembly.outdated);
                 sb.incarnation += u32::from(levelled.contains(sb.device));
             }
             raise(&mut self.devices);
@@ -199,7 +200,8 @@ impl Map {
         true
     }
 
-    /// Writes the superblocks to every device that is there, the members first.
+    /// Writes the superblocks to every device that is there, the members first; but not to an outdated one:
+    /// as long as the map that does not count on it is not durable, it must be known for what it is.
     fn record(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
         loop {
             match self.record_once(store) {
@@ -212,7 +214,8 @@ impl Map {
     fn record_once(&self, store: &mut dyn Store) -> Result<(), (DeviceId, MapError)> {
         let members = self.members.iter().copied();
         let others = self.present.iter().filter(|device| !self.members.contains(device));
-        for device in members.chain(others) {
+        let outdated = self.damaged_devices();
+        for device in members.chain(others).filter(|device| !outdated.contains(*device)) {
             let sb = &self.devices[device.index()];
             let written = if self.planted.is(Mutant::SuperblockCopiesUnordered) {
                 create::write_superblock_unordered(store, sb)

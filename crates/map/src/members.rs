@@ -8,7 +8,8 @@ use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Mutant, 
 /// How a pool may be opened that is not all there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Open with one metadata member though the other, which is absent, may know of newer commits.
+    /// Open with one metadata member though the other, which is absent, may know of newer commits; and with
+    /// an older file of a device though it alone holds some of the data.
     pub accept_rollback: bool,
     /// Devices that may be absent: what is on them gives I/O errors.
     pub without: DeviceSet,
@@ -28,8 +29,11 @@ pub(crate) struct Assembly {
     pub(crate) members: SmallVec<[DeviceId; 2]>,
     /// Members that are there and do not.
     pub(crate) stale: SmallVec<[DeviceId; 2]>,
+    /// Devices that are there as older files than the pool has used: their data is not what the map says.
+    pub(crate) outdated: DeviceSet,
     /// The superblocks say what is not written yet, and must be before anything else is.
     pub(crate) unwritten: bool,
+    pub(crate) accept_rollback: bool,
     pub(crate) planted: Planted,
 }
 
@@ -56,9 +60,15 @@ impl Assembly {
                 generation: newest.generation,
             });
         }
+        let outdated: DeviceSet =
+            found.iter().filter(|sb| sb.is_outdated(newest)).map(|sb| sb.device).collect();
+        let at_hand = refuse_outdated(at_hand, outdated, options)?;
         let absent = ids().collect::<DeviceSet>().without(present);
         let rolls_back = refuse_absent(absent.without(newest.missing), current, options)?;
-        let stale = declared.without(current).and(present);
+        let stale = declared.without(at_hand).and(present);
+        // Those that are there and up to date are damaged no longer.
+        let damaged = newest.damaged.without(present.without(outdated));
+        let damaged_since = newest.damaged_since;
         let missing = absent.or(stale);
         let abandoned =
             newest.abandoned.without(present).or(if rolls_back { absent } else { DeviceSet::default() });
@@ -66,13 +76,14 @@ impl Assembly {
         let superblock = |device: DeviceId| {
             let mut sb = match found.iter().find(|sb| sb.device == device) {
                 Some(sb) => sb.clone(),
-                None => return Superblock { missing, abandoned, ..stand_in(newest, device) },
+                None => return Superblock { missing, abandoned, damaged, ..stand_in(newest, device) },
             };
             // It comes back; a stale member only once it is level again.
             sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));
-            let says = (sb.generation, sb.missing, sb.abandoned);
-            unwritten |= says != (newest.generation, missing, abandoned);
+            let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged);
+            unwritten |= says != (newest.generation, missing, abandoned, damaged);
             (sb.generation, sb.missing, sb.abandoned) = (newest.generation, missing, abandoned);
+            (sb.damaged, sb.damaged_since) = (damaged, damaged_since);
             sb
         };
         let mut assembly = Self {
@@ -81,7 +92,9 @@ impl Assembly {
             present,
             members: at_hand.iter().collect(),
             stale: stale.iter().collect(),
+            outdated,
             unwritten: false,
+            accept_rollback: options.accept_rollback,
             planted: options.planted,
         };
         if unwritten {
@@ -123,7 +136,7 @@ fn check_one_pool(found: &[Superblock]) -> Result<(), MapError> {
 fn newest(found: &[Superblock]) -> Result<&Superblock, MapError> {
     let newest = found.iter().max_by_key(|sb| sb.generation);
     let newest = newest.ok_or_else(|| MapError::Mismatch("there are none".into()))?;
-    let says = |sb: &Superblock| (sb.members, sb.missing, sb.abandoned);
+    let says = |sb: &Superblock| (sb.members, sb.missing, sb.abandoned, sb.damaged, sb.damaged_since);
     let other = found.iter().find(|sb| sb.generation == newest.generation && says(sb) != says(newest));
     match other {
         Some(other) => Err(MapError::Split { one: newest.device, other: other.device }),
@@ -187,6 +200,23 @@ fn refuse_absent(absent: DeviceSet, current: DeviceSet, options: &OpenOptions) -
         }
     }
     Ok(rolls_back)
+}
+
+/// The current members whose metadata can be used: not that of an older file, unless there is no other and it
+/// is accepted.
+fn refuse_outdated(
+    at_hand: DeviceSet,
+    outdated: DeviceSet,
+    options: &OpenOptions,
+) -> Result<DeviceSet, MapError> {
+    let usable = at_hand.without(outdated);
+    match at_hand.iter().next() {
+        Some(device) if usable.is_empty() && !options.accept_rollback => {
+            Err(MapError::OutdatedMetadata { device })
+        }
+        _ if usable.is_empty() => Ok(at_hand),
+        _ => Ok(usable),
+    }
 }
 
 /// What stands for the superblock of a device that is not there. Nothing of it is ever written.

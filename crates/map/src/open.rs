@@ -39,6 +39,9 @@ pub struct Recovery {
     pub absent: DeviceSet,
     /// Metadata members that had been left behind and were written anew from the other.
     pub levelled: DeviceSet,
+    /// Devices that were there as older files than the pool had used: what others hold, too, is to be copied
+    /// to them anew.
+    pub outdated: DeviceSet,
     /// Metadata members that are left behind from now on: absent, or they failed while opening, once
     /// their superblocks were known to be durable.
     pub left_behind: DeviceSet,
@@ -108,6 +111,7 @@ pub(crate) fn open_and(
                     repaired,
                     absent: map.absent(),
                     levelled,
+                    outdated: assembly.outdated,
                     left_behind: map.left_behind(),
                 };
                 return Ok((map, recovery));
@@ -261,7 +265,7 @@ fn load(
     };
     map.journal = Journal::new(sb.pool, ring, first, assembly.planted);
     map.records.finish_loading();
-    loaded.read += map.settle_intents(store);
+    loaded.read += map.settle(store, assembly)?;
     map.rebuild_space()?;
     map.count_usage();
     Ok(map)

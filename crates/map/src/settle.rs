@@ -8,15 +8,26 @@
 //! no later flush makes it durable, and another copy would be made of what is not there after a cut. Recovery
 //! flushes all devices and ends with checkpoints, so all this is durable before anything is served.
 
+use crate::MapError;
 use crate::delta::Delta;
 use crate::map::Map;
+use crate::members::Assembly;
 use crate::value::{Place, Record, RecordId, Released, Slot, Value, Whole, Word};
 use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, Mutant, PlaceId, Store};
 
 impl Map {
-    /// Settles every write intent, writing what is chosen again to where it is; how many bytes. In recovery,
-    /// before free space is rebuilt.
-    pub(crate) fn settle_intents(&mut self, store: &mut dyn Store) -> Bytes {
+    /// Settles what places hold, in recovery, before free space is rebuilt: what outdated devices hold, then
+    /// write intents; how many bytes were written for that.
+    ///
+    /// # Errors
+    /// As [`Map::distrust_outdated`].
+    pub(crate) fn settle(&mut self, store: &mut dyn Store, assembly: &Assembly) -> Result<Bytes, MapError> {
+        self.distrust_outdated(assembly.outdated, assembly.accept_rollback)?;
+        Ok(self.settle_intents(store))
+    }
+
+    /// Settles every write intent, writing what is chosen again to where it is; how many bytes.
+    fn settle_intents(&mut self, store: &mut dyn Store) -> Bytes {
         let mut intended: Vec<(ExtentKey, RecordId, Record)> = Vec::new();
         for (volume, v) in &self.catalogue.volumes {
             self.pages.for_each(v.tree, &mut |index, word| {
@@ -33,19 +44,21 @@ impl Map {
         }
         let written = settler.written;
         for (key, id, record) in intended {
-            match Value::Record(record).canonical(self.blocks) {
-                Value::Record(record) => self.apply(Delta::Record { id, record }),
-                Value::Direct(whole) => {
-                    self.apply(Delta::Entry { key, word: Word::Direct(whole) });
-                    self.apply(Delta::DropRecord { id });
-                }
-                Value::Empty => {
-                    self.apply(Delta::Entry { key, word: Word::Empty });
-                    self.apply(Delta::DropRecord { id });
-                }
-            }
+            self.restate(key, id, record);
         }
         written
+    }
+
+    /// What the map says of an extent with a record, in recovery: what the record says, as short as that can
+    /// be said.
+    pub(crate) fn restate(&mut self, key: ExtentKey, id: RecordId, record: Record) {
+        let word = match Value::Record(record).canonical(self.blocks) {
+            Value::Record(record) => return self.apply(Delta::Record { id, record }),
+            Value::Direct(whole) => Word::Direct(whole),
+            Value::Empty => Word::Empty,
+        };
+        self.apply(Delta::Entry { key, word });
+        self.apply(Delta::DropRecord { id });
     }
 }
 

@@ -12,8 +12,11 @@ pub const MAGIC: [u8; 8] = *b"weirSB01";
 pub const VERSION: u32 = 1;
 /// Incompatible feature: the metadata is mirrored on two members.
 pub const MIRRORED: u64 = 1 << 4;
+/// Incompatible feature: some devices count only if their superblocks are of a certain generation or a newer
+/// one.
+pub const DAMAGED: u64 = 1 << 5;
 /// Incompatible features this crate knows.
-pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED;
+pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED | DAMAGED;
 /// Where root slot 0, root slot 1 and the journal begin on a metadata member.
 pub const ROOT_AT: [DeviceOffset; 2] = [DeviceOffset(64 << 10), DeviceOffset(128 << 10)];
 /// Where the journal begins on a metadata member.
@@ -49,7 +52,9 @@ struct Raw {
     members: [u8; DeviceSet::BYTES],
     missing: [u8; DeviceSet::BYTES],
     abandoned: [u8; DeviceSet::BYTES],
-    rest: [u8; PAGE - 344],
+    damaged: [u8; DeviceSet::BYTES],
+    damaged_since: U64,
+    rest: [u8; PAGE - 384],
 }
 
 const _: () = assert!(size_of::<Raw>() == PAGE);
@@ -101,6 +106,11 @@ pub struct Superblock {
     pub missing: DeviceSet,
     /// Devices that were absent when a rollback was accepted: they may have gone on without the others.
     pub abandoned: DeviceSet,
+    /// Devices whose files were truncated, removed or replaced while they were used: what is at hand under
+    /// their names counts only if its superblock is of the generation [`Self::damaged_since`] or a newer one.
+    pub damaged: DeviceSet,
+    /// The generation at which the last of them was found to be damaged.
+    pub damaged_since: u64,
 }
 
 /// What a page that should be a superblock is.
@@ -142,13 +152,24 @@ impl Superblock {
         DeviceOffset(JOURNAL_AT.0 + self.journal_pages * PAGE as u64)
     }
 
+    /// Whether the device is one whose file was truncated, removed or replaced while it was used, as `newest`
+    /// knows, and this is the superblock of an older file.
+    pub fn is_outdated(&self, newest: &Self) -> bool {
+        newest.damaged.contains(self.device) && self.generation < newest.damaged_since
+    }
+
+    fn incompatible(&self) -> u64 {
+        let mirrored = if self.members.is_empty() { 0 } else { MIRRORED };
+        mirrored | if self.damaged.is_empty() { 0 } else { DAMAGED }
+    }
+
     /// The page to store.
     pub fn encode(&self) -> Box<[u8; PAGE]> {
         let mut raw = Raw {
             magic: MAGIC,
             crc: 0.into(),
             version: VERSION.into(),
-            incompatible: if self.members.is_empty() { 0 } else { MIRRORED }.into(),
+            incompatible: self.incompatible().into(),
             read_only_compatible: 0.into(),
             compatible: 0.into(),
             pool: self.pool.0,
@@ -170,7 +191,9 @@ impl Superblock {
             members: self.members.encode(),
             missing: self.missing.encode(),
             abandoned: self.abandoned.encode(),
-            rest: [0; PAGE - 344],
+            damaged: self.damaged.encode(),
+            damaged_since: self.damaged_since.into(),
+            rest: [0; PAGE - 384],
         };
         raw.crc = crc32c_without(raw.as_bytes(), CRC_AT).into();
         let mut page = Box::new([0; PAGE]);
@@ -220,6 +243,8 @@ impl Superblock {
             members: DeviceSet::decode(&raw.members),
             missing: DeviceSet::decode(&raw.missing),
             abandoned: DeviceSet::decode(&raw.abandoned),
+            damaged: DeviceSet::decode(&raw.damaged),
+            damaged_since: raw.damaged_since.get(),
         };
         let metadata_end = (sb.journal_pages.checked_add(sb.meta_pages)?)
             .checked_mul(page)?
@@ -229,7 +254,7 @@ impl Superblock {
             && sb.data_at.0.checked_add(data_len)? <= Self::second_at(Bytes(sb.size.0.max(page))).0
             && sb.device.0 < sb.devices
             && (raw.flags.get() & FLAG_METADATA != 0) == sb.is_metadata_member()
-            && (raw.incompatible.get() & MIRRORED != 0) != sb.members.is_empty()
+            && raw.incompatible.get() == sb.incompatible()
             && (sb.members.is_empty() || sb.members.contains(sb.device) == sb.is_metadata_member());
         fits.then_some(sb)
     }

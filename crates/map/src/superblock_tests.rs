@@ -22,6 +22,8 @@ fn sample() -> Superblock {
         members: DeviceSet::default(),
         missing: [DeviceId(0), DeviceId(2)].into_iter().collect(),
         abandoned: [DeviceId(2)].into_iter().collect(),
+        damaged: [DeviceId(2)].into_iter().collect(),
+        damaged_since: 2,
     }
 }
 

@@ -212,8 +212,8 @@ fn with_field(at: usize, value: u64, bytes: usize, both: bool) -> MemStore {
     store
 }
 
-/// The one incompatible feature there is.
-const MIRRORED_BIT: u32 = 4;
+/// The incompatible features there are: mirrored metadata, and damaged devices.
+const KNOWN_BITS: [u32; 2] = [4, 5];
 
 #[test]
 fn what_a_newer_version_wrote_is_refused() {
@@ -232,7 +232,7 @@ fn what_a_newer_version_wrote_is_refused() {
             )
         );
         for bit in 0..64 {
-            if bit != MIRRORED_BIT {
+            if !KNOWN_BITS.contains(&bit) {
                 let message = newer(16, 1 << bit, 8, both);
                 assert!(
                     message.contains(&format!("incompatible feature bits {:#x}", 1u64 << bit)),

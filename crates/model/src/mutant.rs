@@ -353,6 +353,12 @@ mutants! {
     AbandonedBufferReused = "abandoned-buffer-reused", rules::QUARANTINE, Net::Campaign;
     /// Devices are not verified: a truncated one is not noticed.
     TruncationNotChecked = "truncation-not-checked", rules::VERIFIED, Net::Campaign;
+    /// What is recorded when a file was removed or replaced does not say that an older file no longer counts.
+    DamageNotRecorded = "damage-not-recorded", rules::VERIFIED,
+        Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
+    /// The data of a device that is there as an older file counts when the pool is opened.
+    OutdatedDeviceTrusted = "outdated-device-trusted", rules::VERIFIED,
+        Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
     /// A device that was verified once is not verified again.
     VerifiedOnceForAll = "verified-once-for-all", rules::VERIFIED, Net::Campaign;
 

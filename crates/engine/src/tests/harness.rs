@@ -3,7 +3,7 @@
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use weir_map::{Hardening, Map, NewDevice, NewPool, OpenOptions, PoolId};
+use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Recovery};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
     HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
@@ -36,8 +36,9 @@ impl Default for Shape {
     }
 }
 
-/// Devices as plain vectors.
-struct Disks(Vec<Vec<u8>>);
+/// Devices as plain vectors, which take so many writes yet, if there is a bound.
+#[derive(Clone)]
+pub(super) struct Disks(Vec<Vec<u8>>, Option<usize>);
 
 impl Store for Disks {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
@@ -46,6 +47,9 @@ impl Store for Disks {
         Ok(())
     }
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        if let Some(left) = &mut self.1 {
+            *left = left.checked_sub(1).ok_or(IoError::Lost)?;
+        }
         let (disk, end) = (&mut self.0[device.index()], at.0 as usize + bytes.len());
         // A file that was truncated grows again.
         disk.resize(disk.len().max(end), 0);
@@ -80,14 +84,13 @@ pub(super) struct Harness {
     now: Nanos,
 }
 
-fn open(disks: &mut Disks) -> Map {
+fn open(disks: &mut Disks, options: OpenOptions) -> Result<(Map, Recovery), MapError> {
     let mut superblocks = Vec::new();
     for i in 0..disks.0.len() {
         let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
         superblocks.push(read.expect("readable").expect("a superblock"));
     }
-    let options = OpenOptions { planted: Planted::for_tests(), ..OpenOptions::default() };
-    weir_map::open(disks, &superblocks, &options).expect("a pool").0
+    weir_map::open(disks, &superblocks, &OpenOptions { planted: Planted::for_tests(), ..options })
 }
 
 /// Where a request begins and how long it is, in whole sectors: up to 40 KiB within `size` bytes.
@@ -107,7 +110,7 @@ impl Harness {
 
     pub(super) fn of(shape: Shape, policy: &'static str) -> Self {
         let Shape { devices, members, settings, volume, copies } = shape;
-        let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices]);
+        let mut disks = Disks(vec![vec![0xee; DEVICE_SIZE as usize]; devices], None);
         let new = |i| NewDevice { name: format!("d{i}"), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
         let pool = NewPool {
             id: PoolId([9; 16]),
@@ -117,7 +120,7 @@ impl Harness {
             metadata: (devices - members..devices).map(|n| DeviceId(n as u8)).collect(),
         };
         weir_map::create(&mut disks, &pool).expect("created");
-        let map = open(&mut disks);
+        let (map, _) = open(&mut disks, OpenOptions::default()).expect("a pool");
         let mut memory = HeapMemory::new(Bytes::mib(8));
         let settings = vec![settings; devices];
         let policy_box = placement::by_name(policy).expect("a policy");
@@ -492,11 +495,45 @@ impl Harness {
 
     /// As after a kill: what the engine knew is gone, what it wrote is there.
     pub(super) fn reopen(&mut self) {
-        let map = open(&mut self.disks);
+        self.try_reopen(OpenOptions::default()).expect("a pool");
+    }
+
+    pub(super) fn try_reopen(&mut self, options: OpenOptions) -> Result<Recovery, MapError> {
+        let (map, recovery) = open(&mut self.disks, options)?;
         self.memory = HeapMemory::new(Bytes::mib(8));
         let policy = placement::by_name(self.policy).expect("a policy");
         self.engine =
             Engine::new(self.now, map, policy, &self.settings, &mut self.memory).expect("an engine");
         self.run();
+        Ok(recovery)
+    }
+
+    /// The pool is opened, and the power fails after so many writes; whether it was open by then.
+    pub(super) fn opens_within(&mut self, writes: usize) -> bool {
+        self.disks.1 = Some(writes);
+        let opened = open(&mut self.disks, OpenOptions::default());
+        self.disks.1 = None;
+        opened.is_ok()
+    }
+
+    /// What is on all devices.
+    pub(super) fn disks(&self) -> Disks {
+        self.disks.clone()
+    }
+
+    pub(super) fn put_disks(&mut self, disks: Disks) {
+        self.disks = disks;
+    }
+
+    /// The device's file is there as it was among these.
+    pub(super) fn put_back(&mut self, device: DeviceId, older: &Disks) {
+        self.disks.0[device.index()].clone_from(&older.0[device.index()]);
+        self.removed.retain(|removed| *removed != device);
+    }
+}
+
+impl PartialEq for Disks {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
     }
 }

@@ -17,6 +17,9 @@ const OTHER_SIZE: &str = "put the pool's own device back, restore it from a back
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
 pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
      leaves it alone: its zeros would be taken for the second copy of what was written";
+const OUTDATED: &str = "put its current file back; without that, opening makes its copies anew where other \
+     devices have its data, and is refused where they have not (weir serve --without NAME, or \
+     --accept-rollback)";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
 
 /// The devices' superblocks, and who carries the metadata.
@@ -132,6 +135,12 @@ fn together(
             let matters = "what is only on it gives I/O errors";
             add(Severity::Note, device, why, matters, Remedy::ByHand(BACK));
         }
+    }
+    for device in assembly.outdated.iter() {
+        let why = "it is older than what the pool has used: its file was truncated, removed or replaced \
+                   while the pool was served";
+        let matters = "what it holds is from before that";
+        add(Severity::Damage, device, why.into(), matters, Remedy::ByHand(OUTDATED));
     }
     for device in &assembly.stale {
         let why = "its metadata was left behind; it was not checked".into();

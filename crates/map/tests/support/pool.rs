@@ -49,6 +49,8 @@ pub fn superblocks_of(shape: Shape, devices: &[u32]) -> Vec<Superblock> {
             members: DeviceSet::default(),
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),
+            damaged: DeviceSet::default(),
+            damaged_since: 0,
         }
     };
     (0..).zip(devices).map(superblock).collect()

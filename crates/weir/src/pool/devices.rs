@@ -215,6 +215,14 @@ impl Described {
         for device in recovery.levelled.iter() {
             tracing::info!("the pool's metadata is mirrored on device {} again", self.named(device));
         }
+        for device in recovery.outdated.iter() {
+            tracing::warn!(
+                "what is found as device {} is older than what the pool has used: its file was truncated, \
+                 removed or replaced while the pool was served; what other devices hold counts, and second \
+                 copies are made anew",
+                self.named(device)
+            );
+        }
         if recovery.repaired > 0 {
             tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
         }
@@ -355,6 +363,21 @@ impl Described {
                 kind,
                 message,
                 "weir pool check shows all that is damaged, and repairs what takes no guessing (--repair)",
+            ),
+            MapError::Outdated { device, .. } => Failure::new(
+                kind,
+                message,
+                format!(
+                    "put its current file back, or go on without it: --without {} (what it alone held gives \
+                     I/O errors), or accept its older data for good: --accept-rollback",
+                    self.name(device)
+                ),
+            ),
+            MapError::OutdatedMetadata { .. } => Failure::new(
+                kind,
+                message,
+                "put its current file back, or accept the older state for good: --accept-rollback (the \
+                 volumes are then as its metadata says, and blocks written since may hold other data)",
             ),
             MapError::Mismatch(_) => Failure::new(
                 kind,

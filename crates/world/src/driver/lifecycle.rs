@@ -500,6 +500,8 @@ pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
             members: if setup.mirrored { members } else { DeviceSet::default() },
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),
+            damaged: DeviceSet::default(),
+            damaged_since: 0,
         };
         if member {
             let behind = superblock.pages_at().0 + setup.meta_pages * BLOCK;
