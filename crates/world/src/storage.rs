@@ -11,6 +11,7 @@ use crate::{Rng, Spoilt};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 use weir_model::{BLOCK, Bytes, DeviceOffset, IoError, SECTOR};
 
 /// What the cache may hold before it makes the oldest writes durable on its own accord, as the
@@ -19,7 +20,8 @@ const CACHE_MAX: Bytes = Bytes::mib(64);
 
 const PAGE: usize = BLOCK as usize;
 
-/// The bytes of one simulated device. Sparse: a page costs memory once it is written.
+/// The bytes of one simulated device. Sparse: a page costs memory once it is written. A clone shares its pages until
+/// either writes to them.
 #[derive(Clone, Debug)]
 pub struct Storage {
     size: Bytes,
@@ -27,7 +29,7 @@ pub struct Storage {
     len: u64,
     sector: Bytes,
     write_cache: bool,
-    pages: FxHashMap<u64, Box<Page>>,
+    pages: FxHashMap<u64, Page>,
     /// Completed, not durable, oldest first.
     cached: VecDeque<Write>,
     cached_bytes: u64,
@@ -40,8 +42,8 @@ pub struct Storage {
 
 #[derive(Clone, Debug)]
 struct Page {
-    live: [u8; PAGE],
-    durable: [u8; PAGE],
+    live: Rc<[u8; PAGE]>,
+    durable: Rc<[u8; PAGE]>,
 }
 
 /// Bytes on their way to the medium.
@@ -263,15 +265,15 @@ impl Storage {
             marks.put(sectors(&(at..at + bytes.len() as u64)), spoilt);
         }
         for (number, within, part) in pages_of(at, bytes.len()) {
-            let page = self
-                .pages
-                .entry(number)
-                .or_insert_with(|| Box::new(Page { live: [0; PAGE], durable: [0; PAGE] }));
+            let page = self.pages.entry(number).or_insert_with(|| {
+                let zeros = Rc::new([0; PAGE]);
+                Page { live: Rc::clone(&zeros), durable: zeros }
+            });
             let target = match side {
                 Side::Live => &mut page.live,
                 Side::Durable => &mut page.durable,
             };
-            target[within..within + part.len()].copy_from_slice(&bytes[part]);
+            Rc::make_mut(target)[within..within + part.len()].copy_from_slice(&bytes[part]);
         }
     }
 
@@ -297,8 +299,8 @@ impl Storage {
     fn flip(&mut self, at: DeviceOffset, bits: u8, spoilt: &Spoilt) {
         let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) else { return };
         let within = (at.0 % BLOCK) as usize;
-        page.live[within] ^= bits;
-        page.durable[within] ^= bits;
+        Rc::make_mut(&mut page.live)[within] ^= bits;
+        Rc::make_mut(&mut page.durable)[within] ^= bits;
         for side in &mut self.spoilt {
             side.put(sectors(&(at.0..at.0 + 1)), spoilt);
         }
@@ -360,7 +362,7 @@ impl Storage {
         for write in &writes {
             for (number, ..) in pages_of(write.at, write.bytes.len()) {
                 if let Some(page) = self.pages.get_mut(&number) {
-                    page.live = page.durable;
+                    page.live = Rc::clone(&page.durable);
                 }
             }
         }

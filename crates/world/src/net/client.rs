@@ -316,8 +316,7 @@ impl Connection {
         oracle: &mut Oracle,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let mut bytes = vec![0; self.character.sip.clamp(1, RECEIVE)];
-        let len = match sockets.take(self.conn, &mut bytes) {
+        let bytes = match sockets.take(self.conn, self.character.sip.clamp(1, RECEIVE)) {
             Got::Nothing => return Ok(()),
             Got::End => {
                 turn.is_over = true;
@@ -330,11 +329,11 @@ impl Connection {
                 self.stage = Stage::Over;
                 return Ok(());
             }
-            Got::Bytes(len) => len,
+            Got::Bytes(bytes) => bytes,
         };
         (self.moved, turn.moves) = (now, true);
         self.receives_at = now + Nanos(self.rng.below(self.character.pause.0 + 1));
-        self.hear(&bytes[..len], moment, oracle, turn)
+        self.hear(&bytes, moment, oracle, turn)
     }
 
     fn hear(

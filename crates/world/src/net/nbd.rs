@@ -61,8 +61,9 @@ struct Expected {
 #[derive(Debug, Default)]
 pub(super) struct Transmission {
     is_structured: bool,
-    /// What has come and is not understood.
+    /// What has come; its first part is understood.
     bytes: Vec<u8>,
+    understood: usize,
     expected: BTreeMap<u64, Expected>,
 }
 
@@ -80,7 +81,7 @@ impl Fields<'_> {
 impl Transmission {
     /// `bytes` came behind the handshake.
     pub(super) fn new(is_structured: bool, bytes: Vec<u8>) -> Self {
-        Self { is_structured, bytes, expected: BTreeMap::new() }
+        Self { is_structured, bytes, understood: 0, expected: BTreeMap::new() }
     }
 
     /// A request is sent.
@@ -92,18 +93,19 @@ impl Transmission {
 
     /// Bytes came.
     pub(super) fn hear(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.understood));
         self.bytes.extend(bytes);
     }
 
     /// Whether what has come ends where a message ends.
     pub(super) fn is_between_messages(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.len() == self.understood
     }
 
     /// The next request that is answered as a whole.
     pub(super) fn next(&mut self) -> Result<Option<Reply>, Lost> {
         loop {
-            let mut fields = Fields(&self.bytes);
+            let mut fields = Fields(&self.bytes[self.understood..]);
             let Some(magic) = fields.number(4) else { return Ok(None) };
             let (used, answered) = match magic {
                 0x6744_6698 => match self.simple()? {
@@ -116,7 +118,7 @@ impl Transmission {
                 },
                 _ => return Err(format!("{magic:#010x} is the start of no reply")),
             };
-            self.bytes.drain(..used);
+            self.understood += used;
             if let Some((cookie, expected)) = answered.and_then(|cookie| self.expected.remove_entry(&cookie))
             {
                 let Expected { data, error, runs, .. } = expected;
@@ -127,7 +129,7 @@ impl Transmission {
 
     /// A simple reply, if all of it is there: its length and cookie.
     fn simple(&mut self) -> Result<Option<(usize, u64)>, Lost> {
-        let mut fields = Fields(&self.bytes[4..]);
+        let mut fields = Fields(&self.bytes[self.understood + 4..]);
         let (Some(error), Some(cookie)) = (fields.number(4), fields.number(8)) else { return Ok(None) };
         let Some(expected) = self.expected.get_mut(&cookie) else {
             return Err(format!("a simple reply to {cookie:#x}, which is no request"));
@@ -147,7 +149,7 @@ impl Transmission {
 
     /// A chunk, if all of it is there: its length, and the cookie if it is the last one.
     fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, Lost> {
-        let mut fields = Fields(&self.bytes[4..]);
+        let mut fields = Fields(&self.bytes[self.understood + 4..]);
         let (Some(flags), Some(kind), Some(cookie), Some(len)) =
             (fields.number(2), fields.number(2), fields.number(8), fields.number(4))
         else {

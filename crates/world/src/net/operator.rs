@@ -94,10 +94,9 @@ impl Operator {
             self.out.drain(..sent);
             self.moved = now;
         }
-        let mut bytes = [0; 512];
-        match sockets.take(conn, &mut bytes) {
-            Got::Bytes(len) => {
-                self.line.extend(&bytes[..len]);
+        match sockets.take(conn, 512) {
+            Got::Bytes(bytes) => {
+                self.line.extend(bytes);
                 self.moved = now;
             }
             Got::Nothing => {}

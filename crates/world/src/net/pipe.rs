@@ -75,7 +75,11 @@ impl Pipe {
     /// Takes the first bytes that have arrived; how many.
     pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.arrived);
-        into.iter_mut().zip(self.bytes.drain(..len)).for_each(|(to, byte)| *to = byte);
+        let (front, back) = self.bytes.as_slices();
+        let of_front = len.min(front.len());
+        into[..of_front].copy_from_slice(&front[..of_front]);
+        into[of_front..len].copy_from_slice(&back[..len - of_front]);
+        self.bytes.drain(..len);
         self.arrived -= len;
         len
     }

@@ -39,10 +39,10 @@ pub(super) enum Report {
 }
 
 /// What a client finds at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Got {
-    /// So many bytes.
-    Bytes(usize),
+    /// These bytes, at least one.
+    Bytes(Vec<u8>),
     /// Nothing yet.
     Nothing,
     /// The server has closed its end, and everything it sent was taken.
@@ -174,15 +174,16 @@ impl Sockets {
         self.peek(conn).is_none_or(|socket| socket.stage == Stage::Closed || socket.to_server.room() > 0)
     }
 
-    /// The client receives what has arrived.
-    pub(super) fn take(&mut self, conn: ConnId, into: &mut [u8]) -> Got {
+    /// The client receives what has arrived, at most so many bytes.
+    pub(super) fn take(&mut self, conn: ConnId, most: usize) -> Got {
         let now = self.now;
         let Some(socket) = self.get(conn) else { return Got::End };
         socket.to_client.arrive(now);
-        match socket.to_client.take(into) {
+        let mut bytes = vec![0; most.min(socket.to_client.available())];
+        match socket.to_client.take(&mut bytes) {
             0 if socket.to_client.is_over() => Got::End,
             0 => Got::Nothing,
-            len => Got::Bytes(len),
+            _ => Got::Bytes(bytes),
         }
     }
 

@@ -123,7 +123,7 @@ impl Visitor {
             Some(sent) => drop(self.out.drain(..sent)),
             None => self.out.clear(),
         }
-        let is_over = self.receives && sockets.take(self.conn, &mut [0; 4096]) == Got::End;
+        let is_over = self.receives && sockets.take(self.conn, 4096) == Got::End;
         if is_over || self.leaves_at <= now {
             sockets.leave(self.conn);
             self.is_gone = true;

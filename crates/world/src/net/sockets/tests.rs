@@ -47,9 +47,8 @@ impl Ends {
         let mut all = Vec::new();
         loop {
             self.settle();
-            let mut bytes = [0; 5];
-            match self.sockets.take(self.conn, &mut bytes) {
-                Got::Bytes(len) => all.extend(&bytes[..len]),
+            match self.sockets.take(self.conn, 5) {
+                Got::Bytes(bytes) => all.extend(bytes),
                 Got::End => return all,
                 Got::Nothing => match self.sockets.readable(self.conn) {
                     Some(at) => self.sockets.now = self.sockets.now.max(at),
@@ -168,6 +167,6 @@ fn who_is_not_accepted_waits_or_is_turned_away() {
     ends.settle();
     assert_eq!(ends.taken(), []);
     ends.sockets.stop_listening();
-    assert_eq!(ends.sockets.take(other, &mut [0]), Got::End);
+    assert_eq!(ends.sockets.take(other, 1), Got::End);
     assert_eq!(ends.sockets.connect(&WIRE, Peer::Process(2), true), None);
 }
