@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use weir_model::{DeviceOffset, Io, IoDone, IoId, IoKind, Memory as _, Nanos};
 use weir_timing::Timing;
-use weir_world::{Device, Stop, Storage, WorldMemory};
+use weir_world::{Device, Rng, Stop, Storage, WorldMemory};
 
 /// A modelled drive without faults. Reads of its data area leave the buffer as it is.
 pub(crate) struct Hollow {
@@ -58,6 +58,11 @@ impl Device for Hollow {
 
     fn storage(&mut self) -> &mut Storage {
         &mut self.storage
+    }
+
+    /// Its metadata is volatile in no cache.
+    fn after_power_loss(&self, _: &mut Rng) -> Storage {
+        self.storage.clone()
     }
 
     fn mended(self: Box<Self>) -> Box<dyn Device> {

@@ -4,6 +4,7 @@
 
 mod ask;
 mod audits;
+pub(crate) mod copies;
 mod faults;
 mod report;
 mod setup;
@@ -24,6 +25,8 @@ pub struct Kind {
     pub requests: u64,
     /// Power cuts and kills.
     pub crashes: u64,
+    /// Power losses in copies of the pool, for each of its own, on average.
+    pub copies: u64,
     /// Whether devices fail.
     pub faults: bool,
     /// Whether devices damage what is on them, telling nobody.
@@ -54,6 +57,7 @@ impl Kind {
         Self {
             requests,
             crashes: 0,
+            copies: 0,
             faults: false,
             rot: false,
             crowded: false,
@@ -81,7 +85,7 @@ impl Kind {
     /// So many crashes with so many requests before each.
     #[must_use]
     pub const fn crashing(crashes: u64, requests: u64) -> Self {
-        Self { crashes, ..Self::calm(requests) }
+        Self { crashes, copies: 3, ..Self::calm(requests) }
     }
 }
 
@@ -130,6 +134,7 @@ impl History {
                 steps.push(Step::Check);
             }
         }
+        copies::among(&mut steps, seed, kind.copies as f64 / kind.requests as f64);
         Self { setup, steps }
     }
 

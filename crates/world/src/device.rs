@@ -26,6 +26,9 @@ pub trait Device {
     /// The bytes beneath, for looking and for faults.
     fn storage(&mut self) -> &mut Storage;
 
+    /// The bytes as a power loss at this moment would leave them, decided by `rng`. The device goes on.
+    fn after_power_loss(&self, rng: &mut Rng) -> Storage;
+
     /// Appends what faults have done since the last call.
     fn struck(&mut self, all: &mut Vec<Strike>) {
         let _nothing = all;
@@ -59,6 +62,7 @@ pub struct Disk {
     submitted: u64,
 }
 
+#[derive(Clone)]
 struct UnderWay {
     io: Io,
     /// How many of the buffer's bytes took effect at submission.
@@ -74,6 +78,12 @@ struct UnderWay {
 impl UnderWay {
     fn late_at(&self) -> DeviceOffset {
         DeviceOffset(self.io.at.0 + u64::from(self.early))
+    }
+
+    /// What of a write has not taken effect.
+    fn rest(self) -> Option<Write> {
+        let at = self.late_at();
+        (!self.late.is_empty()).then(|| Write::under_way(at, self.late, self.late_spoilt))
     }
 
     fn late_buffer(&self) -> Buffer {
@@ -174,9 +184,7 @@ impl Device for Disk {
     }
 
     fn stop(&mut self, how: Stop) {
-        let under_way = std::mem::take(&mut self.under_way).into_values();
-        let writes = under_way.filter(|c| !c.late.is_empty());
-        let writes = writes.map(|c| Write::under_way(c.late_at(), c.late, c.late_spoilt));
+        let writes = std::mem::take(&mut self.under_way).into_values().filter_map(UnderWay::rest);
         match how {
             Stop::PowerCut => self.storage.power_cut(writes.collect(), &mut self.rng),
             Stop::Kill => {
@@ -191,6 +199,12 @@ impl Device for Disk {
 
     fn storage(&mut self) -> &mut Storage {
         &mut self.storage
+    }
+
+    fn after_power_loss(&self, rng: &mut Rng) -> Storage {
+        let mut left = self.storage.clone();
+        left.power_cut(self.under_way.values().cloned().filter_map(UnderWay::rest).collect(), rng);
+        left
     }
 
     fn mended(self: Box<Self>) -> Box<dyn Device> {

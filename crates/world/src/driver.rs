@@ -7,7 +7,7 @@
 use crate::net::Front;
 use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, Trait, World};
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_engine::{Activity, DeviceState, DurableWrites, Engine, FlushRules, Percent, WhenFull};
+use weir_engine::{Activity, DeviceState, DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
     Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId,
@@ -18,6 +18,7 @@ use weir_policy::harm::Moves;
 mod absence;
 mod armed;
 mod audit;
+mod copies;
 mod errors;
 mod failure;
 pub(crate) mod lifecycle;
@@ -28,6 +29,8 @@ mod tune;
 
 pub(crate) use absence::Absence;
 pub(crate) use armed::Armed;
+pub(crate) use copies::Copies;
+use copies::Opened;
 pub use failure::Failure;
 pub use step::{Again, Ask, Crash, Lose, Replace, Step, Tune};
 
@@ -97,7 +100,7 @@ pub struct VolumeSpec {
 pub struct Driver {
     setup: Setup,
     world: World,
-    engine: Engine,
+    engine: Opened,
     oracle: Oracle,
     volumes: Vec<Volume>,
     /// Extents told to keep their space: volume and offset.
@@ -122,6 +125,7 @@ pub struct Driver {
     names: u64,
     done: Vec<IoDone>,
     armed: Armed,
+    copies: Copies,
     /// A jump of the clock to come, and after how many more events.
     jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
@@ -161,12 +165,13 @@ enum Health {
 }
 
 #[derive(Clone)]
-struct Volume {
-    id: VolumeId,
-    name: String,
-    spec: VolumeSpec,
+pub(crate) struct Volume {
+    pub(crate) id: VolumeId,
+    pub(crate) name: String,
+    pub(crate) spec: VolumeSpec,
 }
 
+#[derive(Clone)]
 struct Replacing {
     volume: usize,
     new: String,
@@ -198,7 +203,7 @@ impl Driver {
         let mut driver = Self {
             oracle: lifecycle::oracle(&setup.volumes),
             world,
-            engine,
+            engine: Opened::of(engine),
             volumes: Vec::new(),
             kept: FxHashSet::default(),
             gone: Vec::new(),
@@ -214,6 +219,7 @@ impl Driver {
             names: 0,
             done: Vec::new(),
             armed: Armed::default(),
+            copies: Copies::default(),
             jump: None,
             replacing: None,
             astray: false,
@@ -262,7 +268,7 @@ impl Driver {
     /// A number that two runs share only if the same happened in both.
     #[must_use]
     pub const fn digest(&self) -> u64 {
-        self.world.digest()
+        self.world.digest() ^ self.copies.digest()
     }
 
     /// Carries out one step; does nothing once the pool does not open because of broken devices.
@@ -301,6 +307,10 @@ impl Driver {
             }
             Step::Crash(crash) if self.health == Health::Dead => Err(self.armed.now(crash)),
             Step::Crash(crash) => self.armed.arm(crash),
+            Step::CrashCopy(crash) => {
+                self.copies.arm(crash);
+                self.crash_copies()
+            }
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             Step::Audit => self.audit(),
@@ -389,6 +399,8 @@ impl Driver {
                 _ => self.jump = Some((left - 1, time)),
             }
         }
+        self.copies.burn();
+        self.crash_copies()?;
         self.armed.burn()
     }
 

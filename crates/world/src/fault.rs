@@ -287,6 +287,10 @@ impl<D: Device + 'static> Device for Faulty<D> {
         self.device.storage()
     }
 
+    fn after_power_loss(&self, rng: &mut Rng) -> Storage {
+        self.device.after_power_loss(rng)
+    }
+
     fn struck(&mut self, all: &mut Vec<Strike>) {
         all.append(&mut self.struck);
         self.device.struck(all);
@@ -312,6 +316,9 @@ impl Device for Box<dyn Device> {
     }
     fn storage(&mut self) -> &mut Storage {
         (**self).storage()
+    }
+    fn after_power_loss(&self, rng: &mut Rng) -> Storage {
+        (**self).after_power_loss(rng)
     }
     fn struck(&mut self, all: &mut Vec<Strike>) {
         (**self).struck(all);

@@ -80,7 +80,9 @@ pub struct Statistics {
     pub compared: Bytes,
     /// How often everything stopped at once, while opening included.
     pub crashes: u64,
-    /// Of these, while the pool was being opened.
+    /// Of these, in copies of a pool that itself went on.
+    pub in_copies: u64,
+    /// Of all, while the pool was being opened.
     pub in_recovery: u64,
     /// Crashes after the journal had gone around its ring.
     pub after_wrap: u64,
@@ -104,7 +106,7 @@ pub struct Statistics {
     pub hits: BTreeMap<(Strike, Moment), u64>,
     /// How often each thing happened at each moment to pools of each kind.
     pub triples: BTreeMap<(Strike, Moment, Trait), u64>,
-    /// By requests answered since the crash before: how many crashes.
+    /// By requests answered since the crash before: how many crashes, those in copies left out.
     pub gaps: BTreeMap<u64, u64>,
 }
 
@@ -146,6 +148,7 @@ impl AddAssign<&Self> for Statistics {
         self.errors += other.errors;
         self.compared += other.compared;
         self.crashes += other.crashes;
+        self.in_copies += other.in_copies;
         self.in_recovery += other.in_recovery;
         self.after_wrap += other.after_wrap;
         self.in_checkpoint += other.in_checkpoint;

@@ -104,13 +104,32 @@ impl World {
     /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of these
     /// `specs`.
     pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
-        let healthy: Vec<_> =
-            specs.iter().map(|spec| DeviceSpec { faults: vec![], ..spec.clone() }).collect();
-        let mut copy = Self::new(seed, memory, &healthy)?;
-        for (to, from) in copy.devices.iter_mut().zip(&mut self.devices) {
-            *to.storage() = from.storage().clone();
-        }
-        Ok(copy)
+        let copy = Self::healthy(seed, memory, specs)?;
+        Ok(copy.holding(self.devices.iter_mut().map(|device| device.storage().clone())))
+    }
+
+    /// Another world whose healthy devices hold what a power loss at this moment leaves, which its seed
+    /// decides. This one was made of these `specs`, and goes on.
+    pub fn copy_without_power(
+        &self,
+        seed: Seed,
+        memory: Bytes,
+        specs: &[DeviceSpec],
+    ) -> Result<Self, UnknownModel> {
+        let mut copy = Self::healthy(seed, memory, specs)?;
+        copy.now = self.now;
+        let mut rng = copy.fork_rng();
+        Ok(copy.holding(self.devices.iter().map(|device| device.after_power_loss(&mut rng))))
+    }
+
+    fn healthy(seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
+        let healthy = specs.iter().map(|spec| DeviceSpec { faults: vec![], ..spec.clone() });
+        Self::new(seed, memory, &healthy.collect::<Vec<_>>())
+    }
+
+    fn holding(mut self, storages: impl Iterator<Item = Storage>) -> Self {
+        self.devices.iter_mut().zip(storages).for_each(|(device, storage)| *device.storage() = storage);
+        self
     }
 
     /// The seed everything follows from.

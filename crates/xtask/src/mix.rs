@@ -143,7 +143,11 @@ fn flushing(mut history: History) -> History {
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     for step in history.steps.drain(..) {
         let ask = if let Step::Ask(ask) = &step { Some(*ask) } else { None };
+        let is_own = !matches!(step, Step::CrashCopy(_));
         steps.push(step);
+        if !is_own {
+            continue;
+        }
         let flushes = [0, 0, 0, 1, 1, 4][rng.below(6) as usize];
         let flush = |mut ask: weir_world::driver::Ask| {
             (ask.op, ask.fua) = (Op::Flush, false);

@@ -20,6 +20,7 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     let rows = [
         ("runs", total.runs.to_string()),
         ("crashes", format!("{} ({:.0}/s)", total.crashes, total.crashes as f64 / seconds)),
+        ("… in copies of pools that went on", total.in_copies.to_string()),
         ("operations", format!("{} ({:.0}/s)", total.requests, total.requests as f64 / seconds)),
         ("… without space", total.no_space.to_string()),
         ("… failed by a device", total.errors.to_string()),

@@ -10,9 +10,8 @@
 //! returns alone: a pool that went on without it must not be mistaken for what it holds.
 
 use super::lifecycle::open_pool;
-use super::{Armed, Crash, Driver, Failure, Health, Lose, UnderWay};
+use super::{Crash, Driver, Failure, Health, Lose, Opened, UnderWay};
 use crate::{Seed, Stop, Storage, World};
-use rustc_hash::FxHashMap;
 use weir_map::MapError;
 use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
@@ -116,45 +115,11 @@ impl Driver {
 
     /// A pool like this one in another world, opened.
     fn copy(&mut self, mut world: World, absence: Absence, redundant: Vec<bool>) -> Result<Self, Failure> {
-        let setup = self.setup.clone();
-        let engine = open_pool(&mut world, &setup, false, absence)?;
-        let mut oracle = self.oracle.clone();
-        oracle.crash(Stop::PowerCut);
-        let mut copy = Self {
-            setup,
-            world,
-            engine,
-            oracle,
-            volumes: self.volumes.clone(),
-            kept: self.kept.clone(),
-            layout: self.layout.clone(),
-            room: self.room,
-            requests: self.requests,
-            admins: self.admins,
-            names: self.names,
-            absence,
-            redundant,
-            gone: Vec::new(),
-            health: Health::Whole,
-            failing: DeviceSet::default(),
-            truncated: Vec::new(),
-            unreadable: DeviceSet::default(),
-            under_way: FxHashMap::default(),
-            done: Vec::new(),
-            armed: Armed::default(),
-            jump: None,
-            replacing: None,
-            astray: false,
-            checks: 0,
-            has_moved: true,
-            hardening: None,
-            deceived: self.deceived,
-            traits: Vec::new(),
-            owners: FxHashMap::default(),
-            answered_since_crash: 0,
-            idle_events: 0,
-            statistics: crate::Statistics::default(),
-        };
+        let engine = open_pool(&mut world, &self.setup, false, absence)?;
+        let mut copy = self.copied(world, Opened::of(engine));
+        copy.oracle.crash(Stop::PowerCut);
+        (copy.absence, copy.redundant, copy.has_moved) = (absence, redundant, true);
+        (copy.replacing, copy.hardening) = (None, None);
         copy.note_absence();
         copy.apply_policies();
         Ok(copy)

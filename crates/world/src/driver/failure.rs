@@ -13,6 +13,9 @@ pub enum Failure {
     /// The armed crash strikes: what was being done ends here. Never leaves the driver.
     #[error("a crash was due")]
     Cut,
+    /// After a crash of a copy of the pool.
+    #[error("in a copy of the pool that crashed: {0}")]
+    InCopy(Box<Failure>),
     /// The engine gave up: what it was sure of was not so.
     #[error("panic: {0}")]
     Panic(String),

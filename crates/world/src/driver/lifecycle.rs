@@ -2,7 +2,9 @@
 
 use super::absence::Absence;
 use super::rot;
-use super::{Again, Ask, Crash, Driver, Failure, Health, Replace, Replacing, Setup, Volume, VolumeSpec};
+use super::{
+    Again, Ask, Crash, Driver, Failure, Health, Opened, Replace, Replacing, Setup, Volume, VolumeSpec,
+};
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
 use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
@@ -104,11 +106,21 @@ impl Driver {
 
     /// Everything stops in the middle; then the pool is opened, perhaps in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.struck(strike(crash.how));
+        self.note_crash(crash.how);
+        self.recover(crash)
+    }
+
+    /// What the pool is doing when it crashes.
+    pub(super) fn note_crash(&mut self, how: Stop) {
+        self.struck(strike(how));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
         let in_checkpoint = checkpoint.into_iter().any(|activity| self.engine.is_doing(activity));
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
+    }
+
+    /// Everything stops, and the pool is opened.
+    pub(super) fn recover(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.stop(crash.how);
         if !self.truncated.is_empty() {
             return self.except();
@@ -222,7 +234,7 @@ impl Driver {
             foretold.take().map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
-                    self.engine = engine;
+                    self.engine = Opened::of(engine);
                     self.apply_policies();
                     // A device that gave up what a failed flush should have kept cannot be asked again.
                     if self.health == Health::Whole {
@@ -338,14 +350,14 @@ impl Driver {
             }
             // It was not removed yet.
             Some(_) => {}
-            None => match self.create_volume(new.clone(), spec) {
-                Ok(created) => self.replaced(volume, created),
-                Err(_) if self.health == Health::Broken => {
-                    self.replacing = Some(Replacing { volume, new, removed: true });
-                    return self.crash(&Crash::at_once());
+            None => {
+                self.replacing = Some(Replacing { volume, new: new.clone(), removed: true });
+                match self.create_volume(new, spec) {
+                    Ok(created) => self.replaced(volume, created),
+                    Err(_) if self.health == Health::Broken => return self.crash(&Crash::at_once()),
+                    Err(failure) => return Err(failure),
                 }
-                Err(failure) => return Err(failure),
-            },
+            }
         }
         Ok(())
     }

@@ -153,8 +153,9 @@ impl Driver {
     /// The pool is lost, and everybody knows: a new one takes its place.
     pub(super) fn begin_anew(&mut self) -> Result<(), Failure> {
         let (statistics, digest) = (std::mem::take(&mut self.statistics), self.world.digest());
+        let copies = std::mem::take(&mut self.copies);
         *self = Self::new(self.setup.clone())?;
-        self.statistics = statistics;
+        (self.statistics, self.copies) = (statistics, copies);
         self.world.note(digest);
         Ok(())
     }

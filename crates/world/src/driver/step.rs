@@ -27,6 +27,9 @@ pub enum Step {
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
     Crash(Crash),
+    /// The same in a copy of the pool, which itself goes on: its power fails, and
+    /// after the crash all volumes are read.
+    CrashCopy(Crash),
     /// From now on something is wrong with a device (taken modulo the number of devices), until the
     /// next power cut: times count from now. What fails because of it is in order, what is answered
     /// must still be right.
@@ -139,19 +142,9 @@ impl fmt::Debug for Step {
                 write!(f, "replace volume {volume}")?;
                 meanwhile.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
             }
-            Self::Crash(Crash { after, how, rot, again }) => {
-                f.write_str(word(*how))?;
-                if *after > 0 {
-                    write!(f, " after {after} events")?;
-                }
-                if let Some(rot) = rot {
-                    write!(f, ", bit rot {rot}")?;
-                }
-                again.iter().try_for_each(|Again { write, how }| {
-                    write!(f, ", {} at write {write} of opening", word(*how))
-                })
-            }
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
+            Self::Crash(crash) => crash.fmt(f),
+            Self::CrashCopy(crash) => write!(f, "in a copy of the pool: {crash:?}"),
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),
             Self::Audit => f.write_str("audit"),
@@ -162,6 +155,22 @@ impl fmt::Debug for Step {
             }
             Self::Net(act) => act.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { after, how, rot, again } = self;
+        f.write_str(word(*how))?;
+        if *after > 0 {
+            write!(f, " after {after} events")?;
+        }
+        if let Some(rot) = rot {
+            write!(f, ", bit rot {rot}")?;
+        }
+        again
+            .iter()
+            .try_for_each(|Again { write, how }| write!(f, ", {} at write {write} of opening", word(*how)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a served pool and its clients have to go through, from a seed.
 
 use super::{Act, Character, Front, Leave, Order, Stranger, Wire, Wish, Wrong};
-use crate::campaign::{History, Kind, between, pick, setup, weighted};
+use crate::campaign::{History, Kind, between, copies, pick, setup, weighted};
 use crate::driver::{Again, Ask, Crash, Setup, Step};
 use crate::{Pace, Rng, Seed, Stop};
 use weir_map::Hardening;
@@ -11,6 +11,9 @@ use weir_session::Limits;
 /// Crashes of a history, and what clients ask before each.
 const CRASHES: u64 = 12;
 const REQUESTS: u64 = 160;
+
+/// Crashes of copies of the pool for each of those, on average.
+const COPIES: u64 = 3;
 
 /// The history of a served pool that belongs to a seed.
 #[must_use]
@@ -40,6 +43,7 @@ pub fn history(seed: Seed) -> History {
             steps.push(Step::Check);
         }
     }
+    copies::among(&mut steps, seed, COPIES as f64 / REQUESTS as f64);
     History { setup, steps }
 }
 

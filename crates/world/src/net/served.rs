@@ -15,9 +15,10 @@ use super::stranger::Visitor;
 use super::{Act, Front, Leave};
 use crate::campaign::{History, Outcome};
 use crate::driver::lifecycle::create_pool;
-use crate::driver::{Armed, Failure, Setup, Step, VolumeSpec};
+use crate::driver::{Armed, Copies, Failure, Setup, Step, VolumeSpec};
 use crate::{Oracle, Statistics, Ticket, World};
 use weir_engine::Engine;
+use weir_map::Superblock;
 use weir_model::{Bytes, IoDone, Nanos, VolumeOffset};
 use weir_session::Server;
 
@@ -71,6 +72,9 @@ pub struct Served {
     replacing: Option<orders::Replacing>,
     names: u64,
     armed: Armed,
+    copies: Copies,
+    /// The devices' superblocks, as they were created.
+    layout: Vec<Superblock>,
     /// The server was told to stop.
     is_stopping: bool,
     done: Vec<IoDone>,
@@ -97,7 +101,11 @@ impl History {
             served.step(step)
         });
         let failure = result.and_then(|()| served.end()).err().map(|failure| (failure, *begun));
-        Outcome { failure, statistics: served.statistics.clone(), digest: served.world.digest() }
+        Outcome {
+            failure,
+            statistics: served.statistics.clone(),
+            digest: served.world.digest() ^ served.copies.digest(),
+        }
     }
 }
 
@@ -108,7 +116,7 @@ impl Served {
         let no_front = || Failure::Server("none is wanted".to_owned());
         let front = setup.served.clone().ok_or_else(no_front)?;
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
-        create_pool(&mut world, &setup)?;
+        let layout = create_pool(&mut world, &setup)?;
         let named =
             |(number, spec): (usize, &VolumeSpec)| Volume { name: format!("volume{number}"), spec: *spec };
         let mut served = Self {
@@ -126,6 +134,8 @@ impl Served {
             replacing: None,
             names: 0,
             armed: Armed::default(),
+            copies: Copies::default(),
+            layout,
             is_stopping: false,
             done: Vec::new(),
             reports: Vec::new(),
@@ -174,6 +184,10 @@ impl Served {
             Step::Wait(answers) => self.wait(*answers as u64),
             Step::Pass(time) => self.pass(*time),
             Step::Crash(crash) => self.armed.arm(crash),
+            Step::CrashCopy(crash) => {
+                self.copies.arm(crash);
+                self.crash_copies()
+            }
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             // What these do is tried without a server.

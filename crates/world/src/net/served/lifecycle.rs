@@ -2,10 +2,10 @@
 
 use super::Served;
 use crate::driver::lifecycle::open_pool;
-use crate::driver::{Absence, Again, Crash, Failure, VolumeSpec};
+use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec};
 use crate::net::operator::Operator;
 use crate::net::sockets::Sockets;
-use crate::{Moment, Seed, Stop, Strike};
+use crate::{Driver, Moment, Seed, Stop, Strike};
 use serde_json::json;
 use weir_engine::{Activity, AdminId, Command, Engine};
 use weir_model::{Memory, Nanos};
@@ -97,6 +97,30 @@ impl Served {
             self.stop(*how)?;
         }
         self.start()
+    }
+
+    /// Copies of the pool crash whose turn it is, and are looked at without a server. Not while the operator
+    /// waits for something: what became of that the server has to say.
+    pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
+        while let Some(crash) = self.copies.due() {
+            let Some(engine) = self.server.as_ref().map(Server::volumes) else { continue };
+            if self.operator.is_asking() || self.replacing.is_some() {
+                continue;
+            }
+            let found: Vec<_> = engine.volumes().collect();
+            let volumes = self.volumes.iter().filter_map(|volume| {
+                let id = found.iter().find(|found| found.name == volume.name)?.id;
+                Some(Volume { id, name: volume.name.clone(), spec: volume.spec })
+            });
+            let volumes = volumes.collect();
+            self.note_moment(Stop::PowerCut);
+            let seed = self.copies.seed(self.world.digest());
+            let world = self.world.copy_without_power(seed, self.setup.memory, &self.setup.devices)?;
+            let (setup, oracle, layout) = (self.setup.clone(), self.oracle.clone(), self.layout.clone());
+            let copy = Driver::unopened(setup, world, oracle, volumes, layout);
+            self.copies.try_out(copy, &crash, &mut self.statistics)?;
+        }
+        Ok(())
     }
 
     fn note_moment(&mut self, how: Stop) {

@@ -77,6 +77,8 @@ impl Served {
 
     /// An event has passed: the armed crash comes nearer.
     fn burn(&mut self) -> Result<(), Failure> {
+        self.copies.burn();
+        self.crash_copies()?;
         self.armed.burn()
     }
 

@@ -1,0 +1,43 @@
+//! When copies of the pool crash, made up at random. Drawn apart, so that a history is the same with copies
+//! and without.
+
+use super::{again, weighted};
+use crate::driver::{Crash, Step};
+use crate::net::Act;
+use crate::{Rng, Seed, Stop};
+
+/// Lets a copy crash after so great a part of all requests.
+pub(crate) fn among(steps: &mut Vec<Step>, seed: Seed, chance: f64) {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 2));
+    for step in std::mem::take(steps) {
+        let asks = matches!(step, Step::Ask(_) | Step::Net(Act::Ask(..)));
+        steps.push(step);
+        if asks && rng.chance(chance) {
+            let most = weighted(&mut rng, &[(1, 1), (6, 20), (2, 200)]);
+            let after = rng.below(most);
+            let again = again(&mut rng, Stop::PowerCut);
+            steps.push(Step::CrashCopy(Crash { after, how: Stop::PowerCut, rot: None, again }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::{History, Kind};
+
+    #[test]
+    fn a_history_is_the_same_with_copies_and_without() {
+        let kind = Kind::crashing(3, 60);
+        let with = History::new(Seed(5), &Kind { copies: 20, ..kind });
+        let mut without = with.clone();
+        without.steps.retain(|step| !matches!(step, Step::CrashCopy(_)));
+        assert_eq!(without, History::new(Seed(5), &Kind { copies: 0, ..kind }));
+        let (with, without) = (with.run(), without.run());
+        assert!(with.failure.is_none() && without.failure.is_none(), "{with:?} {without:?}");
+        assert!(with.statistics.in_copies > 20, "{:?}", with.statistics);
+        let own = |of: &crate::Statistics| (of.crashes - of.in_copies, of.gaps.clone());
+        assert_eq!(own(&with.statistics), own(&without.statistics));
+        assert_ne!(with.digest, without.digest);
+    }
+}
