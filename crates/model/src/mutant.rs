@@ -63,6 +63,7 @@ mod rules {
         "server: what one client does or fails to do costs no other one more than its turn";
     pub(super) const ABANDONED: &str = "server: a lost connection writes nothing once its client is back";
     pub(super) const LEFT: &str = "server: of a client that has gone nothing is left";
+    pub(super) const RECORDED: &str = "server: what is recorded is what clients asked for, all of it";
     pub(super) const VERIFIED: &str = "nothing is durable on a device that was truncated";
 }
 
@@ -411,6 +412,12 @@ mutants! {
     BufferGivenBackEarly = "buffer-given-back-early", rules::LEFT, Net::Served;
     /// A client that has gone counts against the limit.
     GoneClientCounted = "gone-client-counted", rules::LEFT, Net::Served;
+    /// Limits on clients hold when they connect, not when they are let in.
+    LimitsNotCheckedAgain = "limits-not-checked-again", rules::CLIENTS, Net::Served;
+    /// A FLUSH that failed is answered as one that succeeded.
+    FlushErrorHidden = "flush-error-hidden", rules::LOST_ONCE, Net::Served;
+    /// What clients ask while a frame is on its way is not recorded.
+    RecordedWithGaps = "recorded-with-gaps", rules::RECORDED, Net::Served;
     /// A volume is removed though clients use it.
     UsedVolumeRemoved = "used-volume-removed", rules::OWNERS, Net::Served;
 }

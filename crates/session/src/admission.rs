@@ -141,11 +141,16 @@ impl Admission {
     /// Why it is not.
     pub fn enter(&mut self, peer: Peer) -> Result<(), Refusal> {
         self.check(peer)?;
+        self.enter_unchecked(peer);
+        Ok(())
+    }
+
+    /// A client is let in, whatever the limits.
+    pub(crate) fn enter_unchecked(&mut self, peer: Peer) {
         self.in_now += 1;
         if let Peer::Address(address) = peer {
             *self.by_address.entry(address).or_default() += 1;
         }
-        Ok(())
     }
 
     /// A client that was let in is gone.

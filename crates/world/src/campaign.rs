@@ -5,7 +5,7 @@
 mod ask;
 mod audits;
 pub(crate) mod copies;
-mod faults;
+pub(crate) mod faults;
 mod report;
 mod setup;
 mod shrink;

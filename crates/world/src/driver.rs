@@ -19,8 +19,9 @@ mod absence;
 mod armed;
 mod audit;
 mod copies;
-mod errors;
+pub(crate) mod errors;
 mod failure;
+mod kept;
 pub(crate) mod lifecycle;
 mod requests;
 mod rot;
@@ -105,6 +106,8 @@ pub struct Driver {
     volumes: Vec<Volume>,
     /// Extents told to keep their space: volume and offset.
     kept: FxHashSet<(usize, u64)>,
+    /// What later writes are promised of it.
+    kept_space: kept::Kept,
     /// Volumes that were replaced while requests were under way: when, and how many extents each may
     /// have held.
     gone: Vec<(Ticket, u64)>,
@@ -206,6 +209,7 @@ impl Driver {
             engine: Opened::of(engine),
             volumes: Vec::new(),
             kept: FxHashSet::default(),
+            kept_space: kept::Kept::default(),
             gone: Vec::new(),
             room: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
             layout,
@@ -329,6 +333,7 @@ impl Driver {
             if !self.deceives() {
                 self.world.break_device(device, fault);
                 self.health = Health::Broken;
+                self.kept_space.forget_all();
             }
             return;
         };
@@ -355,6 +360,7 @@ impl Driver {
             return;
         }
         self.health = Health::Broken;
+        self.kept_space.forget_all();
         if !self.setup.verified || self.engine.is_recording() {
             return self.world.break_device(device, Fault::Vanish { at: Nanos(0) });
         }

@@ -4,16 +4,20 @@
 //! - [`sockets`]: both ends of every connection, as the server's port; a [`pipe`] is one direction.
 //! - [`nbd`], [`hello`]: the protocol as clients read it, written without a look at the server's.
 //! - [`client`]: a client and what it asks for. - [`stranger`]: those that mean no good.
+//! - `judge`: what answers are held against while devices fail.
 //! - [`operator`]: whoever is at the control socket.
+//! - `recording`: what the server tells of what clients ask for.
 //! - [`served`]: all of it, driven by steps like the engine alone in [`driver`](crate::driver).
 //! - [`draw`]: what they have to go through, from a seed.
 
 pub mod client;
 pub mod draw;
 mod hello;
+mod judge;
 mod nbd;
 pub mod operator;
 mod pipe;
+mod recording;
 pub mod served;
 pub mod sockets;
 pub mod stranger;

@@ -162,6 +162,8 @@ struct OpenChange {
     place: Place,
     fua: bool,
     trim: bool,
+    /// A flush failed while it was in flight, and may have taken a part of it that was carried out by then.
+    forsaken: bool,
     /// Sectors that are durable when it is acknowledged: first writes of a volume that promises it.
     first: Vec<usize>,
 }
@@ -311,7 +313,7 @@ impl Oracle {
                 buried: false,
             });
         }
-        self.changes.insert(ticket, OpenChange { place, fua, trim, first });
+        self.changes.insert(ticket, OpenChange { place, fua, trim, forsaken: false, first });
         ticket
     }
 
@@ -336,7 +338,8 @@ impl Oracle {
 
     /// A change is acknowledged. Unknown tickets (from before a crash) are ignored.
     pub fn changed(&mut self, ticket: Ticket) {
-        let Some(OpenChange { place, fua, trim, first }) = self.changes.remove(&ticket) else { return };
+        let Some(change) = self.changes.remove(&ticket) else { return };
+        let OpenChange { place, fua, trim, forsaken, first } = change;
         let now = self.next_moment();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             acknowledge(sector, ticket, now);
@@ -351,7 +354,8 @@ impl Oracle {
             harden(&mut self.volumes[place.volume][index], ticket);
         }
         if !fua {
-            self.unflushed.push(Unflushed { ticket, acked: now, place, trim });
+            let owed = if forsaken { &mut self.forsaken } else { &mut self.unflushed };
+            owed.push(Unflushed { ticket, acked: now, place, trim });
         }
     }
 

@@ -56,7 +56,7 @@ const FOUND_AT_ONCE: &[Mutant] = &[
 ];
 
 /// Histories of served pools that together find [`FOUND_BY_CLIENTS`].
-const SERVED: [u64; 5] = [0, 1, 2, 4, 1003];
+const SERVED: [u64; 12] = [0, 1, 2, 4, 1003, 5, 6, 7, 8, 9, 10, 11];
 
 /// Mistakes of the server.
 const FOUND_BY_CLIENTS: &[Mutant] = &[
@@ -72,6 +72,8 @@ const FOUND_BY_CLIENTS: &[Mutant] = &[
     Mutant::BufferGivenBackEarly,
     Mutant::GoneClientCounted,
     Mutant::UsedVolumeRemoved,
+    Mutant::FuaOfFirstPieceOnly,
+    Mutant::LimitsNotCheckedAgain,
 ];
 
 /// The seed of a served pool that finds a mutant.
@@ -79,7 +81,11 @@ fn found_served(mutant: Mutant) -> Option<u64> {
     SERVED.into_iter().find(|seed| {
         let mut history = net::history(Seed(*seed));
         history.setup.planted = Planted::one(mutant);
-        history.run().failure.is_some()
+        let failure = history.run().failure;
+        failure
+            .iter()
+            .for_each(|failure| eprintln!("{} found with seed {seed}: {}", mutant.name(), failure.0));
+        failure.is_some()
     })
 }
 

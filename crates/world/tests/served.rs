@@ -16,6 +16,9 @@ fn what_clients_of_the_server_are_told_is_so() {
         let outcome = history.run();
         total += &outcome.statistics;
         if let Some((failure, step)) = outcome.failure {
+            common::say(format_args!(
+                "seed {seed}, step {step}: {failure}; leaving out what does not matter ..."
+            ));
             let mut left = SHRINK_MAX;
             let shrunk = campaign::shrink(&history, || {
                 left -= 1;

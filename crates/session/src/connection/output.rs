@@ -306,7 +306,8 @@ impl Connection {
                 self.outbox.header(&chunk, memory);
             }
             Some(fault) => {
-                let error = fault.number(request.kind);
+                let is_hidden = request.kind == command::FLUSH && self.planted.is(Mutant::FlushErrorHidden);
+                let error = if is_hidden { 0 } else { fault.number(request.kind) };
                 self.outbox.header(&wire::simple_reply(request.cookie, error), memory);
             }
             None if request.kind == command::BLOCK_STATUS => self.lay_out_status(&request, memory, runs_of),

@@ -427,7 +427,9 @@ impl Clients {
     fn enter<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
         self.end_abandoned(number, outside);
         let Some(client) = self.slots.get_mut(number) else { return };
-        if let Err(why) = self.admission.enter(client.peer) {
+        if self.planted.is(Mutant::LimitsNotCheckedAgain) {
+            self.admission.enter_unchecked(client.peer);
+        } else if let Err(why) = self.admission.enter(client.peer) {
             self.refused.note(why);
             return self.kill(number);
         }
@@ -500,6 +502,7 @@ impl Client {
     ) -> (Cost, Then) {
         let Served { volumes, exports, mut recorder } = served;
         let mut cost = Cost(0);
+        let planted = volumes.planted();
         loop {
             let step = self.connection.step(exports, credit, outside.memory);
             cost.0 += Cost::STATUS.0 * self.connection.take_statuses();
@@ -509,7 +512,7 @@ impl Client {
                     if let Some(recorder) = &mut recorder
                         && let Some(asked) = self.connection.asked(&request)
                     {
-                        recorder.note(outside.now, asked);
+                        recorder.note(outside.now, asked, planted);
                     }
                     volumes.submit(outside.now, request, outside.memory);
                 }

@@ -7,7 +7,7 @@
 use crate::connection::Asked;
 use crate::recording::{FRAME_MAX, Recorded, frame};
 use std::collections::VecDeque;
-use weir_model::{Nanos, Op, VolumeId};
+use weir_model::{Mutant, Nanos, Op, Planted, VolumeId};
 
 /// Requests that wait for the recorder: 8 MiB of them.
 const QUEUE: usize = 1 << 18;
@@ -53,7 +53,10 @@ impl Recorder {
 
     /// A client asked for this.
     #[inline]
-    pub(super) fn note(&mut self, now: Nanos, asked: Asked) {
+    pub(super) fn note(&mut self, now: Nanos, asked: Asked, planted: Planted) {
+        if self.sending && planted.is(Mutant::RecordedWithGaps) {
+            return;
+        }
         let op = match asked.op {
             Op::Read | Op::Write | Op::Trim => asked.op,
             Op::WriteZeroes { no_hole: true } => Op::Write,
@@ -141,14 +144,14 @@ mod tests {
         let mut recorder = Recorder::new(vec![VolumeId(3)], Nanos::secs(1));
         let now = Nanos::secs(2);
         for (volume, op) in [(1, Op::Read), (3, Op::Flush)] {
-            recorder.note(now, asked(volume, op));
+            recorder.note(now, asked(volume, op), Planted::NONE);
         }
         assert_eq!(
             (recorder.deadline(), recorder.next_frame(now)),
             (None, None),
             "nothing of that is recorded"
         );
-        recorder.note(now, asked(3, Op::Read));
+        recorder.note(now, asked(3, Op::Read), Planted::NONE);
         assert_eq!(recorder.deadline(), Some(Nanos::millis(1100)));
         assert_eq!(recorder.next_frame(now).map(<[u8]>::len), Some(16 + 24));
         recorder.was_sent(now, false);
@@ -157,7 +160,7 @@ mod tests {
         assert!(recorder.next_frame(now).is_some());
         recorder.was_sent(now, true);
         for _ in 0..QUEUE + 5 {
-            recorder.note(now, asked(3, Op::WriteZeroes { no_hole: true }));
+            recorder.note(now, asked(3, Op::WriteZeroes { no_hole: true }), Planted::NONE);
         }
         assert_eq!(recorder.next_frame(now), None, "one at a time");
         recorder.sending = false;
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!((frame.len(), frame[8]), (16 + 24 * FRAME_MAX, 5));
         recorder.was_sent(now, true);
         recorder.end();
-        recorder.note(now, asked(3, Op::Trim));
+        recorder.note(now, asked(3, Op::Trim), Planted::NONE);
         let mut frames = 1;
         while !recorder.has_ended() {
             recorder.sending = false;

@@ -7,12 +7,12 @@ use crate::{Fault, Kinds, Rng};
 use weir_model::{BLOCK, Bytes, DeviceOffset, Nanos};
 
 /// How far the clock jumps.
-pub(super) fn leap(rng: &mut Rng) -> Nanos {
+pub(crate) fn leap(rng: &mut Rng) -> Nanos {
     Nanos::micros(pick(rng, &[1_000, 1_000_000, 3_100_000, 10_500_000, 100_000_000]))
 }
 
 /// Writes that go somewhere else, or nowhere.
-pub(super) fn astray(rng: &mut Rng) -> Fault {
+pub(crate) fn astray(rng: &mut Rng) -> Fault {
     Fault::Astray {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
         further: if rng.chance(0.5) { Some(Bytes(between(rng, 1, 200) * BLOCK)) } else { None },
@@ -22,7 +22,7 @@ pub(super) fn astray(rng: &mut Rng) -> Fault {
 }
 
 /// A device begins to fail. Flushes that fail matter most where the map is.
-pub(super) fn breaking(rng: &mut Rng) -> Step {
+pub(crate) fn breaking(rng: &mut Rng) -> Step {
     let fault = fault(rng);
     let of_flushes = Kinds { flushes: true, ..Kinds::default() };
     let devices = match &fault {

@@ -166,6 +166,7 @@ impl Driver {
             volumes,
             layout,
             kept: FxHashSet::default(),
+            kept_space: super::kept::Kept::default(),
             requests: 0,
             admins: 0,
             names: 0,

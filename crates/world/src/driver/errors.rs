@@ -8,11 +8,11 @@
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use smallvec::SmallVec;
 use weir_engine::Room;
-use weir_map::Found;
-use weir_model::{BLOCK, DeviceSet, ExtentKey, Op, RequestError, VolumeOffset};
+use weir_map::{Found, Map};
+use weir_model::{BLOCK, DeviceSet, ExtentKey, ExtentSize, Op, RequestError, VolumeId, VolumeOffset};
 
 /// For each block that holds something: the devices that have it.
-pub(super) type Holders = SmallVec<[DeviceSet; 1]>;
+pub(crate) type Holders = SmallVec<[DeviceSet; 1]>;
 
 /// Whether two requests are about blocks of one extent.
 fn meet(a: &Ask, b: &Ask, extent: u64) -> bool {
@@ -21,31 +21,39 @@ fn meet(a: &Ask, b: &Ask, extent: u64) -> bool {
     a.volume == b.volume && a_first < b_end && b_first < a_end
 }
 
+/// The devices that hold each block of a range of a volume, by the map.
+pub(crate) fn holders(map: &Map, extent: ExtentSize, volume: VolumeId, ask: &Ask) -> Holders {
+    let blocks = ask.offset.0 / BLOCK..(ask.offset.0 + ask.len.0).div_ceil(BLOCK);
+    let holders = blocks.map(|block| {
+        let at = VolumeOffset(block * BLOCK);
+        let index = extent.index(at);
+        let block = ((at.0 - extent.start(index).0) / BLOCK) as u16;
+        let mut devices = DeviceSet::default();
+        match map.find(ExtentKey { volume, index }) {
+            Found::Empty => {}
+            Found::Direct(whole) => devices.insert(whole.device),
+            Found::Record(record) => {
+                let holding = record.places.iter().filter(|place| place.valid.contains(block));
+                holding.for_each(|place| devices.insert(place.at.id().device));
+            }
+        }
+        devices
+    });
+    holders.filter(|devices| !devices.is_empty()).collect()
+}
+
+/// Whether each block is on one of these devices at least that does not fail.
+pub(crate) fn are_well(holders: &Holders, failing: DeviceSet) -> bool {
+    holders.iter().all(|devices| devices.iter().any(|device| !failing.contains(device)))
+}
+
 impl Driver {
     /// Who holds the blocks of a read, while devices fail and no change of them is under way.
     pub(super) fn holders(&self, ask: &Ask) -> Option<Holders> {
         if self.health == Health::Whole || ask.op != Op::Read || self.is_changing(ask) {
             return None;
         }
-        let (map, extent) = (self.engine.map(), self.setup.extent);
-        let volume = self.volumes[ask.volume].id;
-        let blocks = ask.offset.0 / BLOCK..(ask.offset.0 + ask.len.0).div_ceil(BLOCK);
-        let holders = blocks.map(|block| {
-            let at = VolumeOffset(block * BLOCK);
-            let index = extent.index(at);
-            let block = ((at.0 - extent.start(index).0) / BLOCK) as u16;
-            let mut devices = DeviceSet::default();
-            match map.find(ExtentKey { volume, index }) {
-                Found::Empty => {}
-                Found::Direct(whole) => devices.insert(whole.device),
-                Found::Record(record) => {
-                    let holding = record.places.iter().filter(|place| place.valid.contains(block));
-                    holding.for_each(|place| devices.insert(place.at.id().device));
-                }
-            }
-            devices
-        });
-        Some(holders.filter(|devices| !devices.is_empty()).collect())
+        Some(holders(self.engine.map(), self.setup.extent, self.volumes[ask.volume].id, ask))
     }
 
     /// A change of extents that are being read: where their blocks are meanwhile nobody can tell.
@@ -77,6 +85,7 @@ impl Driver {
         let no_space = error == RequestError::NoSpace;
         self.statistics.no_space += u64::from(no_space);
         self.statistics.errors += u64::from(!no_space);
+        self.note_given_up(&ask);
         if no_space { self.check_no_space(request) } else { Ok(()) }
     }
 
@@ -102,8 +111,7 @@ impl Driver {
 
     /// Whether each block of the read was on a device that is well, and still is.
     fn is_elsewhere(&self, request: &UnderWay) -> bool {
-        let is_well = |devices: &DeviceSet| devices.iter().any(|device| !self.failing.contains(device));
-        let all = |holders: Option<&Holders>| holders.is_some_and(|holders| holders.iter().all(is_well));
+        let all = |holders: Option<&Holders>| holders.is_some_and(|h| are_well(h, self.failing));
         request.ask.op == Op::Read
             && all(request.holders.as_ref())
             && all(self.holders(&request.ask).as_ref())
@@ -115,6 +123,7 @@ impl Driver {
 
     /// There really is no space.
     fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
+        self.check_kept(request)?;
         let (needed, room) = (self.extents_needed(request.ticket), self.room);
         // Second places take space that nobody needs.
         let own = self.setup.volumes.iter().filter_map(|volume| volume.policy);

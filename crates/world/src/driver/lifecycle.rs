@@ -206,6 +206,7 @@ impl Driver {
         self.oracle.crash(how);
         self.under_way.clear();
         self.gone.clear();
+        self.kept_space.crash();
         self.jump = None;
         self.statistics.crashes += 1;
         *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
@@ -334,6 +335,7 @@ impl Driver {
         self.volumes[volume] = new;
         self.oracle.blank(volume);
         self.kept.retain(|(kept, _)| *kept != volume);
+        self.kept_space.forget_volume(volume);
         self.replacing = None;
     }
 
@@ -471,7 +473,7 @@ struct Given {
 }
 
 /// Whether a pool may fail to open this way because of devices that fail.
-fn is_of_devices(error: &MapError) -> bool {
+pub(crate) fn is_of_devices(error: &MapError) -> bool {
     use MapError::{Absent, Io, MetadataAbsent, MirrorAbsent, Mismatch, Stale};
     matches!(
         error,

@@ -22,6 +22,7 @@ impl Driver {
         if ask.op == (Op::WriteZeroes { no_hole: true }) {
             self.keep_space(&ask);
         }
+        self.note_given_up(&ask);
         let buffer = if ask.op.has_payload() { Some(self.take_buffer(&ask)?) } else { None };
         let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
         let ticket = match ask.op {
@@ -222,6 +223,7 @@ impl Driver {
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),
         }
+        self.note_kept(request);
         Ok(())
     }
 }

@@ -8,7 +8,9 @@
 mod request;
 
 use super::hello::{Came, Hello, Wanted, options};
+use super::judge::Judge;
 use super::nbd::{self, Transmission};
+use super::recording::Key;
 use super::sockets::{Got, Sockets, Wire};
 use crate::driver::{Ask, Failure};
 use crate::{Answer, Oracle, Rng, Ticket};
@@ -78,6 +80,14 @@ pub(super) struct Connection {
     pub(super) moved: Nanos,
     /// The moment before which connections ended that the server must have ended once this one is through.
     pub(super) asked_in: Option<u64>,
+    /// The clock jumped while it shook hands: the server may think that it takes too long.
+    slept: bool,
+    /// It was let in.
+    let_in: bool,
+    /// While it shook hands there were so many clients that it may be turned away.
+    is_crowded: bool,
+    /// Its volume may be gone before it is let in.
+    may_lack: bool,
 }
 
 /// What came of a client's turn.
@@ -93,7 +103,14 @@ pub(super) struct Turn {
     pub(super) is_aborted: bool,
     pub(super) answered: u64,
     pub(super) no_space: u64,
+    /// Failed because of a device.
+    pub(super) errors: u64,
     pub(super) compared: Bytes,
+    /// Its volume is gone.
+    pub(super) is_lacking: bool,
+    /// Requests that were begun, and that were answered, as a recording has them.
+    pub(super) begun: Vec<Key>,
+    pub(super) ended: Vec<Key>,
     /// For the digest.
     pub(super) word: u64,
 }
@@ -108,6 +125,7 @@ impl Connection {
         mut rng: Rng,
     ) -> Self {
         let size = Bytes(wanted.size);
+        let may_lack = wanted.may_lack;
         let all = options(&mut rng, character.is_structured, character.has_context);
         Self {
             conn,
@@ -125,6 +143,10 @@ impl Connection {
             says_goodbye: false,
             moved: now,
             asked_in: None,
+            slept: false,
+            let_in: false,
+            is_crowded: false,
+            may_lack,
         }
     }
 
@@ -164,6 +186,43 @@ impl Connection {
 
     pub(super) const fn is_through(&self) -> bool {
         matches!(self.stage, Stage::Open(_))
+    }
+
+    /// The clock has jumped to `now`.
+    pub(super) fn wakes_up(&mut self, now: Nanos) {
+        self.moved = now;
+        self.slept |= matches!(self.stage, Stage::Hello(_) | Stage::Aborted);
+    }
+
+    /// Whether the server may have closed it because it took too long to say what it wants.
+    pub(super) const fn may_have_taken_too_long(&self) -> bool {
+        self.slept
+    }
+
+    /// Whether a device that fails may have cost it its connection: where the start of a long read was
+    /// sent as a simple reply, nothing can be said of an error in the rest.
+    pub(super) fn may_be_cut_short(&self, judge: &Judge<'_>) -> bool {
+        let reads = |open: &&Open| open.ask.op == Op::Read;
+        !self.character.is_structured
+            && self.open.values().filter(reads).any(|open| match open.what {
+                What::Told(ticket) => judge.may_fail_to_read(&open.ask, ticket, open.holders.as_ref()),
+                What::Status(_) | What::Refused(_) => false,
+            })
+    }
+
+    /// There are so many clients that it may be turned away.
+    pub(super) const fn note_crowd(&mut self) {
+        self.is_crowded = true;
+    }
+
+    pub(super) const fn was_let_in(&self) -> bool {
+        self.let_in
+    }
+
+    /// Whether the server may have closed it before it was let in: there were too many, or its volume
+    /// was gone.
+    pub(super) const fn may_be_turned_away(&self) -> bool {
+        !self.let_in && (self.is_crowded || self.may_lack)
     }
 
     /// Does not receive for so long.
@@ -239,13 +298,13 @@ impl Connection {
         now: Nanos,
         moment: &mut u64,
         sockets: &mut Sockets,
-        oracle: &mut Oracle,
+        judge: &mut Judge<'_>,
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
         if self.receives_at <= now {
-            self.receive(now, moment, sockets, oracle, &mut turn)?;
+            self.receive(now, moment, sockets, judge, &mut turn)?;
         }
-        while self.send(now, sockets, oracle) {
+        while self.send(now, sockets, judge, &mut turn) {
             turn.moves = true;
         }
         if !self.is_waiting() {
@@ -259,12 +318,12 @@ impl Connection {
     }
 
     /// Sends some; whether there may be more to send.
-    fn send(&mut self, now: Nanos, sockets: &mut Sockets, oracle: &mut Oracle) -> bool {
+    fn send(&mut self, now: Nanos, sockets: &mut Sockets, judge: &mut Judge<'_>, turn: &mut Turn) -> bool {
         if !sockets.has_room(self.conn) {
             return false;
         }
         if self.out.is_empty() {
-            self.begin_next(oracle);
+            self.begin_next(judge, turn);
         }
         let (bytes, _) = self.out.as_slices();
         if bytes.is_empty() {
@@ -287,7 +346,7 @@ impl Connection {
     }
 
     /// Lays out the next request.
-    fn begin_next(&mut self, oracle: &mut Oracle) {
+    fn begin_next(&mut self, judge: &mut Judge<'_>, turn: &mut Turn) {
         let Stage::Open(transmission) = &mut self.stage else { return };
         if self.is_silent || (!self.wishes.is_empty() && self.open.len() >= self.character.depth) {
             return;
@@ -300,8 +359,11 @@ impl Connection {
             return;
         };
         let cookie = self.rng.word();
-        let Laid { flags, kind, offset, len, open, payload } =
-            lay_out(wish, &self.character, self.size, oracle);
+        let Laid { flags, kind, offset, len, mut open, payload } =
+            lay_out(wish, &self.character, self.size, judge.oracle);
+        turn.begun.extend(open.key(offset, len));
+        (open.offset, open.len) = (offset, len);
+        open.holders = judge.holders(&open.ask);
         transmission.expect(flags, kind, cookie, offset, len);
         self.out.extend(nbd::request(flags, kind, cookie, offset, len));
         self.out.extend(payload);
@@ -313,7 +375,7 @@ impl Connection {
         now: Nanos,
         moment: &mut u64,
         sockets: &mut Sockets,
-        oracle: &mut Oracle,
+        judge: &mut Judge<'_>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         let bytes = match sockets.take(self.conn, self.character.sip.clamp(1, RECEIVE)) {
@@ -333,14 +395,14 @@ impl Connection {
         };
         (self.moved, turn.moves) = (now, true);
         self.receives_at = now + Nanos(self.rng.below(self.character.pause.0 + 1));
-        self.hear(&bytes, moment, oracle, turn)
+        self.hear(&bytes, moment, judge, turn)
     }
 
     fn hear(
         &mut self,
         bytes: &[u8],
         moment: &mut u64,
-        oracle: &mut Oracle,
+        judge: &mut Judge<'_>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         match &mut self.stage {
@@ -355,11 +417,16 @@ impl Connection {
                 match came {
                     Came::Along => {}
                     Came::Aborted => self.stage = Stage::Aborted,
+                    Came::Lacking => {
+                        self.stage = Stage::Aborted;
+                        turn.is_lacking = true;
+                    }
                     Came::Through(rest) => {
                         let agreed = (hello.is_structured, hello.has_context);
                         (self.character.is_structured, self.character.has_context) = agreed;
                         self.stage = Stage::Open(Transmission::new(agreed.0, rest));
-                        turn.is_through = true;
+                        (turn.is_through, self.let_in) = (true, true);
+                        self.slept = false;
                     }
                 }
                 if let Stage::Hello(hello) = &mut self.stage {
@@ -372,10 +439,10 @@ impl Connection {
                 }
             }
         }
-        self.understand(oracle, turn)
+        self.understand(judge, turn)
     }
 
-    fn understand(&mut self, oracle: &mut Oracle, turn: &mut Turn) -> Result<(), Failure> {
+    fn understand(&mut self, judge: &mut Judge<'_>, turn: &mut Turn) -> Result<(), Failure> {
         loop {
             let Stage::Open(transmission) = &mut self.stage else { return Ok(()) };
             match transmission.next() {
@@ -387,7 +454,8 @@ impl Connection {
                     };
                     turn.word = turn.word.rotate_left(1) ^ reply.cookie ^ u64::from(reply.error.is_some());
                     turn.answered += 1;
-                    self.answered(&open, &reply, oracle, turn)?;
+                    turn.ended.extend(open.key(open.offset, open.len));
+                    self.answered(&open, &reply, judge, turn)?;
                 }
             }
         }
@@ -398,10 +466,10 @@ impl Connection {
         &self,
         open: &Open,
         reply: &nbd::Reply,
-        oracle: &mut Oracle,
+        judge: &mut Judge<'_>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let Open { ask, what, head } = *open;
+        let Open { ask, what, head, .. } = *open;
         let ticket = match (what, reply.error) {
             (What::Refused(number), error) if error == Some(number) => return Ok(()),
             (What::Refused(0), None) => return Ok(()),
@@ -409,13 +477,11 @@ impl Connection {
                 return Err(self.failure(format!("told {error:?} instead of error {number} for {ask:?}")));
             }
             (What::Status(ticket), None) => {
-                return self.check_status(&ask, ticket, &reply.runs, oracle);
+                return self.check_status(&ask, ticket, &reply.runs, judge.oracle);
             }
             (What::Told(ticket), None) => ticket,
-            // There may be no room for it.
-            (What::Told(ticket), Some(28)) if ask.op.changes() => {
-                turn.no_space += 1;
-                oracle.change_failed(ticket);
+            (What::Told(ticket), Some(error)) if judge.admits(&ask, ticket, open.holders.as_ref(), error) => {
+                failed(&ask, ticket, error, judge.oracle, turn);
                 return Ok(());
             }
             (_, Some(error)) => return Err(self.failure(format!("told error {error} for {ask:?}"))),
@@ -424,15 +490,15 @@ impl Connection {
             Op::Read => {
                 turn.compared += ask.len;
                 let data = &reply.data[head..head + ask.len.0 as usize];
-                let same = oracle.read_done(ticket, Answer::Bytes(data));
+                let same = judge.oracle.read_done(ticket, Answer::Bytes(data));
                 same.map_err(|difference| Failure::Difference { ask, difference })
             }
             Op::Flush => {
-                oracle.flushed(ticket);
+                judge.oracle.flushed(ticket);
                 Ok(())
             }
             _ => {
-                oracle.changed(ticket);
+                judge.oracle.changed(ticket);
                 Ok(())
             }
         }
@@ -464,5 +530,17 @@ impl Connection {
         }
         let same = oracle.zeros_shown(ticket, &zeros);
         same.map_err(|difference| Failure::Difference { ask: *ask, difference })
+    }
+}
+
+/// The oracle learns of a request that failed, as it may.
+fn failed(ask: &Ask, ticket: Ticket, error: u32, oracle: &mut Oracle, turn: &mut Turn) {
+    let no_space = error == nbd::ENOSPC;
+    turn.no_space += u64::from(no_space);
+    turn.errors += u64::from(!no_space);
+    match ask.op {
+        Op::Read => oracle.read_failed(ticket),
+        Op::Flush => oracle.flush_failed_beside_others(ticket),
+        _ => oracle.change_failed(ticket),
     }
 }

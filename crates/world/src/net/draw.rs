@@ -1,6 +1,7 @@
 //! What a served pool and its clients have to go through, from a seed.
 
 use super::{Act, Character, Front, Leave, Order, Stranger, Wire, Wish, Wrong};
+use crate::campaign::faults::{breaking, leap};
 use crate::campaign::{History, Kind, between, copies, pick, setup, weighted};
 use crate::driver::{Again, Ask, Crash, Setup, Step};
 use crate::{Pace, Rng, Seed, Stop};
@@ -44,7 +45,77 @@ pub fn history(seed: Seed) -> History {
         }
     }
     copies::among(&mut steps, seed, COPIES as f64 / REQUESTS as f64);
-    History { setup, steps }
+    let steps = trouble(seed, steps);
+    let mut history = History { setup, steps };
+    limit(seed, &mut history);
+    history.steps = bursts(seed, &history);
+    history
+}
+
+/// One history in four has so few places for clients that some are turned away. Drawn apart.
+fn limit(seed: Seed, history: &mut History) {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 6));
+    let Some(front) = history.setup.served.as_mut().filter(|_| rng.chance(0.25)) else { return };
+    let (volumes, clients) = (history.setup.volumes.len() as u64, front.clients.len() as u64);
+    // One for each volume there must be, to read it all.
+    front.limits.clients = between(&mut rng, volumes, clients) as u16;
+    front.limits.clients_per_address = between(&mut rng, volumes, clients) as u16;
+    for _ in 0..4 {
+        let at = rng.below(history.steps.len() as u64) as usize;
+        history
+            .steps
+            .insert(at, Step::Net(Act::Stranger(Stranger::Control(between(&mut rng, 12, 40) as u16))));
+    }
+}
+
+/// Before one crash in four clients write much at once durably, and the power is cut as soon as that is
+/// answered: no flush makes durable what the writes should have. Drawn apart.
+fn bursts(seed: Seed, history: &History) -> Vec<Step> {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 7));
+    let mut all = Vec::with_capacity(history.steps.len() + 100);
+    for step in &history.steps {
+        if matches!(step, Step::Crash(_)) && rng.chance(0.25) {
+            all.push(Step::Wait(usize::MAX));
+            // The first clients are those that may ask for much at once, one for each volume.
+            for (volume, spec) in history.setup.volumes.iter().enumerate() {
+                let offset = VolumeOffset(rng.below(64) * BLOCK);
+                let ask = Ask { volume, op: Op::Write, offset, len: spec.size, fua: true };
+                all.push(Step::Net(Act::Ask(volume, Wish::Ask(ask))));
+            }
+            all.push(Step::Wait(usize::MAX));
+            all.push(Step::Crash(Crash::at_once()));
+            all.push(Step::Check);
+        }
+        all.push(step.clone());
+    }
+    all
+}
+
+/// In three histories of five devices fail, or the clock jumps, between the steps. Drawn apart.
+fn trouble(seed: Seed, steps: Vec<Step>) -> Vec<Step> {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 5));
+    let (fails, jumps) =
+        pick(&mut rng, &[(false, false), (false, false), (true, false), (true, true), (false, true)]);
+    // Much is to be done by devices that are well, too.
+    let mut all = Vec::with_capacity(steps.len() + 100);
+    for step in steps {
+        let is_crash = matches!(step, Step::Crash(_));
+        let order = match rng.below(150) {
+            0 => Some(Order::Record),
+            1 | 2 => Some(Order::Churn(rng.below(2) as usize)),
+            _ => None,
+        };
+        all.extend(order.map(|order| Step::Net(Act::Order(order))));
+        if fails && rng.chance(if is_crash { 0.2 } else { 0.005 }) {
+            all.push(breaking(&mut rng));
+        }
+        if jumps && rng.chance(0.005) {
+            let after = pick(&mut rng, &[0, 0, 1, 5, 30]);
+            all.push(Step::Jump { after, time: leap(&mut rng) });
+        }
+        all.push(step);
+    }
+    all
 }
 
 /// Room for reads of several MiB; and one device often far slower than another one, so that the parts of a reply come apart.

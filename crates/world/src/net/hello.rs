@@ -27,6 +27,8 @@ pub(super) enum Opt {
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) size: u64,
+    /// It may be gone.
+    pub(super) may_lack: bool,
 }
 
 /// A handshake under way.
@@ -58,6 +60,8 @@ pub(super) enum Came {
     Through(Vec<u8>),
     /// The client asked for its end, and it was confirmed.
     Aborted,
+    /// There is no such volume.
+    Lacking,
 }
 
 /// Options that lead to a volume, with some that do not matter.
@@ -244,7 +248,14 @@ impl Hello {
         }
         self.sent.pop_front();
         let (named, described) = (std::mem::take(&mut self.named), std::mem::take(&mut self.described));
+        let may_lack = self.wanted.may_lack;
+        let is_lacking = may_lack && kind == ERROR | 6;
+        if is_lacking && option == Opt::Go {
+            return Ok(Came::Lacking);
+        }
         let is_right = match (option, kind) {
+            (Opt::Info | Opt::ListContexts | Opt::SetContext, _) if is_lacking => true,
+            (Opt::List, 1) if may_lack => true,
             (Opt::List, 1) => named,
             (Opt::Info | Opt::Go, 1) => described,
             (Opt::Abort | Opt::Structured, 1) => true,

@@ -15,6 +15,11 @@ pub(super) const CACHE: u16 = 5;
 pub(super) const WRITE_ZEROES: u16 = 6;
 pub(super) const BLOCK_STATUS: u16 = 7;
 
+pub(super) const EIO: u32 = 5;
+pub(super) const EINVAL: u32 = 22;
+pub(super) const ENOSPC: u32 = 28;
+pub(super) const ESHUTDOWN: u32 = 108;
+
 pub(super) const FUA: u16 = 1 << 0;
 pub(super) const NO_HOLE: u16 = 1 << 1;
 pub(super) const DF: u16 = 1 << 2;

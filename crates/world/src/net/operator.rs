@@ -23,6 +23,12 @@ pub enum Order {
     Replace(usize),
     /// A volume is removed though clients use it.
     RemoveUsed(usize),
+    /// What clients ask for is recorded from now on, or no longer.
+    Record,
+    /// Another operator makes a volume beside the others, or removes one.
+    Churn(usize),
+    /// The server stops in good order.
+    Stop,
     /// A line that is no request.
     Garbage,
 }
@@ -31,13 +37,26 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Asked {
     Status,
-    Explain { volume: String, may_lack: bool },
+    Explain {
+        volume: String,
+        may_lack: bool,
+    },
     Harden(usize, Hardening),
     Policy,
     Remove(usize),
     Create(usize),
     RemoveUsed(usize),
+    /// A volume beside the others is made, or removed.
+    Side(String, bool),
+    Stop,
     Garbage,
+}
+
+impl Asked {
+    /// Whether it changes the pool durably.
+    pub(super) const fn is_change(&self) -> bool {
+        matches!(self, Self::Harden(..) | Self::Remove(_) | Self::Create(_))
+    }
 }
 
 /// The operator, with a connection while there is something to ask.
@@ -51,12 +70,30 @@ pub(super) struct Operator {
     pub(super) moved: Nanos,
     /// Asks nothing before.
     pub(super) rests_until: Nanos,
+    /// The clock jumped since it connected: the server may take it for silent.
+    slept: bool,
 }
 
 impl Operator {
     /// Whether it waits for an answer.
     pub(super) const fn is_asking(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// The clock has jumped to `now`.
+    pub(super) fn wakes_up(&mut self, now: Nanos) {
+        self.moved = now;
+        self.slept |= self.conn.is_some();
+    }
+
+    /// There are so many at the control socket that the server may have one give way.
+    pub(super) const fn note_crowd(&mut self) {
+        self.slept |= self.conn.is_some();
+    }
+
+    /// Whether the server may have closed its connection before it was answered.
+    pub(super) const fn may_be_cut_off(&self) -> bool {
+        self.slept
     }
 
     pub(super) const fn asked(&self) -> Option<&Asked> {
@@ -120,5 +157,6 @@ impl Operator {
         self.conn.take().into_iter().for_each(|conn| sockets.leave(conn));
         self.out.clear();
         self.line.clear();
+        self.slept = false;
     }
 }

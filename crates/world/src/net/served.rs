@@ -1,15 +1,21 @@
 //! The whole server in the simulated world, beside the oracle: steps in, failures out.
 //!
-//! - `run`: events, one after the other. - `clients`: who is connected, and what became of those that were. -
-//! - `lifecycle`: crashes, restarts, opening. - `orders`: what the operator wants.
+//! - `run`: events, one after the other. - `clients`: who is connected, and what became of those that were.
+//! - `control`: recordings, and volumes that come and go. - `orders`: what the operator wants.
+//! - `limits`: who is turned away. - `faults`: devices fail. - `lifecycle`: crashes, restarts, opening.
 
 mod clients;
+mod control;
+mod faults;
 mod lifecycle;
+mod limits;
 mod orders;
 mod run;
 
 use super::client::Connection;
-use super::operator::Operator;
+use super::judge::{Faults, Judge};
+use super::operator::{Asked, Operator};
+use super::recording::{Key, Recording};
 use super::sockets::{Report, Sockets};
 use super::stranger::Visitor;
 use super::{Act, Front, Leave};
@@ -19,7 +25,7 @@ use crate::driver::{Armed, Copies, Failure, Setup, Step, VolumeSpec};
 use crate::{Oracle, Statistics, Ticket, World};
 use weir_engine::Engine;
 use weir_map::Superblock;
-use weir_model::{Bytes, IoDone, Nanos, VolumeOffset};
+use weir_model::{Bytes, DeviceId, IoDone, Nanos, VolumeOffset};
 use weir_session::Server;
 
 /// With healthy devices something happens within this time on every connection that is owed anything and is received from: bytes of
@@ -69,12 +75,23 @@ pub struct Served {
     half_closed: Vec<u64>,
     visitors: Vec<Visitor>,
     operator: Operator,
+    /// They make volumes beside the others, and remove them.
+    aides: [Operator; 2],
+    sides: control::Sides,
+    recording: Option<Box<Recording>>,
+    /// What clients have asked for since the server began, as recordings have it.
+    asked_for: Vec<Key>,
     replacing: Option<orders::Replacing>,
     names: u64,
     armed: Armed,
     copies: Copies,
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
+    faults: Faults,
+    /// A jump of the clock to come, and after how many more events.
+    jump: Option<(u64, Nanos)>,
+    /// What the operator asked and was not told the end of.
+    unsettled: Option<Asked>,
     /// The server was told to stop.
     is_stopping: bool,
     done: Vec<IoDone>,
@@ -131,11 +148,18 @@ impl Served {
             half_closed: vec![0; front.clients.len()],
             visitors: Vec::new(),
             operator: Operator::default(),
+            aides: Default::default(),
+            sides: control::Sides::default(),
+            recording: None,
+            asked_for: Vec::new(),
             replacing: None,
             names: 0,
             armed: Armed::default(),
             copies: Copies::default(),
             layout,
+            faults: Faults::default(),
+            jump: None,
+            unsettled: None,
             is_stopping: false,
             done: Vec::new(),
             reports: Vec::new(),
@@ -190,14 +214,38 @@ impl Served {
             }
             Step::Restart => self.restart(),
             Step::Check => self.check(),
+            Step::Jump { after: 0, time } => {
+                // Two without a look at what was answered between them would be one pause, not two.
+                self.pass(Nanos(0))?;
+                self.jump(*time);
+                Ok(())
+            }
+            Step::Jump { after, time } => {
+                self.jump = Some((*after, *time));
+                Ok(())
+            }
+            Step::Break(device, fault) => {
+                self.break_device(*device, fault);
+                Ok(())
+            }
             // What these do is tried without a server.
-            Step::Jump { .. }
-            | Step::Replace(_)
-            | Step::Break(..)
-            | Step::Audit
-            | Step::Lose(_)
-            | Step::Tune(_) => Ok(()),
+            Step::Replace(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
         }
+    }
+
+    /// What a client's answers are held against.
+    fn judge(&mut self, number: usize) -> (Judge<'_>, Option<&mut Connection>, &mut Sockets, &mut u64) {
+        let volume = &self.volumes[self.front.clients[number].volume].name;
+        let members = (0..if self.setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
+        let judge = Judge {
+            oracle: &mut self.oracle,
+            faults: &self.faults,
+            engine: self.server.as_ref().map(Server::volumes),
+            volume,
+            extent: self.setup.extent,
+            members,
+        };
+        (judge, self.clients[number].as_mut(), &mut self.sockets, &mut self.moment)
     }
 
     fn act(&mut self, act: &Act) -> Result<(), Failure> {
@@ -226,6 +274,10 @@ impl Served {
     /// and flushes.
     fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
+        if self.front.limits.clients_per_address < 64 {
+            // So that who reads everything is let in.
+            self.empty()?;
+        }
         for volume in 0..self.volumes.len() {
             let of_it = self.front.clients.iter().enumerate().filter(|(_, client)| client.volume == volume);
             let Some((client, character)) = of_it.max_by_key(|(_, client)| client.longest) else { continue };

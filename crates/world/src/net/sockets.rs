@@ -238,6 +238,15 @@ impl Sockets {
         self.slots.iter().flatten().count()
     }
 
+    /// Connections that the server has accepted and not closed: those of clients, and those to the
+    /// control socket.
+    pub(super) fn accepted(&self) -> [usize; 2] {
+        let is_there = |socket: &&Socket| matches!(socket.stage, Stage::Open | Stage::Closing(_));
+        let all = || self.slots.iter().flatten().filter(is_there);
+        let control = all().filter(|socket| socket.is_control).count();
+        [all().count() - control, control]
+    }
+
     /// What they are at.
     pub(super) fn left(&self) -> String {
         format!("{:?}", self.slots.iter().flatten().collect::<Vec<_>>())

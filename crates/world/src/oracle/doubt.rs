@@ -36,6 +36,16 @@ impl Oracle {
         })
     }
 
+    /// Whether a place is the same ever since a request was submitted: no change of it was submitted or ended
+    /// since, nor is one in flight.
+    #[must_use]
+    pub fn is_unchanged(&self, place: Place, since: Ticket) -> bool {
+        let volume = &self.volumes[place.volume];
+        let sectors = place.sectors();
+        let is_later = |c: &Candidate| c.ticket.0 > since.0 || (c.ticket.0 > 0 && c.acked >= since.0);
+        !volume[sectors.start..sectors.end.min(volume.len())].iter().flatten().any(is_later)
+    }
+
     /// Whether a flush of the volume may find that changes were lost: not if it has seen none since the
     /// last one that covered them all, and none has failed.
     #[must_use]

@@ -11,6 +11,8 @@ impl Oracle {
         let Some(change) = self.changes.remove(&ticket) else { return };
         let now = self.next_moment();
         let place = change.place;
+        // What it leaves in a device's cache nobody is told.
+        self.failed.push(place);
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
                 own.given_up = now;
@@ -23,6 +25,18 @@ impl Oracle {
         self.first_writes_durable[volume] = false;
         let under_way = self.changes.values_mut().filter(|change| change.place.volume == volume);
         under_way.for_each(|change| change.first.clear());
+    }
+
+    /// A flush failed, as a client is told that is one of several. What others have in flight may have
+    /// been carried out before, as a whole or in part, and be lost with the rest: a later flush promises
+    /// nothing about it either.
+    pub fn flush_failed_beside_others(&mut self, ticket: Ticket) {
+        let volumes = self.flushes.iter().filter(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
+        for volume in volumes.collect::<Vec<_>>() {
+            let in_flight = self.changes.values_mut().filter(|change| change.place.volume == volume);
+            in_flight.for_each(|change| change.forsaken = true);
+        }
+        self.flush_failed(ticket);
     }
 
     /// Nobody will hear what came of a flush: it promises nothing.

@@ -2,7 +2,9 @@
 
 use super::Character;
 use crate::driver::Ask;
-use crate::net::nbd;
+use crate::driver::errors::Holders;
+use crate::net::nbd::{self, EINVAL, ENOSPC};
+use crate::net::recording::{Key, recorded_as};
 use crate::{Change, Oracle, Place, Ticket};
 use std::fmt;
 use weir_model::{BLOCK, Bytes, Op, SECTOR, VolumeOffset};
@@ -59,12 +61,25 @@ impl fmt::Debug for Wish {
 }
 
 /// A request on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) ask: Ask,
     pub(super) what: What,
     /// Bytes before what the oracle knows of.
     pub(super) head: usize,
+    /// Of a read while devices may fail: what held its blocks when it was sent.
+    pub(super) holders: Option<Holders>,
+    /// As it went over the wire.
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+impl Open {
+    /// As a recording has it; not what must be refused, nor what asks for no data.
+    pub(super) fn key(&self, offset: u64, len: u32) -> Option<Key> {
+        let is_recorded = matches!(self.what, What::Told(_)) && self.ask.op != Op::Flush;
+        is_recorded.then(|| (self.ask.volume, recorded_as(self.ask.op), offset, len.into()))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +119,7 @@ pub(super) fn lay_out(wish: Wish, character: &Character, size: Bytes, oracle: &m
             let ask = Ask { op: Op::Read, ..ask };
             let ticket = oracle.read(place(&ask));
             let flags = if one { nbd::REQ_ONE } else { 0 };
-            let open = Open { ask, what: What::Status(ticket), head: 0 };
+            let open = Open { ask, what: What::Status(ticket), head: 0, holders: None, offset: 0, len: 0 };
             let (offset, len) = (ask.offset.0, ask.len.0 as u32);
             Laid { flags, kind: nbd::BLOCK_STATUS, offset, len, open, payload: vec![] }
         }
@@ -146,7 +161,7 @@ fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
         payload = vec![0; ask.len.0 as usize];
         oracle.fill(ticket, place(&ask), &mut payload);
     }
-    let open = Open { ask, what: What::Told(ticket), head: 0 };
+    let open = Open { ask, what: What::Told(ticket), head: 0, holders: None, offset: 0, len: 0 };
     Laid { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, open, payload }
 }
 
@@ -166,8 +181,6 @@ fn lay_out_askew(ask: Ask, head: u64, tail: u64, oracle: &mut Oracle) -> Laid {
 
 /// With the errors that the protocol names for them.
 fn lay_out_wrong(wrong: Wrong, character: &Character, size: Bytes) -> Laid {
-    const EINVAL: u32 = 22;
-    const ENOSPC: u32 = 28;
     let (flags, kind, offset, len, error) = match wrong {
         Wrong::ReadBehindEnd => (0, nbd::READ, size.0 - SECTOR, 2 * SECTOR as u32, EINVAL),
         Wrong::WriteBehindEnd(len) => (0, nbd::WRITE, size.0, len, ENOSPC),
@@ -179,5 +192,12 @@ fn lay_out_wrong(wrong: Wrong, character: &Character, size: Bytes) -> Laid {
     let (volume, offset_of_ask) = (character.volume, VolumeOffset(offset));
     let ask = Ask { volume, op: Op::Read, offset: offset_of_ask, len: Bytes(len.into()), fua: false };
     let payload = if kind == nbd::WRITE { vec![0x5a; len as usize] } else { vec![] };
-    Laid { flags, kind, offset, len, open: Open { ask, what: What::Refused(error), head: 0 }, payload }
+    Laid {
+        flags,
+        kind,
+        offset,
+        len,
+        open: Open { ask, what: What::Refused(error), head: 0, holders: None, offset: 0, len: 0 },
+        payload,
+    }
 }

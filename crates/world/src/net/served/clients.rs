@@ -5,7 +5,7 @@ use crate::driver::Failure;
 use crate::net::client::Connection;
 use crate::net::hello::Wanted;
 use crate::net::{Stranger, Wish};
-use weir_model::{Memory, Nanos, Peer};
+use weir_model::{Memory, Nanos};
 
 impl Served {
     /// Requests that clients wait for.
@@ -33,33 +33,36 @@ impl Served {
     /// Who is not connected connects.
     fn connect(&mut self, number: usize) {
         let character = self.front.clients[number];
-        if self.clients[number].is_some() || self.is_being_replaced(character.volume) {
+        if self.clients[number].is_some() {
             return;
         }
-        let peer = if number.is_multiple_of(3) {
-            Peer::Address(core::net::IpAddr::from([192, 0, 2, number as u8]))
-        } else {
-            Peer::Process(number as u32 / 2)
-        };
+        // Some try to get in while their volume makes way for another one.
+        let may_lack = self.is_being_replaced(character.volume);
         let volume = &self.volumes[character.volume];
-        let wanted = Wanted { name: volume.name.clone(), size: volume.spec.size.0 };
-        let Some(conn) = self.sockets.connect(&character.wire, peer, false) else { return };
+        let wanted = Wanted { name: volume.name.clone(), size: volume.spec.size.0, may_lack };
+        if may_lack && !number.is_multiple_of(2) {
+            return;
+        }
+        let Some(conn) = self.sockets.connect(&character.wire, self.peer(number), false) else { return };
         let (now, rng) = (self.world.now(), self.world.fork_rng());
         self.clients[number] = Some(Connection::new(number, character, wanted, conn, now, rng));
     }
 
     /// A client is through the handshake: of connections to its volume that had been closed before it asked for that
     /// nothing more may be carried out after what is asked from now on.
-    pub(super) fn came_back(&mut self, number: usize) {
+    pub(super) fn came_back(&mut self, number: usize) -> Result<(), Failure> {
         self.moment += 1;
         let entered = &mut self.entered[self.front.clients[number].volume];
         *entered = (*entered).max(self.moment);
-        let Some(asked) = self.clients[number].as_ref().and_then(|client| client.asked_in) else { return };
+        let Some(asked) = self.clients[number].as_ref().and_then(|client| client.asked_in) else {
+            return Ok(());
+        };
         let volume = self.front.clients[number].volume;
         let is_over = |lost: &Lost| lost.volume == volume && lost.closed < asked;
         for lost in self.lost.extract_if(.., |lost| is_over(lost)) {
             self.oracle.given_up(lost.ticket);
         }
+        self.check_limits()
     }
 
     /// The server has closed a connection: that must be in order.
@@ -73,7 +76,18 @@ impl Served {
         let is_cut_off = half_closed > 0 && (is_entering || self.entered[volume] > half_closed);
         let is_answered = is_whole && client.unanswered() == 0;
         let is_in_order = self.is_stopping || is_cut_off || (client.is_leaving() && is_answered);
-        if !is_in_order {
+        if client.may_be_turned_away() {
+            self.forget(number);
+            return Ok(());
+        }
+        if client.may_have_taken_too_long() {
+            self.begin_again(number);
+            return Ok(());
+        }
+        let (judge, client, ..) = self.judge(number);
+        let is_cut_short = client.is_some_and(|client| client.may_be_cut_short(&judge));
+        if !is_in_order && !is_cut_short {
+            let client = &self.clients[number];
             let what = format!("the server closed the connection: {client:?}");
             return Err(Failure::Client { client: number, what });
         }
@@ -143,12 +157,9 @@ impl Served {
             self.leave(number, how)?;
         }
         self.visitors.drain(..).for_each(|visitor| visitor.leave(&mut self.sockets));
-        while self.operator.is_asking() || !self.operator.orders.is_empty() {
-            if !self.advance(Nanos::MAX)? {
-                return Err(Failure::Server("the operator is never answered".to_owned()));
-            }
-        }
-        let until = self.world.now() + Nanos::secs(120);
+        self.end_control()?;
+        // Devices that hang are given up at last.
+        let until = self.world.now() + Nanos::secs(if self.faults.is_broken { 3600 } else { 120 });
         while !self.is_empty() {
             if !self.advance(until)? {
                 let counts = self.server.as_ref().map(weir_session::Server::counts);
@@ -168,6 +179,8 @@ impl Served {
         let gone = counts.clients + counts.handshakes + counts.idle + counts.sessions == 0;
         // Whole extents that clients read may be kept. A restart looks more closely.
         let is_free = self.world.memory.free() + self.setup.extent_cache >= self.at_rest;
+        // Devices that hang keep some for good.
+        let is_free = is_free || self.faults.is_broken;
         gone && self.sockets.count() == 0 && is_free && self.clients.iter().all(Option::is_none)
     }
 
@@ -178,7 +191,8 @@ impl Served {
             self.entered.fill(u64::MAX);
         }
         let (rng, now) = (self.world.fork_rng(), self.world.now());
-        let names: Vec<String> = self.volumes.iter().map(|volume| volume.name.clone()).collect();
+        let names = self.volumes.iter().map(|volume| &volume.name).chain(self.sides.keys());
+        let names: Vec<String> = names.cloned().collect();
         stranger.come(&names, now, rng, &mut self.sockets, &mut self.visitors);
     }
 }

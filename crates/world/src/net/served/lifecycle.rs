@@ -1,24 +1,48 @@
 //! The server starts, stops and is killed.
 
 use super::Served;
-use crate::driver::lifecycle::open_pool;
+use crate::driver::lifecycle::{is_of_devices, open_pool};
 use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec};
-use crate::net::operator::Operator;
+use crate::net::operator::{Operator, Order};
 use crate::net::sockets::Sockets;
-use crate::{Driver, Moment, Seed, Stop, Strike};
+use crate::{Driver, Seed, Stop, Strike};
 use serde_json::json;
 use weir_engine::{Activity, AdminId, Command, Engine};
 use weir_model::{Memory, Nanos};
 use weir_policy::placement::for_tests;
 use weir_session::{ClientCounts, End, Server, Volumes};
 
+/// How often the server is started again before the devices that keep it from opening the pool are mended.
+const OPEN_ATTEMPTS: usize = 5;
+
 impl Served {
-    /// Opens the pool and serves it; makes its volumes first if it has none.
+    /// Opens the pool and serves it; makes its volumes first if it has none. Devices that fail may need
+    /// several attempts, or have to be mended first.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
+        let mut attempts = 0;
+        loop {
+            let how = match self.try_to_start() {
+                Err(Failure::Open(error)) if self.faults.is_broken && is_of_devices(&error) => Stop::Kill,
+                Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.faults.is_broken => Stop::PowerCut,
+                other => return other,
+            };
+            attempts += 1;
+            // The server is started again: what could not be flushed can still be read.
+            self.stop(if attempts < OPEN_ATTEMPTS { how } else { Stop::PowerCut })?;
+        }
+    }
+
+    fn try_to_start(&mut self) -> Result<(), Failure> {
         self.all_free = self.world.memory.free();
-        let mut engine = open_pool(&mut self.world, &self.setup, false, Absence::default())?;
-        self.oracle.settled();
+        let opened = open_pool(&mut self.world, &self.setup, self.faults.is_broken, Absence::default());
+        self.note_strikes();
+        let mut engine = opened?;
+        // A device that gave up what a failed flush should have kept cannot be asked again.
+        if !self.faults.is_broken {
+            self.oracle.settled();
+        }
         self.settle_order(&engine)?;
+        self.settle_sides(&engine)?;
         for number in 0..self.volumes.len() {
             if engine.volumes().all(|volume| volume.name != self.volumes[number].name) {
                 self.create(&mut engine, number)?;
@@ -37,6 +61,8 @@ impl Served {
         self.sockets = Sockets::new(Seed(self.world.fork_rng().word()), now);
         self.server = Some(Server::new(engine, &self.front.limits, now, describe));
         self.operator = Operator::default();
+        self.aides = Default::default();
+        self.asked_for.clear();
         self.is_stopping = false;
         self.entered.fill(0);
         self.with_server(Server::turn);
@@ -56,6 +82,7 @@ impl Served {
             while let Some(io) = Volumes::next_io(engine) {
                 self.world.start(io);
             }
+            self.note_strikes();
             if let Some(reply) = engine.next_admin_reply() {
                 return reply.result.map(drop).map_err(|error| Failure::Admin { command: what, error });
             }
@@ -70,7 +97,8 @@ impl Served {
 
     /// The pool has the volumes it should have.
     fn check_volumes(&self, engine: &Engine) -> Result<(), Failure> {
-        let mut found: Vec<_> = engine.volumes().map(|v| (v.name, v.size, v.hardening as u8)).collect();
+        let volumes = engine.volumes().filter(|volume| !self.sides.contains_key(&volume.name));
+        let mut found: Vec<_> = volumes.map(|v| (v.name, v.size, v.hardening as u8)).collect();
         let named = |v: &super::Volume| (v.name.clone(), v.spec.size, v.spec.hardening as u8);
         let mut expected: Vec<_> = self.volumes.iter().map(named).collect();
         found.sort();
@@ -84,30 +112,37 @@ impl Served {
     /// Everything stops in the middle, connections included; then the pool is opened, perhaps in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.note_moment(crash.how);
+        self.count_crash();
         self.stop(crash.how)?;
         for Again { write, how } in &crash.again {
             self.world.stop_at_store_write(Some(*write), *how);
-            let opened = open_pool(&mut self.world, &self.setup, false, Absence::default());
+            let is_broken = self.faults.is_broken;
+            let opened = open_pool(&mut self.world, &self.setup, is_broken, Absence::default());
             self.world.stop_at_store_write(None, *how);
+            self.note_strikes();
             match opened {
-                Err(failure) if !self.world.is_dark() => return Err(failure),
+                Err(failure) if !self.world.is_dark() && !is_broken => return Err(failure),
                 _ => {}
             }
             self.statistics.in_recovery += u64::from(self.world.is_dark());
+            self.count_crash();
             self.stop(*how)?;
         }
         self.start()
     }
 
-    /// Copies of the pool crash whose turn it is, and are looked at without a server. Not while the operator
-    /// waits for something: what became of that the server has to say.
+    /// Copies of the pool crash whose turn it is, and are looked at without a server. Not while an operator
+    /// waits for something, or has made a volume beside those of the clients: what became of that the server
+    /// has to say. Nor once a device has failed.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.due() {
             let Some(engine) = self.server.as_ref().map(Server::volumes) else { continue };
-            if self.operator.is_asking() || self.replacing.is_some() {
+            let found: Vec<_> = engine.volumes().collect();
+            let is_asked = self.operator.is_asking() || self.aides.iter().any(Operator::is_asking);
+            let is_plain = found.len() == self.volumes.len() && self.replacing.is_none();
+            if is_asked || !is_plain || self.faults.is_broken {
                 continue;
             }
-            let found: Vec<_> = engine.volumes().collect();
             let volumes = self.volumes.iter().filter_map(|volume| {
                 let id = found.iter().find(|found| found.name == volume.name)?.id;
                 Some(Volume { id, name: volume.name.clone(), spec: volume.spec })
@@ -124,17 +159,18 @@ impl Served {
     }
 
     fn note_moment(&mut self, how: Stop) {
-        let strike = if how == Stop::Kill { Strike::Kill } else { Strike::PowerCut };
+        self.note_strike(if how == Stop::Kill { Strike::Kill } else { Strike::PowerCut });
         let Some(engine) = self.server.as_ref().map(Server::volumes) else { return };
-        let doing: Vec<_> = Activity::ALL.into_iter().filter(|activity| engine.is_doing(*activity)).collect();
         self.statistics.after_wrap += u64::from(engine.is_doing(Activity::JournalWrapped));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
         self.statistics.in_checkpoint +=
-            u64::from(checkpoint.iter().any(|activity| doing.contains(activity)));
-        let idle = doing.is_empty().then_some(Moment::Idle);
-        for moment in doing.into_iter().map(Moment::Doing).chain(idle) {
-            *self.statistics.hits.entry((strike, moment)).or_default() += 1;
-        }
+            u64::from(checkpoint.into_iter().any(|activity| engine.is_doing(activity)));
+    }
+
+    fn count_crash(&mut self) {
+        self.statistics.crashes += 1;
+        *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
+        self.answered_since_crash = 0;
     }
 
     fn stop(&mut self, how: Stop) -> Result<(), Failure> {
@@ -145,9 +181,15 @@ impl Served {
         self.half_closed.fill(0);
         self.lost.clear();
         self.visitors.clear();
-        self.statistics.crashes += 1;
-        *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
-        self.answered_since_crash = 0;
+        self.jump = None;
+        self.recording = None;
+        if how == Stop::PowerCut {
+            // Whoever comes to see why it is dark replaces cables, too.
+            self.mend();
+        }
+        if self.faults.is_broken {
+            return Ok(());
+        }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
         let report = weir_map::check(&mut self.world, &sizes);
         if report.is_clean() { Ok(()) } else { Err(Failure::Check(Box::new(report))) }
@@ -157,38 +199,46 @@ impl Served {
     /// have left nothing behind. Nor is any of the memory.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.operator.orders.clear();
-        while self.operator.is_asking() {
-            if !self.advance(Nanos::MAX)? {
-                return Err(Failure::Server("the operator is never answered".to_owned()));
-            }
+        self.end_control_but_recording()?;
+        self.is_stopping = true;
+        self.recording.iter_mut().for_each(|recording| recording.note_crowd());
+        // Whoever looks after it says so at the control socket, or sends a signal.
+        if self.world.fork_rng().chance(0.5) {
+            self.operator.orders.push_back(Order::Stop);
+            self.end_control_but_recording()?;
+        } else {
+            self.with_server(|server, outside| server.begin_stop(outside));
         }
         self.operator.leave(&mut self.sockets);
-        self.is_stopping = true;
-        self.with_server(|server, outside| server.begin_stop(outside));
         while self.with_server(Server::advance_stop) != Some(Some(End::Graceful)) || self.has_sessions() {
-            if !self.advance(Nanos::MAX)? {
-                return Err(Failure::NeverStops);
+            if self.advance(Nanos::MAX)? {
+                continue;
             }
+            // A recording that began after the stop ends when whoever records wants it to.
+            let recording = self.recording.as_mut().filter(|recording| recording.can_end());
+            recording.ok_or(Failure::NeverStops)?.end(&mut self.sockets);
         }
         let Some(server) = self.server.take() else { return Err(Failure::NeverStops) };
         server.into_volumes().release_memory(&mut self.world.memory);
         let (free, all) = (self.world.memory.free(), self.all_free);
-        if free != all {
+        if free != all && !self.faults.is_broken {
             return Err(Failure::Server(format!("of {all} only {free} are free once it has stopped")));
         }
         // What the server had said before it closed is still received.
-        while self.clients.iter().any(Option::is_some) && self.advance(Nanos::MAX)? {}
+        let is_heard =
+            |served: &Self| served.clients.iter().all(Option::is_none) && served.recording.is_none();
+        while !is_heard(self) && self.advance(Nanos::MAX)? {}
         for number in 0..self.clients.len() {
             self.forget(number);
         }
-        for volume in 0..self.volumes.len() {
+        let is_whole = !self.faults.is_broken;
+        for volume in (0..self.volumes.len()).filter(|_| is_whole) {
             let promised = self.oracle.flush(volume);
             self.oracle.flushed(promised);
         }
         self.lost.clear();
         self.visitors.clear();
-        self.world.stop(Stop::PowerCut);
-        self.oracle.crash(Stop::PowerCut);
+        self.stop(Stop::PowerCut)?;
         self.start()
     }
 

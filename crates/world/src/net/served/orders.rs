@@ -25,6 +25,11 @@ const fn word(hardening: Hardening) -> &'static str {
 
 impl Served {
     pub(super) fn order(&mut self, order: &Order) {
+        match *order {
+            Order::Record => return self.record(),
+            Order::Churn(aide) => return self.churn(aide),
+            _ => {}
+        }
         self.operator.orders.push_back(*order);
     }
 
@@ -40,10 +45,11 @@ impl Served {
         self.visitors.retain(|visitor| !visitor.is_gone());
         if self.operator.next(now, &self.sockets).is_none_or(|next| next > now) {
             let waits = self.operator.is_asking() && now.since(self.operator.moved) > ANSWERED_WITHIN;
-            return if waits { Err(self.operator_failure("no answer")) } else { Ok(()) };
+            let is_demanded = waits && !self.faults.is_broken;
+            return if is_demanded { Err(self.operator_failed("no answer")) } else { Ok(()) };
         }
         let turn = self.operator.turn(now, &mut self.sockets);
-        if let Some((asked, answer)) = turn.map_err(|what| self.operator_failure(&what))? {
+        if let Some((asked, answer)) = turn.map_err(|what| self.operator_failed(&what))? {
             self.idle_events = 0;
             self.heard(&asked, &answer)?;
         }
@@ -54,10 +60,6 @@ impl Served {
             self.give(&order, now);
         }
         Ok(())
-    }
-
-    fn operator_failure(&self, what: &str) -> Failure {
-        Failure::Server(format!("at the control socket: {what}; asked was {:?}", self.operator.asked()))
     }
 
     fn give(&mut self, order: &Order, now: Nanos) {
@@ -101,8 +103,13 @@ impl Served {
                 }
                 (json!({"do": "remove_volume", "name": name(volume)}), Asked::RemoveUsed(volume))
             }
+            Order::Stop => (json!({"do": "stop"}), Asked::Stop),
+            Order::Record | Order::Churn(_) => return,
             Order::Garbage => (json!({"do": "dance"}), Asked::Garbage),
         };
+        if asked.is_change() {
+            self.unsettled = Some(asked.clone());
+        }
         let is_listened_to = self.operator.ask(&line.to_string(), asked, now, &mut self.sockets);
         debug_assert!(is_listened_to || self.is_stopping, "somebody listens at the control socket");
     }
@@ -113,11 +120,14 @@ impl Served {
             self.names += 1;
             let new = format!("volume{volume}-{}", self.names);
             self.replacing = Some(Replacing { volume, new, removed: false });
+        }
+        let Replacing { volume, new, removed } = self.replacing.clone()?;
+        if !removed {
+            // Others may have come since it was tried last.
             let of_it = |number: &usize| self.front.clients[*number].volume == volume;
             let all: Vec<usize> = (0..self.clients.len()).filter(of_it).collect();
             all.into_iter().for_each(|number| self.forget(number));
         }
-        let Replacing { volume, new, removed } = self.replacing.clone()?;
         let spec = self.volumes[volume].spec;
         Some(if removed {
             let (size, hardening) = (spec.size.0, word(spec.hardening));
@@ -149,14 +159,18 @@ impl Served {
                 }
                 true
             }
-            Asked::Policy => is_done,
+            Asked::Policy | Asked::Stop => is_done,
             Asked::Remove(_) if refused => {
                 // Of the clients that left the server may still have some.
                 self.operator.rests_until = self.world.now() + Nanos::millis(1);
                 self.operator.orders.push_front(Order::Replace(0));
                 true
             }
-            Asked::Remove(_) if is_done => {
+            Asked::Remove(volume) if is_done => {
+                let mut users = self.clients.iter().flatten().filter(|client| client.is_steady());
+                if users.any(|client| client.volume() == volume) {
+                    return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
+                }
                 self.replacing.iter_mut().for_each(|replacing| replacing.removed = true);
                 self.operator.orders.push_front(Order::Replace(0));
                 true
@@ -167,10 +181,16 @@ impl Served {
             }
             Asked::RemoveUsed(_) => refused,
             Asked::Garbage => class == "usage",
-            Asked::Harden(..) | Asked::Remove(_) | Asked::Create(_) => false,
+            Asked::Harden(..) | Asked::Remove(_) | Asked::Create(_) | Asked::Side(..) => false,
         };
-        let what = || Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}"));
-        if is_right { Ok(()) } else { Err(what()) }
+        if is_right {
+            self.unsettled = None;
+            return Ok(());
+        }
+        if asked.is_change() && answer["failed"]["message"].is_string() {
+            return Err(self.operator_failed(&format!("{asked:?} is answered with {answer}")));
+        }
+        Err(Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}")))
     }
 
     /// Whether those are the volumes there are.
@@ -178,15 +198,19 @@ impl Served {
         let Some(names) = names.as_array() else { return false };
         let is_replaced = |number: usize| self.is_being_replaced(number);
         let expected = self.volumes.iter().enumerate().filter(|(number, _)| !is_replaced(*number));
-        let mut expected = expected.map(|(_, volume)| json!(volume.name));
+        let expected: Vec<_> = expected.map(|(_, volume)| json!(volume.name)).collect();
+        // Beside these others come and go meanwhile.
+        let is_own = |name: &&Value| !name.as_str().is_some_and(|name| name.starts_with("side"));
+        let others: Vec<_> = names.iter().filter(is_own).collect();
         let spare = usize::from(self.replacing.is_some());
-        let known = self.volumes.len() - spare;
-        (known..=known + spare).contains(&names.len()) && expected.all(|name| names.contains(&name))
+        (expected.len()..=expected.len() + spare).contains(&others.len())
+            && expected.iter().all(|name| others.contains(&name))
     }
 
     /// The new volume is there, and blank.
     fn replaced(&mut self) {
         let Some(Replacing { volume, new, .. }) = self.replacing.take() else { return };
+        self.recording.iter_mut().for_each(|recording| recording.forget(volume));
         for lost in self.lost.extract_if(.., |lost| lost.volume == volume) {
             self.oracle.given_up(lost.ticket);
         }
@@ -196,7 +220,7 @@ impl Served {
 
     /// A crash caught what the operator wanted somewhere on its way: it is done or not.
     pub(super) fn settle_order(&mut self, engine: &Engine) -> Result<(), Failure> {
-        if let Some(Asked::Harden(volume, wanted)) = self.operator.asked().cloned() {
+        if let Some(Asked::Harden(volume, wanted)) = self.unsettled.take() {
             let found = engine.volumes().find(|found| found.name == self.volumes[volume].name);
             let Some(found) = found.map(|found| found.hardening) else { return Ok(()) };
             if found == wanted {

@@ -3,10 +3,12 @@
 use super::{ANSWERED_WITHIN, IDLE_EVENTS_MAX, Served};
 use crate::WorldMemory;
 use crate::driver::Failure;
+use crate::net::client::Turn;
+use crate::net::operator::Operator;
 use crate::net::sockets::{Report, Sockets};
-use weir_engine::Engine;
+use weir_engine::{Activity, Engine};
 use weir_model::Nanos;
-use weir_session::{Outside, Server};
+use weir_session::{Outside, Server, Volumes};
 
 impl Served {
     /// Has the server do something with what is outside of it.
@@ -20,6 +22,7 @@ impl Served {
         while let Some(io) = self.sockets.next_io() {
             self.world.start(io);
         }
+        self.note_strikes();
         result
     }
 
@@ -32,18 +35,32 @@ impl Served {
         let server = self.server.as_ref().and_then(|server| server.deadline(now));
         let others = [self.world.next_event(), self.sockets.next_event(), server];
         let operator = self.operator.next(now, &self.sockets);
-        others.into_iter().chain([clients, visitors, operator]).flatten().min().map(|next| next.max(now))
+        others
+            .into_iter()
+            .chain([clients, visitors, operator, self.next_of_control(now)])
+            .flatten()
+            .min()
+            .map(|next| next.max(now))
     }
 
     /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
     pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
         let Some(next) = self.next_event().filter(|next| *next <= limit) else { return Ok(false) };
         self.idle_events += 1;
-        if self.idle_events > IDLE_EVENTS_MAX {
+        // Devices that hang are given up at last.
+        let most = IDLE_EVENTS_MAX * if self.faults.is_broken { 5 } else { 1 };
+        if self.idle_events > most {
+            // Where devices fail, a change that the operator asked for may not come to an end.
+            if self.faults.is_broken
+                && (self.operator.is_asking() || self.aides.iter().any(Operator::is_asking))
+            {
+                return Err(self.operator_failed("no answer"));
+            }
             return Err(Failure::Server(self.what_is_due()));
         }
         let mut done = std::mem::take(&mut self.done);
         self.world.advance(next, &mut done);
+        self.note_strikes();
         for answer in done.drain(..) {
             self.with_server(|server, outside| server.completed(answer, outside));
         }
@@ -54,9 +71,12 @@ impl Served {
             self.with_server(|server, outside| tell(report, server, outside));
         }
         self.reports = reports;
+        self.note_crowd();
         self.with_server(Server::turn);
         self.turn_of_clients()?;
         self.turn_of_others()?;
+        self.turn_of_recording()?;
+        self.turn_of_aides()?;
         self.burn()?;
         Ok(true)
     }
@@ -66,10 +86,15 @@ impl Served {
         let now = self.world.now();
         let clients: Vec<_> = self.clients.iter().flatten().map(|c| c.next(now, &self.sockets)).collect();
         let server = self.server.as_ref().and_then(|server| server.deadline(now));
+        let volumes = self.server.as_ref().and_then(|server| Volumes::deadline(server.volumes()));
         let (world, sockets) = (self.world.next_event(), self.sockets.next_event());
         let operator = self.operator.next(now, &self.sockets);
+        let doing = self.server.as_ref().map(Server::volumes).map(|engine| {
+            Activity::ALL.into_iter().filter(|activity| engine.is_doing(*activity)).collect::<Vec<_>>()
+        });
+        let counts = self.server.as_ref().map(Server::counts);
         format!(
-            "no end at {now}: due are the server {server:?}, devices {world:?}, sockets {sockets:?}, clients {clients:?}, the \
+            "{doing:?}, {counts:?}: no end at {now}: due are the server {server:?} (its volumes {volumes:?}), devices {world:?}, sockets {sockets:?}, clients {clients:?}, the \
              operator {operator:?}, {} strangers",
             self.visitors.len()
         )
@@ -79,6 +104,12 @@ impl Served {
     fn burn(&mut self) -> Result<(), Failure> {
         self.copies.burn();
         self.crash_copies()?;
+        if let Some((left, time)) = self.jump.take() {
+            match left {
+                0 | 1 => self.jump(time),
+                _ => self.jump = Some((left - 1, time)),
+            }
+        }
         self.armed.burn()
     }
 
@@ -88,13 +119,15 @@ impl Served {
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
             if client.next(now, &self.sockets).is_none_or(|next| next > now) {
-                if now.since(client.moved) > ANSWERED_WITHIN && client.is_waiting() {
+                let is_late = now.since(client.moved) > ANSWERED_WITHIN && client.is_waiting();
+                if is_late && !self.faults.is_broken {
                     return Err(self.stuck(number));
                 }
                 continue;
             }
             let was_asking = client.asked_in;
-            let turn = client.turn(now, &mut self.moment, &mut self.sockets, &mut self.oracle)?;
+            let (mut judge, Some(client), sockets, moment) = self.judge(number) else { continue };
+            let turn = client.turn(now, moment, sockets, &mut judge)?;
             let asked_in = client.asked_in;
             self.world.note(turn.word ^ (number as u64).rotate_left(20) ^ turn.answered);
             if turn.moves || turn.is_over {
@@ -104,21 +137,34 @@ impl Served {
             self.answered_since_crash += turn.answered;
             self.statistics.requests += turn.answered;
             self.statistics.no_space += turn.no_space;
+            self.statistics.errors += turn.errors;
             self.statistics.compared += turn.compared;
             if asked_in != was_asking {
                 let entered = &mut self.entered[self.front.clients[number].volume];
                 *entered = (*entered).max(self.moment);
             }
             if turn.is_through {
-                self.came_back(number);
+                self.came_back(number)?;
             }
-            if turn.is_aborted {
+            self.note_asked(&turn);
+            if turn.is_lacking {
+                self.forget(number);
+            } else if turn.is_aborted {
                 self.begin_again(number);
             } else if turn.is_over {
                 self.ended(number, turn.word == 1)?;
             }
         }
         Ok(())
+    }
+
+    /// What clients ask for, and are answered, is held against what is recorded.
+    fn note_asked(&mut self, turn: &Turn) {
+        self.asked_for.extend(&turn.begun);
+        if let Some(recording) = &mut self.recording {
+            turn.begun.iter().for_each(|key| recording.asked(*key));
+            turn.ended.iter().for_each(|key| recording.answered(*key));
+        }
     }
 
     fn stuck(&self, number: usize) -> Failure {

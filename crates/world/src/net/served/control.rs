@@ -1,0 +1,166 @@
+//! More of the control socket: recordings, and volumes that come and go beside those that clients use.
+
+use super::Served;
+use crate::driver::Failure;
+use crate::net::operator::{Asked, Operator};
+use crate::net::recording::{Recording, Turn};
+use serde_json::json;
+use std::collections::BTreeMap;
+use weir_engine::Engine;
+use weir_model::Nanos;
+
+/// Volumes that nobody writes to, by name; whether one is known to be there, or is being made or removed.
+pub(super) type Sides = BTreeMap<String, bool>;
+
+impl Served {
+    /// Begins to record, or ends a recording.
+    pub(super) fn record(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            return recording.end(&mut self.sockets);
+        }
+        let all: Vec<usize> = (0..self.volumes.len()).filter(|n| !self.is_being_replaced(*n)).collect();
+        let names: Vec<String> = all.iter().map(|number| self.volumes[*number].name.clone()).collect();
+        self.recording = Recording::begin(all, &names, &mut self.sockets);
+    }
+
+    /// Whoever records receives what there is.
+    pub(super) fn turn_of_recording(&mut self) -> Result<(), Failure> {
+        let now = self.world.now();
+        let Some(recording) =
+            self.recording.take_if(|r| r.next(now, &self.sockets).is_some_and(|at| at <= now))
+        else {
+            return Ok(());
+        };
+        match recording.turn(&mut self.sockets).map_err(Failure::Server)? {
+            Turn::On(recording) => self.recording = Some(recording),
+            Turn::Whole(recording) => recording.check(&self.asked_for).map_err(Failure::Server)?,
+            Turn::Refused => {}
+        }
+        Ok(())
+    }
+
+    /// A second operator makes a volume, or removes one.
+    pub(super) fn churn(&mut self, aide: usize) {
+        let aide = aide % self.aides.len();
+        if self.aides[aide].is_asking() {
+            return;
+        }
+        let other = &self.aides[1 - aide];
+        let is_free =
+            |name: &&String| !matches!(other.asked(), Some(Asked::Side(asked, _)) if asked == *name);
+        let known = self.sides.iter().filter(|(_, is_known)| **is_known).map(|(name, _)| name);
+        let there: Vec<String> = known.filter(is_free).cloned().collect();
+        let (now, many) = (self.world.now(), there.len() >= 3);
+        let (name, line, creates) =
+            match there.into_iter().next().filter(|_| many || self.world.fork_rng().chance(0.4)) {
+                Some(name) => (name.clone(), json!({"do": "remove_volume", "name": name}), false),
+                None => {
+                    self.names += 1;
+                    let name = format!("side{}", self.names);
+                    (name.clone(), json!({"do": "create_volume", "name": name, "size_bytes": 262_144}), true)
+                }
+            };
+        self.sides.insert(name.clone(), false);
+        self.aides[aide].ask(&line.to_string(), Asked::Side(name, creates), now, &mut self.sockets);
+    }
+
+    /// The aides receive their answers.
+    pub(super) fn turn_of_aides(&mut self) -> Result<(), Failure> {
+        let now = self.world.now();
+        for aide in 0..self.aides.len() {
+            let waits =
+                self.aides[aide].is_asking() && now.since(self.aides[aide].moved) > super::ANSWERED_WITHIN;
+            if waits && !self.faults.is_broken {
+                return Err(Failure::Server(format!("{:?} is not answered", self.aides[aide].asked())));
+            }
+            if self.aides[aide].next(now, &self.sockets).is_none_or(|next| next > now) {
+                continue;
+            }
+            let asked = self.aides[aide].asked().cloned();
+            match (self.aides[aide].turn(now, &mut self.sockets), asked) {
+                (Ok(None), _) => {}
+                (Ok(Some((Asked::Side(name, creates), answer))), _) => {
+                    self.idle_events = 0;
+                    self.side_answered(&name, creates, &answer.to_string())?;
+                }
+                (Ok(Some((asked, answer))), _) => {
+                    return Err(Failure::Server(format!("{asked:?} is answered with {answer}")));
+                }
+                // It gave way to others before it had asked.
+                (Err(_), Some(Asked::Side(..)))
+                    if self.aides[aide].may_be_cut_off() || self.faults.is_broken =>
+                {
+                    self.aides[aide].leave(&mut self.sockets);
+                    self.aides[aide] = Operator::default();
+                }
+                (Err(what), _) => return Err(Failure::Server(what)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Volumes that strangers use are not removed; where the pool is full, none is made. In any case it
+    /// is known then whether it is there.
+    fn side_answered(&mut self, name: &str, creates: bool, answer: &str) -> Result<(), Failure> {
+        let engine = self.server.as_ref().map(weir_session::Server::volumes);
+        let is_there = engine.is_some_and(|engine| engine.volumes().any(|volume| volume.name == name));
+        let is_refused = answer.contains("\"refused\"") || answer.contains("\"environment\"");
+        let is_done = answer == "\"done\"" && is_there == creates;
+        if !is_done && !is_refused {
+            return Err(Failure::Server(format!("volume {name} was to come or to go: {answer}")));
+        }
+        if !is_done && self.faults.is_broken {
+            // It may be in a frame that is found at the next crash.
+            return Ok(());
+        }
+        if is_there {
+            self.sides.insert(name.to_owned(), true);
+        } else {
+            self.sides.remove(name);
+        }
+        Ok(())
+    }
+
+    /// After a crash: those that were there still are, and of the others it is known what they came to.
+    pub(super) fn settle_sides(&mut self, engine: &Engine) -> Result<(), Failure> {
+        let found: Vec<String> = engine.volumes().map(|volume| volume.name).collect();
+        if let Some((gone, _)) = self.sides.iter().find(|(name, there)| **there && !found.contains(name)) {
+            let expected = format!("{gone}, which was made");
+            return Err(Failure::Volumes { found: format!("{found:?}"), expected });
+        }
+        self.sides.retain(|name, _| found.contains(name));
+        self.sides.values_mut().for_each(|there| *there = true);
+        Ok(())
+    }
+
+    /// When aides or a recording do something.
+    pub(super) fn next_of_control(&self, now: Nanos) -> Option<Nanos> {
+        let aides = self.aides.iter().filter_map(|aide| aide.next(now, &self.sockets));
+        aides.chain(self.recording.as_ref().and_then(|recording| recording.next(now, &self.sockets))).min()
+    }
+
+    /// Nobody is at the control socket any more, once what was asked there is answered.
+    pub(super) fn end_control(&mut self) -> Result<(), Failure> {
+        loop {
+            self.end_control_but_recording()?;
+            let Some(recording) = &mut self.recording else { return Ok(()) };
+            recording.end(&mut self.sockets);
+            if !self.advance(Nanos::MAX)? {
+                return Err(Failure::Server("a recording never ends".to_owned()));
+            }
+        }
+    }
+
+    /// What was asked at the control socket is answered.
+    pub(super) fn end_control_but_recording(&mut self) -> Result<(), Failure> {
+        while self.operator.is_asking()
+            || !self.operator.orders.is_empty()
+            || self.aides.iter().any(Operator::is_asking)
+        {
+            if !self.advance(Nanos::MAX)? {
+                return Err(self.operator_failed("no answer"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Devices fail behind the server, and the clock jumps.
+
+use super::Served;
+use crate::driver::{Crash, Failure};
+use crate::{Fault, Moment, Strike};
+use weir_engine::Activity;
+use weir_model::{DeviceId, Nanos};
+use weir_session::Server;
+
+impl Served {
+    /// From now on something is wrong with a device, until the next power cut.
+    pub(super) fn break_device(&mut self, device: usize, fault: &Fault) {
+        let device = DeviceId((device % self.world.devices()) as u8);
+        let fault = match fault {
+            // Truncation, and damage that nobody is told of, are tried without a server.
+            Fault::Truncate { .. } => Fault::Vanish { at: Nanos(0) },
+            Fault::Astray { .. } => return,
+            fault => fault.clone(),
+        };
+        self.world.break_device(device, fault);
+        self.faults.is_broken = true;
+    }
+
+    /// What has struck commands.
+    pub(super) fn note_strikes(&mut self) {
+        if self.faults.is_broken {
+            for (device, strike) in self.world.struck() {
+                self.faults.failing.insert(device);
+                self.note_strike(strike);
+            }
+        }
+    }
+
+    /// Something happened to the pool at this moment.
+    pub(super) fn note_strike(&mut self, strike: Strike) {
+        let Some(engine) = self.server.as_ref().map(Server::volumes) else { return };
+        let doing: Vec<_> = Activity::ALL.into_iter().filter(|activity| engine.is_doing(*activity)).collect();
+        let idle = doing.is_empty().then_some(Moment::Idle);
+        for moment in doing.into_iter().map(Moment::Doing).chain(idle) {
+            *self.statistics.hits.entry((strike, moment)).or_default() += 1;
+        }
+    }
+
+    /// The clock jumps ahead. Clients and the operator slept as well: what they wait for counts from now
+    /// on. Whoever was in a handshake, or silent, may be closed for it.
+    pub(super) fn jump(&mut self, time: Nanos) {
+        self.note_strike(Strike::TimeJump);
+        self.world.jump(time);
+        let now = self.world.now();
+        self.clients.iter_mut().flatten().for_each(|client| client.wakes_up(now));
+        self.operator.wakes_up(now);
+        self.aides.iter_mut().for_each(|aide| aide.wakes_up(now));
+        self.recording.iter_mut().for_each(|recording| recording.may_fail = true);
+    }
+
+    /// Nothing is wrong with any device any more.
+    pub(super) fn mend(&mut self) {
+        self.world.mend_devices();
+        self.faults = super::super::judge::Faults::default();
+    }
+
+    /// What the operator asked was not done, or nobody knows: in order where devices fail or the clock
+    /// jumped. Then the power is cut, and it is seen what came of it.
+    pub(super) fn operator_failed(&mut self, what: &str) -> Failure {
+        if self.faults.is_broken || self.operator.may_be_cut_off() {
+            return self.armed.now(&Crash::at_once());
+        }
+        Failure::Server(format!("at the control socket: {what}; asked was {:?}", self.operator.asked()))
+    }
+}

@@ -1,0 +1,54 @@
+//! How many clients there may be: the server lets in no more, and turns nobody away without a reason.
+
+use super::Served;
+use crate::driver::Failure;
+use core::net::IpAddr;
+use weir_model::Peer;
+
+/// Control sessions from which on an idle one gives way to another one.
+const SESSIONS: usize = 16;
+
+impl Served {
+    /// Who a client is, to the server.
+    pub(super) fn peer(&self, number: usize) -> Peer {
+        let is_one_address = self.front.limits.clients_per_address < 64;
+        match number {
+            _ if number.is_multiple_of(3) || is_one_address => {
+                let last = if is_one_address { 0 } else { number as u8 };
+                Peer::Address(IpAddr::from([192, 0, 2, last]))
+            }
+            _ => Peer::Process(number as u32 / 2),
+        }
+    }
+
+    /// Clients that shake hands may be turned away from when there may be too many on.
+    pub(super) fn note_crowd(&mut self) {
+        let [clients, sessions] = self.sockets.accepted();
+        let limit = self.front.limits.clients.min(self.front.limits.clients_per_address);
+        if clients > usize::from(limit) {
+            let shaking = self.clients.iter_mut().flatten().filter(|client| !client.was_let_in());
+            shaking.for_each(super::Connection::note_crowd);
+        }
+        if sessions >= SESSIONS {
+            self.operator.note_crowd();
+            self.aides.iter_mut().for_each(super::Operator::note_crowd);
+            self.recording.iter_mut().for_each(|recording| recording.note_crowd());
+        }
+    }
+
+    /// No more are let in than may be.
+    pub(super) fn check_limits(&self) -> Result<(), Failure> {
+        let limits = &self.front.limits;
+        let is_in = |number: &usize| self.clients[*number].as_ref().is_some_and(super::Connection::is_steady);
+        let all: Vec<usize> = (0..self.clients.len()).filter(is_in).collect();
+        let of = |peer| all.iter().filter(|number| self.peer(**number) == peer).count();
+        let addresses = all.iter().map(|number| self.peer(*number)).filter(|p| matches!(p, Peer::Address(_)));
+        let most = addresses.map(of).max().unwrap_or_default();
+        if all.len() > usize::from(limits.clients) || most > usize::from(limits.clients_per_address) {
+            let what =
+                format!("clients {all:?} are let in, {most} of them from one address, against {limits:?}");
+            return Err(Failure::Server(what));
+        }
+        Ok(())
+    }
+}
