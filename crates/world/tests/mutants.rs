@@ -74,6 +74,7 @@ const FOUND_BY_CLIENTS: &[Mutant] = &[
     Mutant::UsedVolumeRemoved,
     Mutant::FuaOfFirstPieceOnly,
     Mutant::LimitsNotCheckedAgain,
+    Mutant::RecordedWithGaps,
 ];
 
 /// The seed of a served pool that finds a mutant.
