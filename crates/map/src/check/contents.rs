@@ -6,7 +6,7 @@ use super::report::{Checked, Finding, Remedy, Report, Severity};
 use crate::value::{Location, Place, RecordId, Slot, Whole, Word};
 use crate::{IntentKind, Space, Superblock};
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_model::{DeviceExtent, DeviceId, ExtentIndex, VolumeId};
+use weir_model::{DeviceExtent, DeviceId, DeviceSet, ExtentIndex, VolumeId};
 
 const REPORT: &str = "save everything (weir pool dump), copy what is readable, and report it";
 
@@ -29,6 +29,40 @@ pub(super) fn check(
     contents.volumes();
     let named = contents.records();
     contents.owners(&named);
+}
+
+/// Devices that extents have something on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uses {
+    pub(super) used: DeviceSet,
+    /// Something that another device has as well, or is to have.
+    pub(super) copied: DeviceSet,
+}
+
+/// Which devices the map says hold anything.
+pub(super) fn uses(image: &Image) -> Uses {
+    let mut uses = Uses::default();
+    image.for_each_word(|volume, _, word| {
+        let copies = image.catalogue.volumes.get(&volume).map_or(1, |volume| volume.copies);
+        let mut add = |device, is_copied: bool| {
+            uses.used.insert(device);
+            if is_copied || copies > 1 {
+                uses.copied.insert(device);
+            }
+        };
+        match Word::decode(word) {
+            Some(Word::Direct(whole)) => add(whole.device, false),
+            Some(Word::Record(id)) => {
+                let Some(record) = image.records.get(id) else { return };
+                for (i, place) in record.places.iter().enumerate() {
+                    let mut others = record.places.iter().enumerate().filter(|(j, _)| *j != i);
+                    add(place.at.id().device, others.any(|(_, other)| other.valid.meets(&place.valid)));
+                }
+            }
+            _ => {}
+        }
+    });
+    uses
 }
 
 impl Contents<'_> {

@@ -45,15 +45,16 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
             report.add(if lacks { in_the_other(finding) } else { finding });
         }
     }
+    let mut uses = None;
     if let Some(Member { device, state: Some(image), position, .. }) = together.or_else(|| alone.pop())
         && let Some(sb) = &superblocks[device.index()]
     {
         report.position = Some(position);
         contents::check(&image, &superblocks, sb, &mut report);
-        if image.catalogue.volumes.values().any(|volume| volume.copies > 1) {
-            superblocks::distrust_cut_off(&mut report);
-        }
+        uses = Some(contents::uses(&image));
     }
+    superblocks::distrust_cut_off(&mut report, uses.map(|uses| uses.copied));
+    superblocks::settle_absent(&mut report, uses.map(|uses| uses.used));
     report.superblocks = superblocks;
     report
 }

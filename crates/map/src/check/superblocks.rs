@@ -5,7 +5,7 @@ use crate::members::Assembly;
 use crate::superblock::{Reading, Superblock};
 use crate::{MapError, OpenOptions, PAGE, PoolId};
 use std::collections::BTreeMap;
-use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Store};
 
 const OTHER_DEVICE: &str = "put the pool's own device back, or correct the pool file";
 const TOGETHER: &str =
@@ -14,6 +14,7 @@ const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
                           (weir serve --without NAME: what it alone held gives I/O errors)";
+const ABSENT: &str = "the device is absent";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
 pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
      leaves it alone: its zeros would be taken for the second copy of what was written";
@@ -43,10 +44,24 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
     Devices { superblocks, members }
 }
 
-/// Volumes keep two copies: a device that was cut off must not come back as one of them, zeros and all.
-pub(super) fn distrust_cut_off(report: &mut Report) {
-    for finding in report.findings.iter_mut().filter(|finding| finding.matters == CUT_OFF) {
+/// A device that was cut off must not come back as a copy, zeros and all, of what is elsewhere as well: of
+/// the devices that `copied` names, or of any if that is not known.
+pub(super) fn distrust_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
+    let is_copy = |device| copied.is_none_or(|copied| copied.contains(device));
+    let cut_off = |finding: &&mut Finding| finding.matters == CUT_OFF && is_copy(finding.device);
+    for finding in report.findings.iter_mut().filter(cut_off) {
         finding.remedy = Remedy::ByHand(NO_COPY);
+    }
+}
+
+/// What is on an absent device was not checked; that nothing is on it, as far as `used` says, is only worth a
+/// note.
+pub(super) fn settle_absent(report: &mut Report, used: Option<DeviceSet>) {
+    let is_used = |device| used.is_none_or(|used| used.contains(device));
+    let absent = |finding: &&mut Finding| finding.severity == Severity::Unchecked && finding.why == ABSENT;
+    for finding in report.findings.iter_mut().filter(absent).filter(|finding| !is_used(finding.device)) {
+        finding.severity = Severity::Note;
+        finding.matters = "no extent has anything on it".into();
     }
 }
 
@@ -131,9 +146,8 @@ fn together(
     for device in (0..first.devices.min(given)).map(DeviceId) {
         // One whose superblock is listed already is not absent.
         if superblocks[device.index()].is_none() && sizes[device.index()].is_none() {
-            let why = "the device is absent".into();
-            let matters = "what is only on it gives I/O errors";
-            add(Severity::Note, device, why, matters, Remedy::ByHand(BACK));
+            let matters = "what is on it was not checked; what is only on it gives I/O errors";
+            add(Severity::Unchecked, device, ABSENT.into(), matters, Remedy::ByHand(BACK));
         }
     }
     for device in assembly.outdated.iter() {
@@ -249,15 +263,15 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
             newer
         }
     };
-    for (copy, why) in bad {
-        let remedy = Remedy::Superblock { second: copy.second };
-        report.add(finding(Severity::Spare, copy.at, why, copy.without_it(), remedy));
-    }
     if chosen.size != size {
         let why = format!("the device has {size}, but had {} when it joined the pool", chosen.size);
         let matters = "the device shrank, grew or is another; the pool does not open with it";
         report.add(finding(Severity::Damage, DeviceOffset(0), why, matters, Remedy::ByHand(OTHER_SIZE)));
         return None;
+    }
+    for (copy, why) in bad {
+        let remedy = Remedy::Superblock { second: copy.second };
+        report.add(finding(Severity::Spare, copy.at, why, copy.without_it(), remedy));
     }
     Some(chosen.clone())
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_device::Devices;
-use weir_map::check::{Finding, Repaired, Report};
+use weir_map::check::{Finding, Repaired, Report, Severity};
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError, Store};
 
 /// What a check found and did.
@@ -23,7 +23,7 @@ pub struct Outcome {
     described: Described,
     found: Report,
     repaired: Option<(Repaired, Report)>,
-    /// Devices that are not there, though the pool does not say that it went on without them.
+    /// Devices that are not there, and something may be on them.
     absent: DeviceSet,
     /// Devices that could not be read everywhere.
     failing: DeviceSet,
@@ -62,9 +62,13 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
         repaired = Some((done, report(&mut devices, "checking what was repaired")));
     }
     let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
+    let missing = missing.unwrap_or_default();
+    // What a note is about can be done without.
+    let noted = found.findings.iter().filter(|finding| finding.severity == Severity::Note);
+    let noted = noted.map(|finding| finding.device).collect::<DeviceSet>();
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     let absent = ids.filter(|id| devices.get(*id).is_none()).collect::<DeviceSet>();
-    let absent = absent.without(missing.unwrap_or_default());
+    let absent = absent.without(noted.and(missing));
     Ok(Outcome { described, found, repaired, absent, failing })
 }
 
@@ -130,8 +134,12 @@ impl Outcome {
         self.repaired.as_ref().map_or(&self.found, |(_, report)| report)
     }
 
-    /// As fsck's. What is on a device that is absent or fails was not checked, whatever was found elsewhere.
+    /// As fsck's. What is on a device that is absent or fails was not checked, which matters less than damage
+    /// elsewhere.
     pub fn exit_code(&self) -> u8 {
+        if self.is_damaged_elsewhere() {
+            return exit::LEFT;
+        }
         if !self.unchecked().is_empty() {
             return exit::OPERATIONAL;
         }
@@ -140,6 +148,13 @@ impl Outcome {
             (true, Some(_)) => exit::REPAIRED,
             (true, None) => exit::CLEAN,
         }
+    }
+
+    /// Whether something is damaged on a device that could be read.
+    fn is_damaged_elsewhere(&self) -> bool {
+        let damage = |finding: &&Finding| finding.severity == Severity::Damage;
+        let mut damaged = self.last().findings.iter().filter(damage);
+        damaged.any(|finding| !self.failing.contains(finding.device))
     }
 
     /// The document printed with `--json`.
@@ -266,7 +281,11 @@ impl Outcome {
     fn verdict(&self) -> String {
         let unchecked = self.unchecked();
         if !unchecked.is_empty() {
-            let found = if self.last().is_clean() { "nothing wrong elsewhere" } else { "the findings above" };
+            let found = match (self.is_damaged_elsewhere(), self.last().is_clean()) {
+                (true, _) => "and something is damaged elsewhere",
+                (false, false) => "the findings above",
+                (false, true) => "nothing wrong elsewhere",
+            };
             return format!(
                 "not all of it could be checked: {}; {found}. Bring back what is missing and check again",
                 unchecked.join(", ")

@@ -287,3 +287,61 @@ fn no_damage_to_a_metadata_page_goes_unseen() {
     }
     assert!(seen >= 4 && damage >= 1, "{seen} seen, {damage} of them damage");
 }
+
+/// A pool of one metadata device and one for data alone, whose volume has something on both; or on the first.
+fn with_data_device(is_used: bool) -> Pool {
+    let device = |name: &str, metadata: bool| {
+        format!(
+            "[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\nmetadata = {metadata}\n"
+        )
+    };
+    let text = format!(
+        "[pool]\nname = \"test\"\npolicy = \"stripe\"\n{}{}",
+        device("one", true),
+        device("two", false)
+    );
+    let pool = Pool::from_text(&text).create("disk", "32MiB");
+    if is_used {
+        let server = pool.serve();
+        let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+        (0..64u64).for_each(|n| client.write(n << 17, &[7; 4096]).expect("it is written"));
+        client.flush().expect("it is flushed");
+        client.disconnect();
+        server.stop("TERM");
+    }
+    pool
+}
+
+/// A pool that went on without a device does not know what is on it; unless that is nothing.
+#[test]
+fn what_is_on_a_device_that_is_absent_on_record_was_not_checked() {
+    for is_used in [false, true] {
+        let pool = with_data_device(is_used);
+        std::fs::rename(pool.path("two.img"), pool.path("away.img")).expect("it is taken away");
+        pool.serve_with(&["--without", "two"]).stop("TERM");
+        let (code, document) = check(&pool, &[]);
+        assert_eq!(code, if is_used { OPERATIONAL } else { CLEAN }, "{document:#}");
+        let expected = if is_used { "unchecked" } else { "note" };
+        assert_eq!(severities(&document), [expected], "{document:#}");
+    }
+}
+
+/// A file that was cut off is damaged, and nothing else is said of it; whatever could not be checked.
+#[test]
+fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
+    for is_missing in [false, true] {
+        let pool = with_data_device(true);
+        let file = std::fs::File::options().write(true).open(pool.path("one.img")).expect("the device");
+        file.set_len(63 << 20).expect("it is cut off");
+        if is_missing {
+            std::fs::rename(pool.path("two.img"), pool.path("away.img")).expect("it is taken away");
+        }
+        for options in [&[][..], &["--repair"]] {
+            let (code, document) = check(&pool, options);
+            assert_eq!(code, LEFT, "{document:#}");
+            assert!(!severities(&document).contains(&"spare"), "{document:#}");
+            assert!(severities(&document).contains(&"damage"), "{document:#}");
+            assert_eq!(document["unchecked"].as_array().map(Vec::len), Some(usize::from(is_missing)));
+        }
+    }
+}
