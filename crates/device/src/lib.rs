@@ -25,6 +25,7 @@ mod mapped;
 mod open;
 pub mod pace;
 pub mod reactor;
+mod rescue;
 mod store;
 mod tail;
 
@@ -36,4 +37,5 @@ pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
 pub use reactor::{Event, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker};
+pub use rescue::{Misplaced, Removed, save_removed};
 pub use store::Devices;

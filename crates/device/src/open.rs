@@ -2,13 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use weir_model::{Bytes, DeviceClass, DeviceOffset, IoError};
+use weir_model::{Bytes, DeviceClass, DeviceOffset};
 use weir_timing::WriteCache;
 
 use crate::demand::Demand;
@@ -268,13 +267,6 @@ impl Device {
             return Ok(Bytes(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?));
         }
         Ok(Bytes(self.file.metadata()?.len()))
-    }
-
-    /// Where the server's open file can be copied from, if it was removed or replaced since it was opened: there only,
-    /// and as long as it is open.
-    pub fn removed_file(&self) -> Option<PathBuf> {
-        let is_removed = self.expected.is_met_by(&self.file) == Err(IoError::Removed);
-        is_removed.then(|| format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into())
     }
 
     /// What tells two names for one device.

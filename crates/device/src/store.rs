@@ -102,6 +102,9 @@ impl Store for Devices {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
         device.fails_on_demand(IoKind::Read)?;
+        if let Some(result) = device.read_tail(at, bytes) {
+            return result;
+        }
         if !device.needs_aligned() {
             return device.read_now(at, bytes);
         }
@@ -164,7 +167,7 @@ impl Device {
         let is_tail = bytes.len() as u64 == BLOCK && at.0 + BLOCK == self.facts.size.0;
         match (&self.tail, &self.mapped) {
             _ if !is_tail => None,
-            (Some(tail), _) => tail.read(&self.file, self.expected, bytes),
+            (Some(tail), _) => tail.read(&self.file, &self.expected, bytes),
             (None, Some(mapped)) => {
                 let is_whole = self.expected.is_met_by(&self.file);
                 Some(is_whole.and_then(|()| mapped.read(&self.file, at, bytes)))

@@ -6,8 +6,10 @@
 //! short, or grown again and zeros there.
 //!
 //! A file that is removed, or that another takes the place of, goes on as if nothing had happened until it is closed, and
-//! all that was written to it with it. The call that tells its size tells that it has no name any more.
+//! all that was written to it with it. The call that tells its size tells that it has no name any more:
+//! once, so that what is in the file is looked at from then on, since it may be truncated as well.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +44,7 @@ impl Tail {
     pub(crate) fn read(
         &self,
         file: &File,
-        expected: Expected,
+        expected: &Expected,
         bytes: &mut [u8],
     ) -> Option<Result<(), IoError>> {
         if let Err(error) = expected.is_met_by(file) {
@@ -58,28 +60,39 @@ impl Tail {
 }
 
 /// What a file was when it was opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Expected {
     /// How long it was.
-    pub size: Bytes,
+    size: Bytes,
     /// It had a name.
-    pub named: bool,
+    named: bool,
+    /// It was told that it has none any more.
+    removal_told: Cell<bool>,
 }
 
 impl Expected {
     /// Of this file, of this size.
     pub(crate) fn of(file: &File, size: Bytes) -> io::Result<Self> {
-        Ok(Self { size, named: file.metadata()?.nlink() > 0 })
+        let named = file.metadata()?.nlink() > 0;
+        Ok(Self { size, named, removal_told: Cell::new(false) })
     }
 
-    /// Whether the file still is at least as long, and has a name if it had one.
-    pub(crate) fn is_met_by(self, file: &File) -> Result<(), IoError> {
+    /// Whether the file still is at least as long, and has a name if it had one. That it has none is told
+    /// once.
+    pub(crate) fn is_met_by(&self, file: &File) -> Result<(), IoError> {
         let found = file.metadata().map_err(os)?;
         match found {
             found if found.len() < self.size.0 => Err(IoError::Short),
-            found if self.named && found.nlink() == 0 => Err(IoError::Removed),
+            found if self.named && found.nlink() == 0 && !self.removal_told.replace(true) => {
+                Err(IoError::Removed)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the file had a name, and has none any more.
+    pub(crate) fn has_lost_name(&self, file: &File) -> bool {
+        self.named && file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
 }
 
@@ -102,7 +115,7 @@ mod tests {
     fn read(file: &File, tail: &Tail) -> Option<Result<Vec<u8>, IoError>> {
         let mut page = vec![9; BLOCK as usize];
         let expected = Expected::of(file, SIZE).expect("its metadata");
-        let result = tail.read(file, expected, &mut page)?;
+        let result = tail.read(file, &expected, &mut page)?;
         Some(result.map(|()| page))
     }
 
@@ -143,7 +156,10 @@ mod tests {
             } else {
                 std::fs::remove_file(&other).expect("removed");
             }
+            assert!(!Expected::of(&file, SIZE).expect("its metadata").has_lost_name(&file), "it had none");
             assert_eq!(expected.is_met_by(&file), Err(IoError::Removed), "replaced: {replaced}");
+            assert!(expected.has_lost_name(&file));
+            assert_eq!(expected.is_met_by(&file), Ok(()), "told once");
             file.set_len(0).expect("it is cut");
             assert_eq!(expected.is_met_by(&file), Err(IoError::Short), "that is worse");
         }

@@ -1,6 +1,6 @@
 //! Requests and commands in flight: what they are known by, and what is kept of them.
 
-use weir_model::{Bytes, Nanos, Request, RequestError, VolumeOffset};
+use weir_model::{Bytes, Nanos, Request, RequestError, VolumeId, VolumeOffset};
 
 /// A request in flight: its place in the engine's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,3 +29,20 @@ pub(crate) struct Active {
 /// Names a command among those under way; chosen by whoever gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AdminId(pub u64);
+
+/// What a command waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AdminStep {
+    Created(AdminId, VolumeId),
+    Changed(AdminId, VolumeId),
+    /// The intent to remove it.
+    RemovalBegun(VolumeId),
+    Removed(VolumeId),
+}
+
+/// Who waits for a commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    Request(ActiveId),
+    Admin(AdminStep),
+}

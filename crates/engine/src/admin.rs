@@ -1,12 +1,11 @@
 //! Volumes made, changed and removed while the pool is served.
 
 use crate::Engine;
-use crate::active::AdminId;
-use crate::commit::{AdminStep, Waiter};
+use crate::active::{AdminId, AdminStep, Waiter};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
-    Bytes, ErrorKind, Hint, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId,
+    Bytes, DeviceId, ErrorKind, Hint, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId,
     VolumeOffset,
 };
 
@@ -70,6 +69,12 @@ pub enum AdminError {
     /// The pool's devices failed.
     #[error("the change could not be made durable: {0}")]
     Failed(RequestError),
+    /// The only metadata is on a device of this name, which was removed, truncated or overwritten.
+    #[error(
+        "device {0}: it was removed, truncated or overwritten while it was served, and the pool's only metadata \
+         with it, so no change can be made durable; weir pool status says what to do"
+    )]
+    Damaged(String),
 }
 
 impl AdminError {
@@ -78,7 +83,7 @@ impl AdminError {
         match self {
             Self::BadName(_) | Self::BadSize(_) | Self::BadCopies(_) | Self::NotFound(_) => ErrorKind::Usage,
             Self::Exists(_) | Self::OneDevice | Self::MapNotMirrored => ErrorKind::Refused,
-            Self::Failed(_) => ErrorKind::Environment,
+            Self::Failed(_) | Self::Damaged(_) => ErrorKind::Environment,
         }
     }
 }
@@ -221,7 +226,7 @@ impl Engine {
             return Err(AdminError::Exists(name));
         }
         if self.stopped_changes.is_some() {
-            return Err(AdminError::Failed(RequestError::ReadOnly));
+            return Err(self.failure(RequestError::ReadOnly));
         }
         if !self.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
@@ -248,7 +253,7 @@ impl Engine {
     fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
         let volume = self.volume_named(name)?;
         if self.stopped_changes.is_some() {
-            return Err(AdminError::Failed(RequestError::ReadOnly));
+            return Err(self.failure(RequestError::ReadOnly));
         }
         self.map.set_hardening(volume, hardening);
         self.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
@@ -263,7 +268,7 @@ impl Engine {
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
         let volume = self.volume_named(name)?;
         if self.stopped_changes.is_some() {
-            return Err(AdminError::Failed(RequestError::ReadOnly));
+            return Err(self.failure(RequestError::ReadOnly));
         }
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
         self.map.queue(Delta::Intent { id: volume.0, intent });
@@ -354,16 +359,22 @@ impl Engine {
         self.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
     }
 
+    /// Why a change failed, in the words that help.
+    fn failure(&self, error: RequestError) -> AdminError {
+        let name = |device: DeviceId| self.map.devices()[device.index()].device_name.clone();
+        let damaged = self.metadata_damage().map(name);
+        damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
+    }
+
     pub(crate) fn admin_step_ended(&mut self, step: AdminStep, error: Option<RequestError>) {
-        let failed = |error| Err(AdminError::Failed(error));
         match (step, error) {
             (AdminStep::Created(id, volume), error) => {
                 self.admin.creating.retain(|(v, _)| *v != volume);
-                let result = error.map_or(Ok(volume), failed);
+                let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::Changed(id, volume), error) => {
-                let result = error.map_or(Ok(volume), failed);
+                let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
@@ -384,10 +395,11 @@ impl Engine {
     }
 
     fn removal_failed(&mut self, volume: VolumeId, error: RequestError) {
+        let failure = self.failure(error);
         for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
             removal.stage = Stage::Stuck;
             if let Some(id) = removal.reply.take() {
-                self.admin.replies.push_back(AdminReply { id, result: Err(AdminError::Failed(error)) });
+                self.admin.replies.push_back(AdminReply { id, result: Err(failure.clone()) });
             }
         }
     }

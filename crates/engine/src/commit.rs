@@ -15,13 +15,13 @@
 //! for what it makes durable.
 
 use crate::Engine;
-use crate::active::{ActiveId, AdminId};
+use crate::active::Waiter;
 use crate::members::Part;
 use crate::notice::Notice;
 use crate::piece::{NewIo, Purpose};
 use crate::verify::Round;
 use weir_map::Epoch;
-use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError, VolumeId};
+use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -43,23 +43,6 @@ impl Default for FlushRules {
     fn default() -> Self {
         Self { dear: Nanos::millis(20), patience: Nanos::secs(30) }
     }
-}
-
-/// What a command waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum AdminStep {
-    Created(AdminId, VolumeId),
-    Changed(AdminId, VolumeId),
-    /// The intent to remove it.
-    RemovalBegun(VolumeId),
-    Removed(VolumeId),
-}
-
-/// Who waits for a commit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiter {
-    Request(ActiveId),
-    Admin(AdminStep),
 }
 
 /// … and for how long.
@@ -236,9 +219,9 @@ impl Engine {
             && self.stopped_changes.is_none()
     }
 
-    /// Has devices verified for the requests that wait for this commit, or need none.
+    /// Has devices verified for those who wait for this commit, or need none.
     fn verify_for_waiters(&mut self) {
-        if self.commits.now.iter().any(|waiting| matches!(waiting.who, Waiter::Request(_))) {
+        if !self.commits.now.is_empty() {
             self.commits.verified = self.verify_devices();
         }
     }
@@ -435,10 +418,11 @@ impl Engine {
                 active.error = active.error.or(error);
                 match active.error {
                     Some(_) => self.reply(id),
-                    None => self.acknowledge(id, self.commits.verified),
+                    None => self.acknowledge(waiter, self.commits.verified),
                 }
             }
-            Waiter::Admin(step) => self.admin_step_ended(step, error),
+            Waiter::Admin(step) if error.is_some() => self.admin_step_ended(step, error),
+            Waiter::Admin(_) => self.acknowledge(waiter, self.commits.verified),
         }
     }
 

@@ -324,6 +324,7 @@ impl Engine {
         self.drive_verification();
         self.drive_commits(memory);
         self.drive_checkpoint(memory);
+        self.drive_last_check();
         self.run_ready(memory);
     }
 
@@ -348,7 +349,8 @@ impl Engine {
             || self.mover_can_begin()
             || self.can_record()
             || self.commit_can_advance()
-            || self.checkpoint_can_advance();
+            || self.checkpoint_can_advance()
+            || self.last_check_is_due();
         if at_once {
             return Some(self.now);
         }
@@ -372,16 +374,23 @@ impl Engine {
         self.active.len() < REQUESTS_MAX && !self.devices.iter().any(Device::is_behind)
     }
 
-    /// Stops accepting changes; once everything in flight has ended, commits and writes a checkpoint.
+    /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
+    /// verifies the devices once more.
     pub fn begin_stop(&mut self, now: Nanos) {
         self.now = now;
         self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.want_last_check();
         self.close_intents();
         self.retry_waiting_space();
     }
 
-    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight.
+    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight, and
+    /// [`Self::damaged_device`] says what is gone all the same.
     pub fn stopped(&self) -> bool {
+        self.is_at_rest() && self.last_check_is_over()
+    }
+
+    fn is_at_rest(&self) -> bool {
         self.stopped_changes.is_some()
             && self.active.is_empty()
             && self.mover_is_idle()

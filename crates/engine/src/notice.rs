@@ -59,6 +59,10 @@ pub enum Notice {
     FullBelow {
         /// The device.
         device: DeviceId,
+        /// Where on it.
+        at: DeviceOffset,
+        /// How much was to be written.
+        len: Bytes,
         /// What the write met.
         error: IoError,
     },

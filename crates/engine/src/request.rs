@@ -1,6 +1,6 @@
 //! Requests: checked, cut into pieces, answered.
 
-use crate::active::{Active, ActiveId};
+use crate::active::{Active, ActiveId, Waiter};
 use crate::piece::{Clear, Piece, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
@@ -238,10 +238,10 @@ impl Engine {
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.active[id.0];
         if active.error.is_none() && active.commit {
-            self.wait_for_commit(crate::commit::Waiter::Request(id));
+            self.wait_for_commit(Waiter::Request(id));
         } else if active.error.is_none() && active.request.fua {
             let round = self.verify_devices();
-            self.acknowledge(id, round);
+            self.acknowledge(Waiter::Request(id), round);
         } else {
             self.reply(id);
         }

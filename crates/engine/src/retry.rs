@@ -61,7 +61,8 @@ impl Engine {
         // That the file was removed is told as such.
         if is_full(kind, error, self.map.planted()) {
             self.devices[flight.device.index()].errors.no_space += 1;
-            self.notices.push(Notice::FullBelow { device: flight.device, error });
+            let Flight { device, at, .. } = flight;
+            self.notices.push(Notice::FullBelow { device, at, len: flight.len(), error });
         } else if error != IoError::Removed {
             self.note_failure(&flight, error, again);
         }

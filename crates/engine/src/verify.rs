@@ -9,13 +9,16 @@
 //! - No FLUSH, and no durable change, is acknowledged before every device was verified: by a check that began after the
 //!   FLUSH was submitted, or is not older than [`crate::DeviceSettings::verified_within`]. Checks run beside the flushes
 //!   of a commit. That is enough: a truncation after the check began could as well have come after the acknowledgement.
-//! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]).
+//! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]); and once more when
+//!   everything is at rest after a stop.
 //! - Once a device was found to be damaged in this way, FLUSH and durable changes fail for every volume with a single
 //!   copy, since data that was durable is gone; volumes with two copies go on with the other one, until a second device
 //!   is damaged.
+//! - What operators change is in the metadata alone: it is durable as long as one of its members is whole.
 //! - A file that was removed, or that another took the place of, is damaged as well, but not lost: it is whole as long as
-//!   it is open, and read and written on, so that nothing is missing from it when somebody copies it. Metadata goes on
-//!   with the other member, if there is one.
+//!   it is open, and read and written on, so that nothing is missing from it when somebody copies it. It
+//!   may be truncated as well, so it is verified still. Metadata goes on with the other member, if there is
+//!   one.
 //!
 //! A device that carries the record of a member left behind is checked before that record is written to its last page: on a
 //! truncated device it would stand for the page that is gone.
@@ -24,7 +27,7 @@
 //! for other reasons.
 
 use crate::Engine;
-use crate::active::ActiveId;
+use crate::active::Waiter;
 use crate::device::DeviceSettings;
 use crate::lost::LostWhy;
 use crate::notice::Notice;
@@ -71,13 +74,25 @@ pub(crate) struct Verification {
     /// By device; `None` if it is not verified.
     devices: Vec<Option<Checks>>,
     round: Round,
-    waiting: Vec<(Round, ActiveId)>,
+    waiting: Vec<(Round, Waiter)>,
     /// Devices that lost data which was durable, or will when they are closed.
     damaged: DeviceSet,
     /// Of them those whose files were removed.
     removed: DeviceSet,
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
+    last: LastCheck,
+}
+
+/// The check of all devices that ends a stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LastCheck {
+    /// Nothing is being stopped.
+    #[default]
+    NotWanted,
+    /// It begins once everything else is at rest.
+    Wanted,
+    Began(Round),
 }
 
 impl Verification {
@@ -155,10 +170,10 @@ impl Verification {
     }
 
     /// Who waits for nothing any more.
-    fn take_over(&mut self) -> Vec<ActiveId> {
+    fn take_over(&mut self) -> Vec<Waiter> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let over: Vec<_> =
-            waiting.extract_if(.., |(round, _)| self.is_over(*round)).map(|(_, id)| id).collect();
+            waiting.extract_if(.., |(round, _)| self.is_over(*round)).map(|(_, who)| who).collect();
         self.waiting = waiting;
         over
     }
@@ -167,6 +182,13 @@ impl Verification {
 impl Engine {
     /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
     pub(crate) fn verify_devices(&mut self) -> Round {
+        self.verify_unless(|checks, now| {
+            checks.within > Nanos(0) && checks.whole_at.is_some_and(|at| now.since(at) <= checks.within)
+        })
+    }
+
+    /// As above; but no device is verified whose checks so far are good enough.
+    fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
         if self.is_planted(Mutant::TruncationNotChecked) {
             return self.verification.round;
         }
@@ -175,10 +197,8 @@ impl Engine {
         let once = self.is_planted(Mutant::VerifiedOnceForAll);
         for i in 0..self.verification.devices.len() {
             let Some(checks) = &mut self.verification.devices[i] else { continue };
-            let is_fresh = (checks.within > Nanos(0)
-                && checks.whole_at.is_some_and(|at| self.now.since(at) <= checks.within))
-                || (once && checks.whole_at.is_some());
-            if !is_fresh && !checks.is_over {
+            let counts = is_fresh(checks, self.now) || (once && checks.whole_at.is_some());
+            if !counts && !checks.is_over {
                 checks.asked = round;
                 self.verify_device(DeviceId(i as u8));
             }
@@ -272,7 +292,6 @@ impl Engine {
         }
         self.verification.removed.insert(device);
         self.verification.damaged.insert(device);
-        self.verification.checked_enough(device);
         self.notices.push(Notice::Removed { device });
         self.member_failed(device, IoError::Removed);
         self.record_damage(device);
@@ -290,11 +309,11 @@ impl Engine {
 
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device has been
     /// verified as of `round`; with an error if durable data was found to be gone.
-    pub(crate) fn acknowledge(&mut self, id: ActiveId, round: Round) {
+    pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
         if self.verification.is_over(round) && !self.is_recording_damage() {
-            self.answer_if_whole(id);
+            self.answer_if_whole(who);
         } else {
-            self.verification.waiting.push((round, id));
+            self.verification.waiting.push((round, who));
         }
     }
 
@@ -303,23 +322,74 @@ impl Engine {
         if self.is_recording_damage() {
             return;
         }
-        for id in self.verification.take_over() {
-            self.answer_if_whole(id);
+        for who in self.verification.take_over() {
+            self.answer_if_whole(who);
         }
     }
 
-    fn answer_if_whole(&mut self, id: ActiveId) {
-        let active = &self.active[id.0];
-        let error = if active.internal { None } else { self.damage(active.request.volume) };
-        let active = &mut self.active[id.0];
-        active.error = active.error.or(error);
-        self.reply(id);
+    fn answer_if_whole(&mut self, who: Waiter) {
+        match who {
+            Waiter::Request(id) => {
+                let active = &self.active[id.0];
+                let error = match active.internal {
+                    true => self.metadata_damage().map(RequestError::FlushFailed),
+                    false => self.damage(active.request.volume),
+                };
+                let active = &mut self.active[id.0];
+                active.error = active.error.or(error);
+                self.reply(id);
+            }
+            Waiter::Admin(step) => {
+                let error = self.metadata_damage().map(RequestError::FlushFailed);
+                self.admin_step_ended(step, error);
+            }
+        }
     }
 
-    /// Why nothing of the volume can be acknowledged as durable any more: durable data is gone with as many
-    /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that is
-    /// lost or absent, or not made yet.
+    /// The stop waits for one more check of all devices.
+    pub(crate) fn want_last_check(&mut self) {
+        self.verification.last = LastCheck::Wanted;
+    }
+
+    /// Whether the check that ends a stop is to begin.
+    pub(crate) fn last_check_is_due(&self) -> bool {
+        self.verification.last == LastCheck::Wanted && self.is_at_rest()
+    }
+
+    pub(crate) fn drive_last_check(&mut self) {
+        if self.last_check_is_due() {
+            self.verification.last = LastCheck::Began(self.verify_unless(|_, _| false));
+        }
+    }
+
+    /// Whether the check that ends a stop has ended.
+    pub(crate) fn last_check_is_over(&self) -> bool {
+        matches!(self.verification.last, LastCheck::Began(round) if self.verification.is_over(round))
+    }
+
+    /// The device because of which data of some volume, or the metadata, that was durable is gone, or will
+    /// be once the device is closed. `None` if no device is damaged, or all that was on it is durable
+    /// elsewhere.
+    pub fn damaged_device(&self) -> Option<DeviceId> {
+        let volumes = self.map.catalogue().volumes.keys();
+        self.metadata_damage().or_else(|| volumes.copied().find_map(|volume| self.damaged_for(volume)))
+    }
+
+    /// The only metadata member, if it is damaged: nothing can be made durable without it.
+    pub(crate) fn metadata_damage(&self) -> Option<DeviceId> {
+        let members = self.map.members().iter().copied();
+        { members }.find(|device| self.verification.damaged.contains(*device))
+    }
+
+    /// Why nothing of the volume can be acknowledged as durable any more.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
+        self.metadata_damage().or_else(|| self.damaged_for(volume)).map(RequestError::FlushFailed)
+    }
+
+    /// A damaged device because of which durable data of the volume is gone: it is gone with as many
+    /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that
+    /// is lost or absent, or not made yet.
+    fn damaged_for(&self, volume: VolumeId) -> Option<DeviceId> {
         let damaged = &self.verification.damaged;
         let device = damaged.iter().next()?;
         let copies = self.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
@@ -328,7 +398,7 @@ impl Engine {
         // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
         let is_degraded = || !damaged.iter().any(is_lost) && self.degraded(volume).0 > Bytes(0);
         let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();
-        (damaged.len() + usize::from(lacks) >= copies).then_some(RequestError::FlushFailed(device))
+        (damaged.len() + usize::from(lacks) >= copies).then_some(device)
     }
 }
 

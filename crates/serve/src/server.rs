@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use weir_device::{Arena, DeviceError, Event, Listen, ListenerId, Reactor, Waker};
-use weir_model::{Buffer, ConnId, DeviceId, Fill, Io, Nanos};
+use weir_device::{Arena, Device, DeviceError, Event, Listen, ListenerId, Reactor, Waker, save_removed};
+use weir_model::{Buffer, ConnId, DeviceId, DeviceSet, Fill, Io, Nanos};
 use weir_session::server::{Outside, StopRequest};
 use weir_session::{ClientCounts, End, Limits, Port, Volumes};
 
@@ -22,7 +22,13 @@ pub struct Server<V> {
     control: Option<ListenerId>,
     /// Somebody who wanted it to stop was told what would be lost.
     has_warned: bool,
+    /// When it was last looked where devices are, and those that were somewhere else.
+    looked: Option<Nanos>,
+    misplaced: DeviceSet,
 }
+
+/// How often it is looked whether devices are where the next start looks for them, while anything happens.
+const LOOK: Nanos = Nanos::secs(5);
 
 /// The reactor as the session's port.
 struct Live(Reactor);
@@ -52,6 +58,16 @@ impl Port for Live {
     fn start(&mut self, io: Io) {
         self.0.start(io);
     }
+    fn save_removed(&self) -> Option<String> {
+        let removed: Vec<_> = self.devices().filter_map(|(_, device)| device.removed()).collect();
+        save_removed(&removed)
+    }
+}
+
+impl Live {
+    fn devices(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
+        (0..=u8::MAX).map(DeviceId).filter_map(|id| Some((id, self.0.device(id)?)))
+    }
 }
 
 /// Whether the server goes on.
@@ -73,7 +89,9 @@ impl<V: Volumes> Server<V> {
             describe(volumes, &port.0, counts)
         });
         let session = weir_session::Server::new(volumes, limits, now, describe);
-        Self { port: Live(reactor), arena, now, session, control: None, has_warned: false }
+        let misplaced = DeviceSet::default();
+        let port = Live(reactor);
+        Self { port, arena, now, session, control: None, has_warned: false, looked: None, misplaced }
     }
 
     /// Serves NBD there; returns the TCP address, whose port was perhaps found.
@@ -103,24 +121,37 @@ impl<V: Volumes> Server<V> {
     /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or
     /// [`stopper`](Self::stopper). Then accepts nothing more, answers what is in flight, and
     /// brings the volumes to rest. Told twice, returns at once. Where device files were removed, and would be
-    /// gone with the server, the first time only says so.
+    /// gone with the server, the first time only says so; where they are removed while it stops, it waits
+    /// for the second time.
     pub fn run(mut self) -> End {
         let mut events = Vec::new();
+        let mut ended = None;
         // What the volumes wanted of the devices before anything happened.
         self.turn();
         loop {
             let (session, mut outside) = self.parts();
-            if let Some(end) = session.advance_stop(&mut outside) {
-                return end;
+            if ended.is_none() {
+                ended = session.advance_stop(&mut outside);
+                if let Some(end) = ended
+                    && !self.warns_of_loss()
+                {
+                    return end;
+                }
             }
             self.wait(&mut events);
             for event in events.drain(..) {
                 if self.take(event) == Next::StopAtOnce {
-                    return End::AtOnce;
+                    return ended.or_else(|| self.damaged()).unwrap_or(End::AtOnce);
                 }
             }
             self.turn();
         }
+    }
+
+    /// How it ends at once, if data is gone with a device.
+    fn damaged(&self) -> Option<End> {
+        let removed = || self.port.devices().find_map(|(id, device)| device.removed_file().map(|_| id));
+        self.session.volumes().damaged_device().or_else(removed).map(End::Damaged)
     }
 
     fn parts(&mut self) -> (&mut weir_session::Server<V, Live>, Outside<'_, Live, Arena>) {
@@ -136,19 +167,39 @@ impl<V: Volumes> Server<V> {
 
     /// Whether stopping would lose what is in files that were removed, and nobody was told before.
     fn warns_of_loss(&mut self) -> bool {
-        let ids = (0..=u8::MAX).map(DeviceId);
-        let open = ids.filter_map(|id| self.port.0.device(id)?.removed_file());
-        let open: Vec<_> = open.map(|path| path.display().to_string()).collect();
-        if open.is_empty() || std::mem::replace(&mut self.has_warned, true) {
+        let Some(save) = self.port.save_removed() else { return false };
+        if std::mem::replace(&mut self.has_warned, true) {
             return false;
         }
         tracing::error!(
             "not stopping: device files were removed, or others took their places, and what is in them is gone \
-             once this server ends; weir pool status prints the command that saves it; it can be copied from {}; \
-             a second signal stops all the same",
-            open.join(", ")
+             once this server ends; {save}. A second signal stops it all the same"
         );
         true
+    }
+
+    /// Says in the log which devices the next start will not find, and which it will again.
+    fn look_for_devices(&mut self) {
+        if self.looked.is_some_and(|at| self.now.since(at) < LOOK) {
+            return;
+        }
+        self.looked = Some(self.now);
+        let mut misplaced = DeviceSet::default();
+        for (id, device) in self.port.devices() {
+            let is_known = self.misplaced.contains(id);
+            let name = || self.session.volumes().device_name(id);
+            let Some(found) = device.misplaced() else {
+                if is_known && device.removed_file().is_none() {
+                    tracing::info!(device = name(), "the device is where the next start looks for it again");
+                }
+                continue;
+            };
+            misplaced.insert(id);
+            if !is_known {
+                tracing::warn!(device = name(), "{}", found.advice(device.path()));
+            }
+        }
+        self.misplaced = misplaced;
     }
 
     fn take(&mut self, event: Event) -> Next {
@@ -170,6 +221,8 @@ impl<V: Volumes> Server<V> {
                 if session.begin_stop(&mut outside) == StopRequest::Again {
                     return Next::StopAtOnce;
                 }
+                // What is not known yet is to be said before the end.
+                self.looked = None;
             }
         }
         Next::GoOn
@@ -178,6 +231,7 @@ impl<V: Volumes> Server<V> {
     fn turn(&mut self) {
         let (session, mut outside) = self.parts();
         session.turn(&mut outside);
+        self.look_for_devices();
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Pure: time is an argument, and nobody is turned away here but by the answer.
 
+use crate::repeated::Repeated;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Nanos, Peer};
@@ -223,47 +224,16 @@ impl Budget {
     }
 }
 
-/// What the log says of clients turned away: one line at once, then at most one in [`Refused::PAUSE`]
-/// with how many there were.
-#[derive(Debug, Default)]
-pub struct Refused {
-    total: u64,
-    untold: u64,
-    why: Option<Refusal>,
-    told: Option<Nanos>,
-}
+/// What the log says of clients turned away.
+pub type Refused = Repeated<Refusal>;
 
 impl Refused {
-    /// The least time between two lines.
-    pub const PAUSE: Nanos = Nanos::secs(10);
-
-    /// A client was turned away.
-    pub fn note(&mut self, why: Refusal) {
-        self.total += 1;
-        self.untold += 1;
-        self.why = Some(why);
-    }
-
-    /// All of them.
-    pub const fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// When there is a line to write, if there is one.
-    pub fn due(&self, now: Nanos) -> Option<Nanos> {
-        (self.untold > 0).then(|| self.told.map_or(now, |told| told + Self::PAUSE))
-    }
-
     /// The line to write now, if one is due: how many were turned away since the last one, and why the
     /// latest of them.
     pub fn line(&mut self, now: Nanos) -> Option<String> {
-        if self.due(now).is_none_or(|due| due > now) {
-            return None;
-        }
-        self.told = Some(now);
-        let count = std::mem::take(&mut self.untold);
+        let (count, why) = self.take_due(now)?;
         let clients = if count == 1 { "client" } else { "clients" };
-        self.why.map(|why| format!("{count} {clients} refused: {why}"))
+        Some(format!("{count} {clients} refused: {why}"))
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`control`]: what commands ask of a running server.
 //! - [`explain`]: where a block is and why, as a document.
 //! - [`recording`]: what clients ask for, as whoever records it is told.
+//! - [`repeated`]: what happens over and over, for the log.
 //! - [`volumes`]: what is needed of the engine.
 //! - [`port`]: what is needed of the outside.
 //! - [`server`]: all of it together, one event at a time.
@@ -27,6 +28,7 @@ pub mod nbd;
 pub mod port;
 pub mod ram;
 pub mod recording;
+pub mod repeated;
 pub mod server;
 mod slab;
 pub mod turns;

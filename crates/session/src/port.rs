@@ -34,4 +34,10 @@ pub trait Port {
 
     /// Starts a device command; ends in one [`completed`](crate::Server::completed).
     fn start(&mut self, io: Io);
+
+    /// How to save what is on devices whose files were removed, for the log. `None` if there is nothing to
+    /// say.
+    fn save_removed(&self) -> Option<String> {
+        None
+    }
 }

@@ -21,7 +21,7 @@ use crate::port::Port;
 use crate::volumes::Volumes;
 use clients::Clients;
 use sessions::Sessions;
-use weir_model::{Buffer, Bytes, ConnId, IoDone, IoError, Memory, Nanos, Peer, RequestId};
+use weir_model::{Buffer, Bytes, ConnId, DeviceId, IoDone, IoError, Memory, Nanos, Peer, RequestId};
 
 /// How long clients may take to receive their last replies when the server stops.
 const FAREWELL: Nanos = Nanos::secs(5);
@@ -45,6 +45,9 @@ pub enum End {
     Graceful,
     /// It was told twice to stop, and did so at once; what was flushed is durable.
     AtOnce,
+    /// Data that was durable is gone with this device, or will be once it is closed: it was removed,
+    /// truncated or overwritten.
+    Damaged(DeviceId),
 }
 
 /// What became of a request to stop.
@@ -132,7 +135,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
             _ => None,
         };
         let clients = self.clients.deadline(now, self.volumes.can_accept(), self.accepts);
-        let all = [self.volumes.deadline(), clients, self.sessions.deadline(now), stop];
+        let all =
+            [self.volumes.deadline(), clients, self.sessions.deadline(now), self.trouble.deadline(now), stop];
         all.into_iter().flatten().min()
     }
 
@@ -202,6 +206,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
             outside.port.start(io);
         }
         while let Some(reply) = self.volumes.next_reply() {
+            self.trouble.note_reply(&reply.result);
             self.clients.reply(reply, outside.memory);
         }
         while let Some(reply) = self.volumes.next_admin_reply() {
@@ -213,8 +218,11 @@ impl<V: Volumes, P: Port> Server<V, P> {
                 let all = self.volumes.volumes();
                 all.into_iter().find(|v| v.id == id).map_or_else(|| format!("{id:?}"), |v| v.name)
             };
-            self.trouble.tell(outside.now, notice, |device| self.volumes.device_name(device), volume_name);
+            let device_name = |device| self.volumes.device_name(device);
+            let save = || outside.port.save_removed();
+            self.trouble.tell(outside.now, notice, device_name, volume_name, save);
         }
+        self.trouble.tell_failures(outside.now, |device| self.volumes.device_name(device));
         self.clients.finish_turn(&self.volumes, outside);
         self.sessions.send(outside);
         let accepts = self.clients.may_accept(outside.now);
@@ -258,7 +266,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
             }
             Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}
         }
-        (self.stop == Stop::Volumes && self.volumes.stopped()).then_some(End::Graceful)
+        let stopped = self.stop == Stop::Volumes && self.volumes.stopped();
+        stopped.then(|| self.volumes.damaged_device().map_or(End::Graceful, End::Damaged))
     }
 }
 

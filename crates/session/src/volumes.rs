@@ -65,6 +65,10 @@ pub trait Volumes {
     }
     /// Everything is at rest.
     fn stopped(&self) -> bool;
+    /// The device with which data that was durable is gone, or will be once it is closed.
+    fn damaged_device(&self) -> Option<DeviceId> {
+        None
+    }
 }
 
 /// A question: which parts of a range hold data.
@@ -137,6 +141,9 @@ impl Volumes for Engine {
     }
     fn stopped(&self) -> bool {
         Self::stopped(self)
+    }
+    fn damaged_device(&self) -> Option<DeviceId> {
+        Self::damaged_device(self)
     }
     fn planted(&self) -> Planted {
         self.map().planted()

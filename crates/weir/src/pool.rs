@@ -304,7 +304,13 @@ fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<S
     let engine = idle.engine();
     let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
     let status = status.with_devices(|id| idle.device(id));
-    idle.close();
+    let damaged = idle.close();
     result.transpose()?;
-    Ok(status)
+    let failed = damaged.map(|device| {
+        Failure::environment(
+            format!("device {} was removed, truncated or overwritten just now", described.named(device)),
+            "what was changed may be gone with it: weir pool check says what is left",
+        )
+    });
+    failed.map_or(Ok(status), Err)
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
 use weir_engine::{Engine, PoolStatus};
+use weir_model::{DeviceId, ErrorKind};
 use weir_serve::{Describe, End, Limits, Server};
 
 /// How long a killed server's socket is waited for.
@@ -65,6 +66,8 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
 
     let control = described.beside(CONTROL);
     let pool = described.file.name.clone();
+    let named = (0u8..).zip(&described.file.devices).map(|(id, _)| described.named(DeviceId(id)));
+    let named: Vec<String> = named.collect();
     let volumes = engine.volumes().map(|volume| volume.name).collect();
     let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
     let mut nbd = Vec::new();
@@ -80,8 +83,22 @@ pub fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> 
     match server.run() {
         End::Graceful => tracing::info!("the pool is at rest"),
         End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
+        End::Damaged(device) => return Err(damaged(named.get(device.index()).map_or("?", String::as_str))),
     }
     Ok(())
+}
+
+/// The end of a pool's use with a device that was damaged meanwhile.
+fn damaged(device: &str) -> Failure {
+    Failure::new(
+        ErrorKind::Corrupt,
+        format!(
+            "device {device} was removed, truncated or overwritten while it was served, and data that was \
+             durable is gone with it"
+        ),
+        "start without it: weir serve --without NAME gives I/O errors for what it alone held; or restore it \
+         from a backup, if no volume has two copies; if it held the only metadata: weir pool restore",
+    )
 }
 
 /// Files and sockets beside clients' sockets and devices: the pool's other files, the ring, the log,

@@ -11,6 +11,7 @@ mod spread;
 
 pub use clients::ClientsPart;
 pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
+pub use removed::MovedPart;
 pub use spread::SpreadPart;
 
 use crate::output::{Table, Width, table};
@@ -152,12 +153,16 @@ pub struct DevicePart {
     /// Where it can be copied from until then.
     #[serde(default)]
     pub open_file: Option<String>,
+    /// Its path leads to nothing, or to something else, though it has a name: the next start does not find
+    /// it.
+    #[serde(default)]
+    pub moved: Option<MovedPart>,
     /// Room for data on it.
     pub data_bytes: u64,
     /// How much of it is taken.
     pub used_bytes: u64,
-    /// `ok`; `doubtful`: a flush failed, and blocks written before are lost until rewritten; `removed`: see there; `lost`:
-    /// it gets no more commands until the pool is opened again.
+    /// `ok`; `moved`, `removed`: see there; `doubtful`: a flush failed, and blocks written before are lost
+    /// until rewritten; `lost`: it gets no more commands until the pool is opened again.
     pub state: String,
     /// Why it is lost.
     pub lost_why: Option<String>,
@@ -350,11 +355,8 @@ impl Status {
                 absent: map.absent().contains(device.id),
                 pace: entry.pace.map(str::to_owned),
                 size_bytes: superblock.size.get(),
-                size_now_bytes: None,
-                page_cache: false,
                 damaged,
                 removed: device.removed,
-                open_file: None,
                 data_bytes: device.total.get(),
                 used_bytes: used(&device),
                 state: device_state.to_owned(),
@@ -380,6 +382,7 @@ impl Status {
                 }),
                 responses: device.responses.iter().filter(|_| state == SERVED).map(Into::into).collect(),
                 name: entry.name.clone(),
+                ..DevicePart::default()
             }
         });
         let volumes = engine.volumes.into_iter().map(|volume| VolumePart {
@@ -406,10 +409,14 @@ impl Status {
             part.size_now_bytes = device.size_now().ok().map(Bytes::get);
             part.page_cache = device.is_refused_direct();
             part.open_file = device.removed_file().map(|path| path.display().to_string());
+            part.removed |= part.open_file.is_some();
+            part.moved = device.misplaced().map(Into::into);
             // Also where the engine has had no reason to look.
-            if part.open_file.is_some() && part.state != "lost" {
-                part.removed = true;
-                part.state = "removed".to_owned();
+            match part.state.as_str() {
+                "lost" => {}
+                _ if part.removed => part.state = "removed".to_owned(),
+                "ok" if part.moved.is_some() => part.state = "moved".to_owned(),
+                _ => {}
             }
         }
         self
@@ -470,6 +477,7 @@ impl Status {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
         warnings.extend(removed::warning(&self.devices));
+        warnings.extend(self.devices.iter().filter_map(DevicePart::moved_away));
         warnings.extend(self.devices.iter().filter_map(DevicePart::damage));
         warnings.extend(self.devices.iter().filter(|device| device.page_cache).map(|device| {
             format!(
@@ -599,22 +607,6 @@ fn about(time: Nanos) -> String {
 }
 
 impl DevicePart {
-    /// What happened to data on it that was durable, and the way out; `None` if nothing did.
-    fn damage(&self) -> Option<String> {
-        let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
-        let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
-        Some(format!(
-            "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is gone, so \
-             every FLUSH of a volume with one copy fails, and what clients have read since may be zeros. Stop the \
-             server; then serve without it (weir serve --without {name}: what it alone held gives I/O errors), \
-             or, if no volume has two copies, restore {path} from a backup (beside the other copy an older one \
-             would be taken for current); if it held the only metadata: weir pool restore",
-            name = self.name,
-            path = self.path,
-            size = Bytes(self.size_bytes),
-        ))
-    }
-
     fn notes(&self) -> String {
         let page_cache = self.page_cache.then(|| "no O_DIRECT".to_owned());
         let lost = self.lost_why.as_ref().map(|why| {
@@ -622,6 +614,7 @@ impl DevicePart {
             format!("LOST for {time}: {why}")
         });
         let removed = self.removed.then(|| "REMOVED: gone once the server ends".to_owned());
+        let moved = self.moved.is_some().then(|| "MOVED: the next start does not find it".to_owned());
         let doubtful = self.doubtful_blocks;
         let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
         let no_space = self.traffic.map_or(0, |traffic| traffic.no_space);
@@ -635,7 +628,7 @@ impl DevicePart {
         };
         let invalid =
             self.traffic.filter(|traffic| traffic.figures_invalid).map(|_| "figures invalid".to_owned());
-        [lost, removed, doubtful, no_space, metadata, pace, page_cache, invalid]
+        [lost, removed, moved, doubtful, no_space, metadata, pace, page_cache, invalid]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()

@@ -383,7 +383,9 @@ fn a_full_file_system_below_is_no_broken_device() {
     let errors = h.engine.status().devices[0].errors;
     assert_eq!((errors.total(), errors.no_space), (0, 1));
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    assert_eq!(told, [Notice::FullBelow { device: DeviceId(0), error: ENOSPC }]);
+    let io = *h.log.iter().find(|io| io.kind == WRITE).expect("the write");
+    let (device, at, len) = (DeviceId(0), io.at, io.len());
+    assert_eq!(told, [Notice::FullBelow { device, at, len, error: ENOSPC }]);
     h.flush().expect("a flush");
     h.write(0, &[1; 4096]);
 }

@@ -75,8 +75,9 @@ pub(super) struct Harness {
     failing: VecDeque<(IoKind, Option<IoError>)>,
     /// Devices whose commands of a kind fail, and how.
     pub(super) broken: Vec<(DeviceId, IoKind, IoError)>,
-    /// Devices whose files were removed: found out where their last page is read.
+    /// Devices whose files were removed: told once, where their last page is read.
     pub(super) removed: Vec<DeviceId>,
+    removals_told: Vec<DeviceId>,
     /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
     pub(super) hanging: Vec<DeviceId>,
     pub(super) holding: Option<IoKind>,
@@ -138,6 +139,7 @@ impl Harness {
             failing: VecDeque::new(),
             broken: Vec::new(),
             removed: Vec::new(),
+            removals_told: Vec::new(),
             hanging: Vec::new(),
             holding: None,
             held: Vec::new(),
@@ -184,7 +186,8 @@ impl Harness {
             return Err(*error);
         }
         let is_tail = io.kind == IoKind::Read && io.at.0 + BLOCK == DEVICE_SIZE;
-        if is_tail && self.removed.contains(&io.device) {
+        if is_tail && self.removed.contains(&io.device) && !self.removals_told.contains(&io.device) {
+            self.removals_told.push(io.device);
             return Err(IoError::Removed);
         }
         match io.kind {
@@ -444,7 +447,7 @@ impl Harness {
         map.devices().iter().map(|sb| map.space(sb.device).free()).sum()
     }
 
-    fn admin(&mut self, command: Command) -> Result<VolumeId, AdminError> {
+    pub(super) fn admin(&mut self, command: Command) -> Result<VolumeId, AdminError> {
         self.engine.admin(self.now, AdminId(1), command);
         self.run();
         self.engine.next_admin_reply().expect("a reply").result
@@ -491,6 +494,12 @@ impl Harness {
     pub(super) fn stop(&mut self) {
         self.begin_stop();
         assert!(self.engine.stopped());
+    }
+
+    /// What an offline check says of the devices.
+    pub(super) fn check(&mut self) -> weir_map::check::Report {
+        let sizes = vec![Some(Bytes(DEVICE_SIZE)); self.disks.0.len()];
+        weir_map::check(&mut self.disks, &sizes)
     }
 
     /// As after a kill: what the engine knew is gone, what it wrote is there.

@@ -1,9 +1,12 @@
 //! Devices that are truncated while they are used.
 
 use super::harness::{Harness, Shape};
-use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
+use crate::{AdminError, AdminId, Command, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
 use weir_map::Superblock;
-use weir_model::{Bytes, DeviceId, IoKind, Nanos, Op, RequestError};
+use weir_model::{
+    BlockRange, Bytes, DeviceId, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError, VolumeId,
+};
+use weir_policy::placement::Action;
 
 const DATA: DeviceId = DeviceId(0);
 const EXTENT: u64 = 128 << 10;
@@ -249,4 +252,141 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
     h.removed.push(DeviceId(0));
     h.write(4096, &[2; 4096]);
     assert!(h.flush().is_err());
+}
+
+type Change = fn(&mut Harness) -> Result<VolumeId, AdminError>;
+
+/// What an operator asks for beside the volume there is.
+fn another_volume() -> Command {
+    let (name, size) = ("other".into(), Bytes::mib(1));
+    Command::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 }
+}
+
+#[test]
+fn no_change_of_an_operator_succeeds_once_the_only_metadata_was_removed_or_truncated() {
+    for (removed, regrow) in [(true, false), (false, false), (false, true)] {
+        let damaged = |h: &mut Harness| match removed {
+            true => h.removed.push(DeviceId(1)),
+            false => h.truncate(DeviceId(1), Bytes::mib(1), regrow),
+        };
+        let changes: [Change; 3] =
+            [|h| h.admin(another_volume()), |h| h.set_hardening(Hardening::Write), Harness::remove_volume];
+        for change in changes {
+            let mut h = pool();
+            damaged(&mut h);
+            let refused = Err(AdminError::Damaged("d1".into()));
+            assert_eq!(change(&mut h), refused, "removed: {removed}, grown again: {regrow}");
+            assert_eq!(h.admin(another_volume()), refused, "nor later");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_an_operator_waits_for_a_check() {
+    let mut h = pool();
+    h.holding = Some(IoKind::Read);
+    h.engine.admin(h.now(), AdminId(1), another_volume());
+    h.run();
+    assert_eq!((h.held.len(), h.engine.next_admin_reply()), (1, None));
+    h.release(None);
+    h.engine.next_admin_reply().expect("a reply").result.expect("all is well");
+}
+
+/// The catalogue of volumes is in the metadata alone.
+#[test]
+fn changes_of_an_operator_go_on_where_some_metadata_is_whole() {
+    for metadata in [false, true] {
+        let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
+        h.removed.push(if metadata { DeviceId(1) } else { DATA });
+        h.admin(another_volume()).expect("it is durable");
+        h.set_hardening(Hardening::Write).expect("it is durable");
+        h.remove_volume().expect("it is durable");
+        assert_eq!(h.engine.map().members().len(), if metadata { 1 } else { 2 });
+        h.removed.push(DeviceId(2));
+        let last = h.admin(Command::RemoveVolume { name: "other".into() });
+        assert_eq!(last.is_ok(), !metadata, "the last member is gone: {last:?}");
+    }
+}
+
+#[test]
+fn no_flush_succeeds_once_the_last_metadata_is_removed_though_both_copies_are_there() {
+    let mut h = Harness::of(Shape { devices: 4, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    // Left behind, not lost.
+    h.write(4096, &[1; 4096]);
+    h.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(5)));
+    h.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(5)));
+    h.admin(another_volume()).expect("the other member has it");
+    assert_eq!(h.engine.map().members(), [DeviceId(2)]);
+    h.broken.clear();
+    h.wait(Nanos::secs(60));
+    h.removed.push(DeviceId(2));
+    assert!(h.flush().is_err());
+}
+
+#[test]
+fn the_devices_are_verified_once_more_when_all_is_at_rest() {
+    for within in [Nanos(0), Nanos::secs(10)] {
+        for (removed, regrow) in [(true, false), (false, false), (false, true)] {
+            let mut h = Harness::of(shape(within), "sequential");
+            h.write(0, &[1; 4096]);
+            h.flush().expect("a flush");
+            assert_eq!(h.engine.damaged_device(), None);
+            match removed {
+                true => h.removed.push(DATA),
+                false => h.truncate(DATA, Bytes::mib(2), regrow),
+            }
+            h.stop();
+            assert_eq!(h.engine.damaged_device(), Some(DATA), "removed: {removed}, grown again: {regrow}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_loses_nothing_with_a_device_whose_data_is_elsewhere() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.removed.push(DeviceId(1));
+    h.stop();
+    assert_eq!(removals_told(&mut h), [DeviceId(1)]);
+    assert_eq!(h.engine.damaged_device(), None);
+}
+
+#[test]
+fn a_removed_file_that_is_truncated_is_told_as_both() {
+    for regrow in [false, true] {
+        let mut h = pool();
+        h.removed.push(DATA);
+        h.flush().expect_err("it would be gone with the server");
+        assert_eq!(lost(&h, DATA), None);
+        h.truncate(DATA, Bytes::mib(2), regrow);
+        h.flush().expect_err("it is gone");
+        h.wait(Nanos::secs(2));
+        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert!(h.engine.status().devices[0].removed, "as well");
+        h.stop();
+    }
+}
+
+/// What a policy copies is in two places, too: zeros must not be read instead of it.
+#[test]
+fn a_cached_copy_that_was_cut_off_is_no_copy_again() {
+    for copied in [false, true] {
+        let mut h = pool();
+        let key = h.key(0);
+        let (from, to) = (PlaceId { device: DATA, kind: PlaceKind::Whole }, DeviceId(1));
+        assert!(h.engine.map().find(key).holds(0), "{from:?}");
+        if copied {
+            let blocks = BlockRange { first: 0, count: 32 };
+            h.act(Action::Copy { key, blocks, to: PlaceId { device: to, ..from } });
+            h.flush().expect("a flush");
+        }
+        h.stop();
+        h.truncate(DATA, Bytes::mib(2), true);
+        let report = h.check();
+        let remedies: Vec<_> = report.findings.iter().map(|found| found.remedy.is_repair()).collect();
+        assert_eq!(remedies, [!copied], "{report:#?}");
+    }
 }

@@ -29,7 +29,7 @@ impl Connection {
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
         if let Err(error) = reply.result {
-            report(&error);
+            tracing::debug!("{error}");
             request.fault.get_or_insert(error.into());
         }
         request.submitted -= 1;
@@ -386,13 +386,4 @@ fn lay_out_runs<M: Memory>(
 fn all_zeros(bytes: &[u8]) -> bool {
     debug_assert!(bytes.len() <= BLOCK as usize);
     bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |any, &byte| any | byte) == 0)
-}
-
-/// What an operator should see. The client's own mistakes are not among it, and failing devices are
-/// told of once, not for each request they fail.
-fn report(error: &RequestError) {
-    match error {
-        RequestError::FlushFailed(_) | RequestError::ReadOnly => tracing::warn!("{error}"),
-        _ => tracing::debug!("{error}"),
-    }
 }

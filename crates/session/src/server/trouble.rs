@@ -1,8 +1,9 @@
 //! What the engine wants whoever looks after the pool to know, in the log: only so many failed
 //! commands at a time.
 
+use crate::repeated::Repeated;
 use weir_engine::{Notice, Room};
-use weir_model::{DeviceId, IoError, Nanos, VolumeId};
+use weir_model::{DeviceId, IoError, Nanos, RequestError, VolumeId};
 
 /// Failed commands told in one stretch of time; the rest are counted.
 const MOST: u32 = 10;
@@ -14,17 +15,46 @@ pub(super) struct Trouble {
     began: Option<Nanos>,
     told: u32,
     untold: u32,
+    /// Requests answered with an error that says that something is not durable.
+    failures: Repeated<RequestError>,
 }
 
 impl Trouble {
+    /// A request was answered. What clients do wrong is not an operator's business, and failing devices are
+    /// told of as such; that what was written is not durable is.
+    #[inline]
+    pub(super) fn note_reply<T>(&mut self, result: &Result<T, RequestError>) {
+        if let Err(error @ (RequestError::FlushFailed(_) | RequestError::ReadOnly)) = result {
+            self.failures.note(*error);
+        }
+    }
+
+    /// When there is something to say of such requests.
+    pub(super) fn deadline(&self, now: Nanos) -> Option<Nanos> {
+        self.failures.due(now)
+    }
+
+    /// Says how many such requests there were, if that is due. `name` says what a device is called.
+    pub(super) fn tell_failures(&mut self, now: Nanos, name: impl Fn(DeviceId) -> String) {
+        match self.failures.take_due(now) {
+            Some((requests, error @ RequestError::FlushFailed(device))) => {
+                tracing::warn!(device = name(device), requests, "requests failed, the latest: {error}");
+            }
+            Some((requests, error)) => tracing::warn!(requests, "requests failed, the latest: {error}"),
+            None => {}
+        }
+    }
+
     /// Puts a notice into the log; a failed command only if there were not many just before. `name`
-    /// says what a device is called, `volume_name` a volume.
+    /// says what a device is called, `volume_name` a volume, and `save` how to save what is on removed
+    /// devices.
     pub(super) fn tell(
         &mut self,
         now: Nanos,
         notice: Notice,
         name: impl Fn(DeviceId) -> String,
         volume_name: impl Fn(VolumeId) -> String,
+        save: impl Fn() -> Option<String>,
     ) {
         let named = |room| match room {
             Room::Data => "space",
@@ -39,17 +69,19 @@ impl Trouble {
                 named(room)
             ),
             Notice::RoomAgain => tracing::info!("the pool has space again"),
-            Notice::FullBelow { device, error } => {
+            Notice::FullBelow { device, at, len, error } => {
                 if self.may_tell(now) {
                     tracing::error!(
                         device = name(device),
+                        %at,
+                        %len,
                         "there was no space for a write where the device is: {error}; make room in its file system (or thin pool)"
                     );
                 }
             }
             Notice::ReadOnly { error: IoError::Removed } => tracing::error!(
                 "the pool is read-only from now on: the device with its only metadata is gone once this server \
-                 ends; do not stop it before you have read what weir pool status says"
+                 ends; do not stop it before that is saved, as is said of the device"
             ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \
@@ -78,8 +110,14 @@ impl Trouble {
                     tracing::warn!(device = name(device), %at, %len, "{kind} failed: {error}; {then}");
                 }
             }
+            Notice::Removed { device } => tracing::error!(
+                device = name(device),
+                "the device's file was removed, or another file took its place: all that is on it is lost once this \
+                 server ends, so every FLUSH of a volume with one copy fails from now on; {}",
+                save()
+                    .unwrap_or_else(|| "do not stop the server: weir pool status says what to do".to_owned())
+            ),
             Notice::Lost { .. }
-            | Notice::Removed { .. }
             | Notice::Doubt { .. }
             | Notice::Unreachable { .. }
             | Notice::UnreachableInAll { .. } => tell_of_loss(notice, name, volume_name),
@@ -91,7 +129,7 @@ impl Trouble {
             if self.untold > 0 {
                 tracing::warn!(more = self.untold, "commands failed that are not listed");
             }
-            *self = Self { began: Some(now), told: 0, untold: 0 };
+            (self.began, self.told, self.untold) = (Some(now), 0, 0);
         }
         let may = self.told < MOST;
         if may {
@@ -114,12 +152,6 @@ fn tell_of_loss(notice: Notice, name: impl Fn(DeviceId) -> String, volume_name: 
         Notice::Lost { device, why } => tracing::error!(
             device = name(device),
             "the device is given up: {why}; what needs it fails until the pool is opened again"
-        ),
-        Notice::Removed { device } => tracing::error!(
-            device = name(device),
-            "the device's file was removed, or another file took its place: all that is on it is lost once this server \
-             ends, so every FLUSH of a volume with one copy fails from now on; do not stop the server before you have \
-             read what weir pool status says"
         ),
         Notice::Doubt { device, blocks } => tracing::error!(
             device = name(device),
@@ -151,6 +183,26 @@ fn of_volume(volume: Option<VolumeId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_fail_have_one_line_at_once_and_one_in_a_while() {
+        let mut trouble = Trouble::default();
+        let now = Nanos::secs(1);
+        let name = |_| "data".to_owned();
+        trouble.note_reply::<()>(&Err(RequestError::NoSpace));
+        assert_eq!(trouble.deadline(now), None, "a client's own business");
+        trouble.note_reply::<()>(&Err(RequestError::FlushFailed(DeviceId(0))));
+        assert_eq!(trouble.deadline(now), Some(now));
+        trouble.tell_failures(now, name);
+        assert_eq!(trouble.deadline(now), None, "told");
+        (0..1000).for_each(|_| trouble.note_reply::<()>(&Err(RequestError::ReadOnly)));
+        trouble.tell_failures(now + Nanos::secs(1), name);
+        let due = now + Repeated::<RequestError>::PAUSE;
+        assert_eq!(
+            (trouble.deadline(now), trouble.failures.take_due(due)),
+            (Some(due), Some((1000, RequestError::ReadOnly)))
+        );
+    }
 
     #[test]
     fn a_flood_is_cut_short_and_told_of_later() {

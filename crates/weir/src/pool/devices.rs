@@ -237,7 +237,7 @@ impl Described {
     }
 
     /// A device's name and path.
-    pub(super) fn named(&self, device: DeviceId) -> String {
+    pub fn named(&self, device: DeviceId) -> String {
         let entry = self.file.devices.get(device.index());
         entry.map_or_else(
             || device.to_string(),

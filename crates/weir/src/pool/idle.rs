@@ -87,13 +87,15 @@ impl Idle {
         }
     }
 
-    /// Makes everything durable and lets go of the devices.
-    pub(super) fn close(mut self) {
+    /// Makes everything durable and lets go of the devices. The device because of which that was in vain:
+    /// it was removed, truncated or overwritten meanwhile.
+    pub(super) fn close(mut self) -> Option<DeviceId> {
         let now = self.now();
         self.engine.begin_stop(now);
         while !self.engine.stopped() {
             self.step();
         }
+        self.engine.damaged_device()
     }
 
     fn now(&self) -> Nanos {

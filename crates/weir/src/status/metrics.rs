@@ -107,6 +107,8 @@ impl Status {
         all.levels("device_lost", "1 if it gets no more commands", lost);
         let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
         all.levels("device_removed", "1 if its file was removed or replaced while it was served", removed);
+        let moved = self.devices.iter().map(|d| (of(&d.name), f64::from(d.moved.is_some())));
+        all.levels("device_moved", "1 if its path no longer leads to it", moved);
         let damaged = self.devices.iter().map(|d| (of(&d.name), f64::from(d.damaged)));
         all.levels("device_damaged", "1 if it was truncated or overwritten while it was served", damaged);
         let page_cache = self.devices.iter().map(|d| (of(&d.name), f64::from(d.page_cache)));
@@ -128,6 +130,7 @@ impl Status {
         all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
         all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
         all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
+        all.counts("device_no_space", "Writes for which there was no space below it", counts(|t| t.no_space));
     }
 
     fn volume_metrics(&self, all: &mut Metrics) {
@@ -197,7 +200,7 @@ mod tests {
             clients: Some(crate::status::ClientsPart { connected: 5, refused: 9, ..Default::default() }),
             ..PoolPart::default()
         };
-        let traffic = Some(Traffic { flushes: 7, ..Traffic::default() });
+        let traffic = Some(Traffic { flushes: 7, no_space: 4, ..Traffic::default() });
         let device = |name: &str, state: &str, traffic| DevicePart {
             name: name.into(),
             state: state.into(),
@@ -217,6 +220,8 @@ mod tests {
             "weir_refused_total{pool=\"home \\\"a\\\"\"} 3",
             "weir_device_lost{pool=\"home \\\"a\\\"\",device=\"slow\"} 1.0",
             "weir_device_flushes_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 7",
+            "weir_device_no_space_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 4",
+            "weir_device_moved{pool=\"home \\\"a\\\"\",device=\"fast\"} 0.0",
             "weir_volume_size_bytes{pool=\"home \\\"a\\\"\",volume=\"disk\"} 1073741824.0",
             "# TYPE weir_refused counter",
         ] {

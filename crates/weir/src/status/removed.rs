@@ -1,32 +1,73 @@
-//! What to do when device files were removed while they are served.
+//! What to do when devices were removed, moved away or truncated while they are served.
 
 use super::DevicePart;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use weir_device::{Misplaced, Removed, save_removed};
+use weir_model::Bytes;
 
-/// What happened and the command that saves what is on all of them: one by one would end the server after the
-/// first.
+/// A device that is no longer where the next start looks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedPart {
+    /// Something else is there.
+    pub replaced: bool,
+    /// Where it is now, if the system says.
+    pub found_at: Option<PathBuf>,
+    /// The command that puts a file back while it is served.
+    pub put_back: Option<String>,
+}
+
+impl From<Misplaced> for MovedPart {
+    fn from(Misplaced { replaced, found_at, put_back }: Misplaced) -> Self {
+        Self { replaced, found_at, put_back }
+    }
+}
+
+/// What happened and the command that saves what is on all of them.
 pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
-    let open = |device: &DevicePart| device.open_file.clone().filter(|_| device.removed);
+    let open = |device: &DevicePart| {
+        let is_cut = device.size_now_bytes.is_some_and(|now| now < device.size_bytes);
+        device.open_file.clone().filter(|_| device.removed).map(|open| Removed {
+            path: device.path.clone(),
+            open,
+            is_cut: is_cut || device.damaged,
+        })
+    };
     let removed: Vec<_> = devices.iter().filter_map(|device| Some((device, open(device)?))).collect();
-    let pid = removed.first()?.1.split('/').nth(2)?.to_owned();
     let names: Vec<_> =
         removed.iter().map(|(device, _)| format!("{} ({})", device.name, device.path)).collect();
-    let copies = removed
-        .iter()
-        .map(|(device, open)| format!("cp -p --sparse=always {} {} && ", quoted(open), quoted(&device.path)));
+    let save = save_removed(&removed.into_iter().map(|(_, removed)| removed).collect::<Vec<_>>())?;
     Some(format!(
         "device {}: the file was removed, or another took its place. The server still has it open, and all that is \
-         on it is gone when the server ends; until then every FLUSH of a volume with one copy fails. Do not stop \
-         the server. As its user, or root, halt it, copy what it has open, and end it: \
-         kill -STOP {pid} && {}sync && kill -KILL {pid} ; then start it again: nothing is missing. If a copy fails, \
-         the server is not ended: copy to another place, and name that in the pool file",
+         on it is gone when the server ends; until then every FLUSH of a volume with one copy fails: {save}",
         names.join(", device "),
-        copies.collect::<String>(),
     ))
 }
 
-/// A word for the shell, whatever is in it.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+impl DevicePart {
+    /// What to do as the next start does not find it; `None` if it does.
+    pub(super) fn moved_away(&self) -> Option<String> {
+        let MovedPart { replaced, found_at, put_back } = self.moved.clone()?;
+        let moved = Misplaced { replaced, found_at, put_back };
+        Some(format!("device {}: {}", self.name, moved.advice(Path::new(&self.path))))
+    }
+
+    /// What happened to data on it that was durable, and the way out; `None` if nothing did.
+    pub(super) fn damage(&self) -> Option<String> {
+        let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
+        let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
+        Some(format!(
+            "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is \
+             gone, so every FLUSH of a volume with one copy fails, and what clients have read since may be \
+             zeros. Stop the server; then serve without it (weir serve --without {name}: what it alone held \
+             gives I/O errors), or, if no volume has two copies, restore {path} from a backup (beside the \
+             other copy an older one would be taken for current); if it held the only metadata: weir pool \
+             restore",
+            name = self.name,
+            path = self.path,
+            size = Bytes(self.size_bytes),
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -34,19 +75,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_copied_before_the_server_ends_whatever_their_names() {
-        let device = |name: &str, path: &str, removed| DevicePart {
+    fn only_removed_devices_are_saved_and_what_was_cut_off_is_missing() {
+        let device = |name: &str, removed, now| DevicePart {
             name: name.into(),
-            path: path.into(),
+            path: format!("/{name}"),
             removed,
+            size_bytes: 10,
+            size_now_bytes: Some(now),
             open_file: Some(format!("/proc/77/fd/{}", name.len())),
             ..DevicePart::default()
         };
-        assert_eq!(warning(&[device("a", "/a", false)]), None);
-        let devices = [device("a", "/a b", true), device("bb", "/b", false), device("ccc", "/it's", true)];
+        assert_eq!(warning(&[device("a", false, 10)]), None);
+        let mut devices = [device("a", true, 10), device("bb", false, 10), device("ccc", true, 10)];
         let said = warning(&devices).expect("a warning");
-        let command = "kill -STOP 77 && cp -p --sparse=always '/proc/77/fd/1' '/a b' && \
-                       cp -p --sparse=always '/proc/77/fd/3' '/it'\\''s' && sync && kill -KILL 77 ;";
-        assert!(said.contains(command), "{said}");
+        assert!(said.contains("'/proc/77/fd/1' '/a' && cp"), "{said}");
+        assert!(
+            said.contains("'/proc/77/fd/3' '/ccc' && sync") && said.contains("nothing is missing"),
+            "{said}"
+        );
+        devices[2].size_now_bytes = Some(9);
+        let said = warning(&devices).expect("a warning");
+        assert!(said.contains("what was cut off is missing"), "{said}");
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to end.
@@ -151,17 +151,35 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Asks it to stop with a signal (`TERM`, `INT`) and waits; it must end well.
+    /// Sends it a signal (`TERM`, `INT`).
     #[track_caller]
-    pub(crate) fn stop(mut self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([&format!("-{signal}"), &self.pid().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
+    }
+
+    /// Asks it to stop with a signal and waits; it must end well.
+    #[track_caller]
+    pub(crate) fn stop(mut self, signal: &str) {
+        self.signal(signal);
+        let status = self.end();
+        assert!(status.success(), "the server ended with {status}:\n{}", self.log());
+    }
+
+    /// Waits for its end, which must be with this exit code; what it has said.
+    #[track_caller]
+    pub(crate) fn fails(mut self, code: i32) -> String {
+        let status = self.end();
+        assert_eq!(status.code(), Some(code), "the server said:\n{}", self.log());
+        self.log()
+    }
+
+    #[track_caller]
+    fn end(&mut self) -> ExitStatus {
         let asked = Instant::now();
         loop {
             match self.child.try_wait().expect("the server can be waited for") {
-                Some(status) => {
-                    return assert!(status.success(), "the server ended with {status}:\n{}", self.log());
-                }
+                Some(status) => return status,
                 None if asked.elapsed() > PATIENCE => panic!("the server does not stop:\n{}", self.log()),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }

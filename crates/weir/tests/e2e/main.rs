@@ -21,6 +21,7 @@ mod kill;
 mod libnbd;
 mod metadata;
 mod mirror;
+mod moved;
 mod nbd;
 mod permissions;
 mod record;

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const EXTENT: u64 = 128 << 10;
+pub(crate) const EXTENT: u64 = 128 << 10;
 const SIZE: u64 = 64 << 20;
 
 /// A pool whose first device holds data and whose second one holds the metadata and data; and where they are.
-struct Devices {
-    pool: Pool,
-    paths: [PathBuf; 2],
+pub(crate) struct Devices {
+    pub(crate) pool: Pool,
+    pub(crate) paths: [PathBuf; 2],
     /// Removed at the end.
     _folder: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ fn devices(place: &Path, policy: &str) -> Devices {
 }
 
 /// Where the devices of a case are: on a disk, and in memory, which takes another way through the server.
-fn places() -> Vec<PathBuf> {
+pub(crate) fn places() -> Vec<PathBuf> {
     let memory = PathBuf::from("/dev/shm");
     if !memory.is_dir() {
         eprintln!("left out: files in memory; there is no /dev/shm");
@@ -44,7 +44,7 @@ fn places() -> Vec<PathBuf> {
 }
 
 /// Cuts a file down to `len`; it grows to its size again if told so.
-fn truncate(path: &Path, len: u64, regrow: bool) {
+pub(crate) fn truncate(path: &Path, len: u64, regrow: bool) {
     let file = File::options().write(true).open(path).expect("the device file");
     file.set_len(len).expect("it is cut");
     if regrow {
@@ -52,12 +52,12 @@ fn truncate(path: &Path, len: u64, regrow: bool) {
     }
 }
 
-fn connect(pool: &Pool) -> Client {
+pub(crate) fn connect(pool: &Pool) -> Client {
     Client::connect(&pool.socket(), "disk").expect("a client")
 }
 
 /// A pool in such a folder, a server, and a client that has filled it.
-fn in_use(place: &Path) -> (Devices, Server, Client) {
+pub(crate) fn in_use(place: &Path) -> (Devices, Server, Client) {
     let of = devices(place, "stripe");
     let server = of.pool.serve();
     let mut client = connect(&of.pool);
@@ -65,7 +65,7 @@ fn in_use(place: &Path) -> (Devices, Server, Client) {
     (of, server, client)
 }
 
-fn fill(client: &mut Client) {
+pub(crate) fn fill(client: &mut Client) {
     for i in 0..64 {
         client.write(i * EXTENT, &[7; 64 << 10]).expect("a write");
     }
@@ -113,7 +113,8 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
             }
             is_told(&of.pool, &server, 0, "data");
             client.disconnect();
-            server.stop("TERM");
+            server.signal("TERM");
+            server.fails(4);
             // It does not open silently; without the device what the other one holds is there.
             let (check, serve) = (["pool", "check"], ["serve", "--nbd", "unix:nbd.sock"]);
             let is_short = std::fs::metadata(&of.paths[0]).expect("the file").len() < SIZE;
@@ -148,7 +149,8 @@ fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
             assert_eq!(of.pool.json(&["pool", "status"])["pool"]["read_only"], true);
             is_told(&of.pool, &server, 1, "metadata");
             client.disconnect();
-            server.stop("TERM");
+            server.signal("TERM");
+            server.fails(4);
             let said = of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
             assert!(said.contains("device metadata ("), "{said}");
         }
@@ -169,12 +171,14 @@ fn what_is_only_read_is_checked_at_intervals() {
         });
         assert!(found, "nobody flushes, and it is found out all the same");
         client.flush().expect_err("what was durable is gone");
-        server.stop("TERM");
+        client.disconnect();
+        server.signal("TERM");
+        server.fails(4);
     }
 }
 
-/// What status tells to do, done: the command in its text.
-fn saved(told: &str) -> String {
+/// The command in what status or the log tells to do.
+pub(crate) fn command_in(told: &str) -> String {
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
     let from = words.find("kill -STOP").unwrap_or_else(|| panic!("no command in: {words}"));
     let end = words[from..].find(" ; then").unwrap_or_else(|| panic!("no end of it in: {words}"));
@@ -210,7 +214,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
             let human = of.pool.weir(["pool", "status"]);
             let human = [human.stdout, human.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
             assert!(server.log().contains("was removed, or another file took its place"), "{}", server.log());
-            let command = saved(&human.concat());
+            let command = command_in(&human.concat());
             let done = std::process::Command::new("sh").args(["-c", &command]).status();
             assert!(done.is_ok_and(|status| status.success()), "{command}");
             drop(server);
@@ -235,8 +239,7 @@ fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
         // Nobody uses the pool from now on.
         std::fs::remove_file(&of.paths[0]).expect("removed");
         assert_eq!(of.pool.json(&["pool", "status"])["devices"][0]["state"], "removed");
-        let sent = std::process::Command::new("kill").args(["-TERM", &server.pid().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
+        server.signal("TERM");
         let told = (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(50));
             server.log().contains("not stopping: device files were removed")
@@ -244,7 +247,10 @@ fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
         assert!(told, "{}", server.log());
         assert_eq!(client.read(0, 4096).expect("it goes on"), [7; 4096]);
         client.disconnect();
-        server.stop("TERM");
+        let command = command_in(&server.log());
+        assert!(command.contains(&of.paths[0].display().to_string()), "{command}");
+        server.signal("TERM");
+        server.fails(4);
     }
 }
 

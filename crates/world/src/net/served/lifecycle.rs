@@ -210,7 +210,8 @@ impl Served {
             self.with_server(|server, outside| server.begin_stop(outside));
         }
         self.operator.leave(&mut self.sockets);
-        while self.with_server(Server::advance_stop) != Some(Some(End::Graceful)) || self.has_sessions() {
+        let at_rest = |end| matches!(end, Some(Some(End::Graceful | End::Damaged(_))));
+        while !at_rest(self.with_server(Server::advance_stop)) || self.has_sessions() {
             if self.advance(Nanos::MAX)? {
                 continue;
             }

@@ -1,0 +1,144 @@
+//! What to do where a device's file is no longer where the next start looks for it.
+//!
+//! A file without any name is gone once it is closed: it can be copied from the process that has it open.
+//! One that has another name is whole and stays, but the next start does not find it; it can be given its
+//! old name again while it is used.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::Device;
+use crate::file::Identity;
+
+/// A device whose path no longer leads to it, though it has a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Something else is where the device was.
+    pub replaced: bool,
+    /// Where it is now, as far as the system says.
+    pub found_at: Option<PathBuf>,
+    /// The command that gives a file its old name again; block devices have none.
+    pub put_back: Option<String>,
+}
+
+impl Misplaced {
+    /// What is the matter, and what to do, of the device at this path.
+    pub fn advice(&self, path: &Path) -> String {
+        let there = match self.replaced {
+            true => "something else is there now",
+            false => "nothing is there now",
+        };
+        let place = self.found_at.as_ref().map_or(String::new(), |at| format!(", at {} now", at.display()));
+        let put_back = match &self.put_back {
+            Some(command) => {
+                format!("as the server's user, or root, put it back while it is served: {command} ; or ")
+            }
+            None => String::new(),
+        };
+        format!(
+            "it was moved away from {}, where {there}; nothing is lost, and it is used on{place}, but the \
+             next start does not find it: {put_back}name its new place in the pool file",
+            path.display()
+        )
+    }
+}
+
+/// A device whose file has no name any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Where it was.
+    pub path: String,
+    /// Where it can be copied from as long as it is open: `/proc/PID/fd/NUMBER`.
+    pub open: String,
+    /// It was truncated, too.
+    pub is_cut: bool,
+}
+
+/// How to save what is on these devices: all of them at once, since one by one the server would be ended
+/// after the first. `None` if there are none.
+pub fn save_removed(removed: &[Removed]) -> Option<String> {
+    let pid = removed.first()?.open.split('/').nth(2)?;
+    let mut folders: Vec<_> = removed.iter().filter_map(|file| Path::new(&file.path).parent()).collect();
+    folders.dedup();
+    let folders: String = folders.iter().map(|folder| format!(" {}", quoted(folder.as_os_str()))).collect();
+    let copy = |file: &Removed| {
+        let (open, path) = (quoted(file.open.as_ref()), quoted(file.path.as_ref()));
+        format!("cp -p --sparse=always {open} {path} && ")
+    };
+    let copies: String = removed.iter().map(copy).collect();
+    let missing = match removed.iter().any(|file| file.is_cut) {
+        true => "what was cut off is missing",
+        false => "nothing is missing",
+    };
+    Some(format!(
+        "do not stop the server; as its user, or root, halt it, copy what it has open, and end it: \
+         kill -STOP {pid} && mkdir -p{folders} && {copies}sync && kill -KILL {pid} ; then start it again \
+         (first write the pool file anew if it was removed as well): {missing}. If a copy fails, the server is \
+         not ended: copy to another place, and name that in the pool file"
+    ))
+}
+
+/// A word for the shell, whatever is in it.
+fn quoted(word: &OsStr) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}
+
+impl Device {
+    /// Where the open file is, for other processes of this system.
+    fn open_path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// Where the server's open file can be copied from, if it was removed or replaced since it was opened:
+    /// there only, and as long as it is open.
+    pub fn removed_file(&self) -> Option<PathBuf> {
+        self.expected.has_lost_name(&self.file).then(|| self.open_path())
+    }
+
+    /// As [`Self::removed_file`], with what saves it.
+    pub fn removed(&self) -> Option<Removed> {
+        let open = self.removed_file()?.display().to_string();
+        let is_cut = self.size_now().is_ok_and(|now| now < self.size());
+        Some(Removed { path: self.path.display().to_string(), open, is_cut })
+    }
+
+    /// Whether the device has a name, but its path leads to nothing, or to something else. Whatever keeps
+    /// the system from saying, as a folder that may no longer be searched, says nothing.
+    pub fn misplaced(&self) -> Option<Misplaced> {
+        let is_ours = |found: &Metadata| Identity::of(found) == self.identity();
+        let replaced = match std::fs::metadata(&self.path) {
+            Ok(found) if is_ours(&found) => return None,
+            Ok(_) => true,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                false
+            }
+            Err(_) => return None,
+        };
+        let now = self.file.metadata().ok()?;
+        if now.nlink() == 0 || !is_ours(&now) {
+            return None;
+        }
+        let open = self.open_path();
+        let found_at = std::fs::read_link(&open).ok();
+        let found_at = found_at.filter(|at| std::fs::metadata(at).is_ok_and(|found| is_ours(&found)));
+        let put_back = (!self.is_block()).then(|| put_back(&open, &self.path, replaced));
+        Some(Misplaced { replaced, found_at, put_back })
+    }
+}
+
+/// Makes the path a name of the open file again; what is there now is moved aside, but not over anything.
+fn put_back(open: &Path, path: &Path, replaced: bool) -> String {
+    let word = quoted(path.as_os_str());
+    let place = match replaced {
+        true => format!("mv -n {word} {}", quoted(format!("{}.other", path.display()).as_ref())),
+        false => format!("mkdir -p {}", quoted(path.parent().unwrap_or(path).as_os_str())),
+    };
+    format!("{place} && ln -L {} {word}", quoted(open.as_os_str()))
+}
+
+#[cfg(test)]
+mod tests;

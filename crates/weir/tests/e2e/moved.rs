@@ -1,0 +1,238 @@
+//! Device files that are moved away while they are served, and those that are removed or truncated when nobody
+//! looks: while the server stops, with the whole folder of the pool, before an operator's change.
+
+use crate::harness::{Pool, Server};
+use crate::nbd::{Client, Command};
+use crate::truncated::{EXTENT, command_in, connect, fill, in_use, places, truncate};
+use std::io::Read as _;
+use std::path::Path;
+
+fn run(command: &str) {
+    let done = std::process::Command::new("sh").args(["-c", command]).status();
+    assert!(done.is_ok_and(|status| status.success()), "{command}");
+}
+
+/// Waits until the server has said something.
+fn has_said(server: &Server, what: &str) {
+    let said = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        server.log().contains(what)
+    });
+    assert!(said, "{what:?} in\n{}", server.log());
+}
+
+fn lines_with(text: &str, what: &str) -> usize {
+    text.lines().filter(|line| line.contains(what)).count()
+}
+
+fn read_all(client: &mut Client) {
+    for i in 0..64 {
+        assert_eq!(client.read(i * EXTENT, 4096).expect("it is there"), [7; 4096], "extent {i}");
+    }
+}
+
+/// A client whose reply a stop waits for, as it takes the beginning of it and no more.
+fn deaf(pool: &Pool) -> Client {
+    let mut client = connect(pool);
+    client.send(Command::Read, 0, 0, 8 << 20, &[]).expect("a request");
+    client.reply().expect("the reply has begun");
+    client
+}
+
+#[test]
+fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
+    for place in places() {
+        for (replaced, put_back) in [(false, true), (true, true), (false, false)] {
+            let (of, server, mut client) = in_use(&place);
+            let other = of.paths[0].with_extension("moved");
+            std::fs::rename(&of.paths[0], &other).expect("it is moved");
+            if replaced {
+                std::fs::write(&of.paths[0], "something else").expect("another file");
+            }
+            client.write(0, &[7; 4096]).expect("a write");
+            client.flush().expect("nothing is lost");
+            let status = of.pool.json(&["pool", "status"]);
+            let device = &status["devices"][0];
+            assert_eq!(device["state"], "moved", "{device}");
+            assert_eq!(device["moved"]["replaced"], replaced, "{device}");
+            assert_eq!(device["moved"]["found_at"], other.display().to_string(), "{device}");
+            let metrics = of.pool.run(["pool", "status", "--metrics"]);
+            assert!(metrics.contains("weir_device_moved{pool=\"test\",device=\"data\"} 1"), "{metrics}");
+            // It looks now and then, as long as anything happens.
+            let told = (0..600).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                client.flush().expect("nothing is lost");
+                server.log().contains("it was moved away from")
+            });
+            assert!(told, "{}", server.log());
+            if !put_back {
+                client.disconnect();
+                // Nothing is lost: that is no failure. What the next start does not find it is told.
+                server.stop("TERM");
+                of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
+                let file = of.pool.path("pool.toml");
+                let text = std::fs::read_to_string(&file).expect("the pool file");
+                let text = text.replace(&of.paths[0].display().to_string(), &other.display().to_string());
+                std::fs::write(&file, text).expect("the pool file");
+            } else {
+                run(device["moved"]["put_back"].as_str().expect("a command"));
+                let status = of.pool.json(&["pool", "status"]);
+                assert_eq!(
+                    (&status["devices"][0]["state"], &status["devices"][0]["moved"]),
+                    (&"ok".into(), &serde_json::Value::Null)
+                );
+                assert_eq!(lines_with(&server.log(), "it was moved away from"), 1, "told once");
+                client.disconnect();
+                server.stop("TERM");
+            }
+            let server = of.pool.serve();
+            read_all(&mut connect(&of.pool));
+            server.stop("TERM");
+        }
+    }
+}
+
+#[test]
+fn what_is_removed_while_the_server_stops_is_saved_before_it_ends() {
+    for place in places() {
+        let (of, server, client) = in_use(&place);
+        client.disconnect();
+        let deaf = deaf(&of.pool);
+        server.signal("TERM");
+        has_said(&server, "stopping: answering what is in flight");
+        std::fs::remove_file(&of.paths[0]).expect("removed");
+        drop(deaf);
+        has_said(&server, "not stopping: device files were removed");
+        run(&command_in(&server.log()));
+        drop(server);
+        let server = of.pool.serve();
+        read_all(&mut connect(&of.pool));
+        server.stop("TERM");
+    }
+}
+
+#[test]
+fn a_stop_that_finds_a_device_truncated_says_so_and_fails() {
+    for place in places() {
+        for regrow in [false, true] {
+            let (of, server, client) = in_use(&place);
+            client.disconnect();
+            let deaf = deaf(&of.pool);
+            server.signal("TERM");
+            has_said(&server, "stopping: answering what is in flight");
+            truncate(&of.paths[0], 4 << 20, regrow);
+            drop(deaf);
+            let log = server.fails(4);
+            assert!(log.contains("error: device data (") && log.contains("--without"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn an_operators_change_fails_once_the_only_metadata_was_removed_or_truncated() {
+    for place in places() {
+        for removed in [false, true] {
+            let (of, server, mut client) = in_use(&place);
+            match removed {
+                true => std::fs::remove_file(&of.paths[1]).expect("removed"),
+                false => truncate(&of.paths[1], 1 << 20, true),
+            }
+            let said = of.pool.refused(&["volume", "create", "other", "--size", "1MiB"], 5);
+            assert!(said.contains("device metadata: it was removed, truncated or overwritten"), "{said}");
+            let said = of.pool.refused(&["volume", "set", "disk", "--hardening", "write"], 5);
+            assert!(said.contains("device metadata:"), "{said}");
+            client.flush().expect_err("it would be gone with the server");
+            drop(server);
+        }
+    }
+}
+
+/// Changes are in the metadata alone.
+#[test]
+fn an_operators_change_is_made_though_a_data_device_was_removed() {
+    for place in places() {
+        let (of, server, mut client) = in_use(&place);
+        std::fs::remove_file(&of.paths[0]).expect("removed");
+        of.pool.run(["volume", "create", "other", "--size", "1MiB"]);
+        client.flush().expect_err("its data would be gone with the server");
+        client.disconnect();
+        server.kill();
+        let server = of.pool.serve_with(&["--without", "data"]);
+        assert_eq!(of.pool.json(&["volume", "list"])["volumes"][1]["name"], "other");
+        server.stop("TERM");
+    }
+}
+
+#[test]
+fn a_pool_whose_folder_was_removed_is_saved_by_what_the_log_says() {
+    let pool = Pool::small().create("disk", "32MiB");
+    let server = pool.serve();
+    let mut client = connect(&pool);
+    fill(&mut client);
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    let mut log = std::fs::File::open(pool.path("server.log")).expect("the log");
+    std::fs::remove_dir_all(pool.folder.path()).expect("all of it is removed");
+    client.flush().expect_err("it would be gone with the server");
+    let mut said = String::new();
+    let told = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        log.read_to_string(&mut said).expect("the log");
+        said.contains("kill -KILL")
+    });
+    assert!(told, "{said}");
+    run(&command_in(&said));
+    std::fs::write(pool.path("pool.toml"), text).expect("the pool file");
+    drop(server);
+    let server = pool.serve();
+    read_all(&mut connect(&pool));
+    server.stop("TERM");
+}
+
+#[test]
+fn a_removed_file_that_is_truncated_is_told_as_both() {
+    for place in places() {
+        for regrow in [false, true] {
+            let (of, server, mut client) = in_use(&place);
+            let open = std::fs::File::options().write(true).open(&of.paths[0]).expect("the device file");
+            std::fs::remove_file(&of.paths[0]).expect("removed");
+            client.flush().expect_err("it would be gone with the server");
+            assert_eq!(of.pool.json(&["pool", "status"])["devices"][0]["state"], "removed");
+            open.set_len(4 << 20).expect("it is cut");
+            if regrow {
+                open.set_len(64 << 20).expect("it grows");
+            }
+            // Looked at now and then, as long as anything happens.
+            let found = (0..600).any(|_| {
+                client.flush().expect_err("it is gone");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                of.pool.json(&["pool", "status"])["devices"][0]["state"] == "lost"
+            });
+            assert!(found, "{}", server.log());
+            let status = of.pool.json(&["pool", "status"]);
+            let device = &status["devices"][0];
+            assert_eq!(
+                (&device["state"], &device["removed"], &device["damaged"]),
+                (&"lost".into(), &true.into(), &true.into()),
+                "{device}"
+            );
+            let human = of.pool.weir(["pool", "status"]);
+            let human = [human.stdout, human.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            let words = human.concat().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("what was cut off is missing"), "{words}");
+            drop(server);
+        }
+    }
+}
+
+#[test]
+fn flushes_that_fail_one_after_the_other_are_counted_in_the_log() {
+    let (of, server, mut client) = in_use(Path::new("/tmp"));
+    std::fs::remove_file(&of.paths[0]).expect("removed");
+    for _ in 0..500 {
+        client.flush().expect_err("it would be gone with the server");
+    }
+    let log = server.log();
+    let lines = lines_with(&log, "flush failed");
+    // One at once, and one in ten seconds.
+    assert!((1..100).contains(&lines), "{lines} lines in\n{log}");
+}
