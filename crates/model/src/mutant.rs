@@ -402,6 +402,9 @@ mutants! {
     FlushOfIdleConnectionSkipped = "flush-of-idle-connection-skipped", rules::ACKNOWLEDGED, Net::Served;
     /// Of a long write with FUA only the first piece is durable.
     FuaOfFirstPieceOnly = "fua-of-first-piece-only", rules::ACKNOWLEDGED, Net::Served;
+    /// Of a long write a part is lost before the rest is done, and it is answered as if it were whole.
+    LossOfPiecesHidden = "loss-of-pieces-hidden", rules::LOST_ONCE, Net::Test(
+        "connection::tests::lost::a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails");
     /// What a lost connection had sent is carried out when its client is back.
     LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
     /// The memory of a write stays on its client's account.
@@ -415,7 +418,8 @@ mutants! {
     /// Limits on clients hold when they connect, not when they are let in.
     LimitsNotCheckedAgain = "limits-not-checked-again", rules::CLIENTS, Net::Served;
     /// A FLUSH that failed is answered as one that succeeded.
-    FlushErrorHidden = "flush-error-hidden", rules::LOST_ONCE, Net::Served;
+    FlushErrorHidden = "flush-error-hidden", rules::LOST_ONCE,
+        Net::Test("connection::tests::lost::a_flush_that_failed_is_told");
     /// What clients ask while a frame is on its way is not recorded.
     RecordedWithGaps = "recorded-with-gaps", rules::RECORDED, Net::Served;
     /// A volume is removed though clients use it.

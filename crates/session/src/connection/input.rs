@@ -255,6 +255,7 @@ impl Connection {
             taken: if in_pieces { 0 } else { header.len },
             open: 0,
             submitted: 0,
+            partly_done: false,
             fault: command.err(),
             head: NONE,
             tail: NONE,

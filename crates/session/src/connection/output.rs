@@ -32,6 +32,7 @@ impl Connection {
             tracing::debug!("{error}");
             request.fault.get_or_insert(error.into());
         }
+        request.partly_done |= reply.result.is_ok();
         request.submitted -= 1;
         if self.phase == Phase::Dead {
             self.drop_piece(index, memory);
@@ -40,6 +41,21 @@ impl Connection {
             self.complete(number);
         } else {
             self.has_read(index, reply.result.ok(), memory);
+        }
+    }
+
+    /// A device lost writes of the volume. What was carried out of a change that is not answered yet may be
+    /// among them: the FLUSH that is told of it now came before the answer, and a later one would promise
+    /// that it is there. So the change fails (rule 1 of docs/invariants.md). Of what the engine still has it
+    /// judges itself.
+    pub fn note_lost_writes(&mut self, error: RequestError) {
+        if self.planted.is(Mutant::LossOfPiecesHidden) {
+            return;
+        }
+        let is_change = |request: &Active| request.op.is_some_and(Op::changes);
+        let requests = self.requests.iter_mut().map(|(_, request)| request);
+        for request in requests.filter(|request| is_change(request) && request.partly_done) {
+            request.fault.get_or_insert(error.into());
         }
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Active {
     pub(super) open: u16,
     /// Pieces the engine has.
     pub(super) submitted: u16,
+    /// A piece was carried out.
+    pub(super) partly_done: bool,
     /// The first failure.
     pub(super) fault: Option<Fault>,
     /// Ordered reads: the first and last piece that is not yet to be sent.

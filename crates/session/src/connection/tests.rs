@@ -1,6 +1,7 @@
 //! Histories of single clients, byte by byte, and many clients' worth of random ones.
 
 mod held_back;
+mod lost;
 mod streams;
 
 use super::*;
@@ -192,24 +193,6 @@ fn a_reader_may_ask_for_one_chunk() {
     let bytes = wire.ram.contents()[130 << 10..258 << 10].to_vec();
     assert!(said[0] == Said::Data { cookie: 2, done: true, offset: 130 << 10, bytes });
     assert_eq!(said[1..], [Said::Error { cookie: 3, done: true, error: 75, at: None }]);
-    wire.end();
-}
-
-#[test]
-fn failures_are_told_where_they_happened_and_the_rest_goes_on() {
-    let mut ram = Ram::new(Bytes(4 * MIB));
-    ram.break_at(MIB + 5000);
-    let mut wire = Wire::ready_on(ram, true);
-    wire.send(&request(command::READ, 0, 1, MIB - (256 << 10), 512 << 10));
-    wire.send(&write(2, MIB, &pattern(5, 1 << 20)));
-    wire.send(&request(command::WRITE_ZEROES, 0, 3, MIB, 8192));
-    wire.send(&request(command::READ, 0, 4, 0, 512));
-    let all = said(&wire.output);
-    assert_eq!(all.iter().filter(|said| matches!(said, Said::Error { cookie: 1, .. })).count(), 1);
-    assert!(all.contains(&Said::Error { cookie: 1, done: true, error: 5, at: Some(MIB) }), "{all:?}");
-    assert!(all.contains(&Said::Simple { cookie: 2, error: 5 }));
-    assert!(all.contains(&Said::Simple { cookie: 3, error: 5 }));
-    assert!(all.contains(&Said::Hole { cookie: 4, done: true, offset: 0, len: 512 }));
     wire.end();
 }
 

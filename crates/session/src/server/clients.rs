@@ -19,7 +19,8 @@ use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{
-    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, VolumeId,
+    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, RequestError,
+    VolumeId,
 };
 
 /// What a turn costs in which nothing came of it.
@@ -340,12 +341,27 @@ impl Clients {
         }
     }
 
+    /// A device lost writes of the volume: whoever uses it may have some of them in flight.
+    #[cold]
+    fn note_lost_writes(&mut self, volume: VolumeId, error: RequestError) {
+        for (_, client) in self.slots.iter_mut() {
+            if client.connection.volume() == Some(volume) {
+                client.connection.note_lost_writes(error);
+            }
+        }
+    }
+
     /// The engine answered.
     #[inline]
     pub(super) fn reply<M: Memory>(&mut self, reply: Reply, memory: &mut M) {
         let number = client_of(reply.id);
         let Some(client) = self.slots.get_mut(number) else { return };
+        let lost_writes = reply.result.err().filter(|error| matches!(error, RequestError::FlushFailed(_)));
         client.connection.reply(reply, memory);
+        if let (Some(error), Some(volume)) = (lost_writes, client.connection.volume()) {
+            self.note_lost_writes(volume, error);
+        }
+        let Some(client) = self.slots.get_mut(number) else { return };
         if client.socket == Socket::Closed {
             return self.forget_if_done(number, memory);
         }

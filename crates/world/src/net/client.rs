@@ -481,7 +481,8 @@ impl Connection {
             }
             (What::Told(ticket), None) => ticket,
             (What::Told(ticket), Some(error)) if judge.admits(&ask, ticket, open.holders.as_ref(), error) => {
-                failed(&ask, ticket, error, judge.oracle, turn);
+                let own: Vec<Ticket> = self.given_up().collect();
+                failed(&ask, ticket, error, &own, judge.oracle, turn);
                 return Ok(());
             }
             (_, Some(error)) => return Err(self.failure(format!("told error {error} for {ask:?}"))),
@@ -534,13 +535,13 @@ impl Connection {
 }
 
 /// The oracle learns of a request that failed, as it may.
-fn failed(ask: &Ask, ticket: Ticket, error: u32, oracle: &mut Oracle, turn: &mut Turn) {
+fn failed(ask: &Ask, ticket: Ticket, error: u32, own: &[Ticket], oracle: &mut Oracle, turn: &mut Turn) {
     let no_space = error == nbd::ENOSPC;
     turn.no_space += u64::from(no_space);
     turn.errors += u64::from(!no_space);
     match ask.op {
         Op::Read => oracle.read_failed(ticket),
-        Op::Flush => oracle.flush_failed_beside_others(ticket),
+        Op::Flush => oracle.flush_failed_beside_others(ticket, own),
         _ => oracle.change_failed(ticket),
     }
 }

@@ -27,14 +27,15 @@ impl Oracle {
         under_way.for_each(|change| change.first.clear());
     }
 
-    /// A flush failed, as a client is told that is one of several. What others have in flight may have
-    /// been carried out before, as a whole or in part, and be lost with the rest: a later flush promises
-    /// nothing about it either.
-    pub fn flush_failed_beside_others(&mut self, ticket: Ticket) {
+    /// A flush failed, as a client is told that is one of several and has `own` changes in flight. What
+    /// others have in flight may have been answered before, and be lost with the rest: a later flush promises
+    /// nothing about it either. What the client itself is answered after this has not been lost.
+    pub fn flush_failed_beside_others(&mut self, ticket: Ticket, own: &[Ticket]) {
         let volumes = self.flushes.iter().filter(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
         for volume in volumes.collect::<Vec<_>>() {
-            let in_flight = self.changes.values_mut().filter(|change| change.place.volume == volume);
-            in_flight.for_each(|change| change.forsaken = true);
+            let in_flight = self.changes.iter_mut().filter(|(_, change)| change.place.volume == volume);
+            let of_others = in_flight.filter(|(change, _)| !own.contains(change));
+            of_others.for_each(|(_, change)| change.forsaken = true);
         }
         self.flush_failed(ticket);
     }

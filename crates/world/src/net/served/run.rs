@@ -94,7 +94,9 @@ impl Served {
         });
         let counts = self.server.as_ref().map(Server::counts);
         format!(
-            "{doing:?}, {counts:?}: no end at {now}: due are the server {server:?} (its volumes {volumes:?}), devices {world:?}, sockets {sockets:?}, clients {clients:?}, the \
+            "{doing:?}, {counts:?}: no end at {now}: due are the server {server:?} (its volumes \
+             {volumes:?}), devices {world:?}, \
+             sockets {sockets:?}, clients {clients:?}, the \
              operator {operator:?}, {} strangers",
             self.visitors.len()
         )
