@@ -40,6 +40,12 @@ impl Oracle {
         self.flush_failed(ticket);
     }
 
+    /// Whether another flush of its volume is in flight.
+    pub fn has_flush_beside(&self, ticket: Ticket) -> bool {
+        let volume = self.flushes.iter().find(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
+        self.flushes.iter().any(|(open, of)| *open != ticket && Some(*of) == volume)
+    }
+
     /// Nobody will hear what came of a flush: it promises nothing.
     pub fn flush_given_up(&mut self, ticket: Ticket) {
         self.flushes.retain(|(open, _)| *open != ticket);
