@@ -109,8 +109,8 @@ pub(super) struct Turn {
     /// Its volume is gone.
     pub(super) is_lacking: bool,
     /// Requests that were begun, and that were answered, as a recording has them.
-    pub(super) begun: Vec<Key>,
-    pub(super) ended: Vec<Key>,
+    pub(super) begun: Vec<(Ticket, Key)>,
+    pub(super) ended: Vec<(Ticket, Key)>,
     /// For the digest.
     pub(super) word: u64,
 }
@@ -179,9 +179,10 @@ impl Connection {
         self.character.volume
     }
 
-    /// Whether it uses its volume, and goes on doing so.
-    pub(super) fn is_steady(&self) -> bool {
-        self.is_through() && !self.is_leaving()
+    /// Whether it uses its volume, and goes on doing so: the server may have closed the connection because
+    /// of a device that failed, and it may not have noticed.
+    pub(super) fn is_steady(&self, sockets: &Sockets) -> bool {
+        self.is_through() && !self.is_leaving() && sockets.is_open(self.conn)
     }
 
     pub(super) const fn is_through(&self) -> bool {

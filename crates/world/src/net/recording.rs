@@ -1,6 +1,7 @@
 //! A recording of what clients ask for, held against what they asked.
 
 use super::sockets::{Got, Sockets, Wire};
+use crate::Ticket;
 use weir_model::{ConnId, Nanos, Op, Peer};
 use weir_session::recording::{Frames, Heard, Recorded};
 
@@ -16,6 +17,9 @@ pub(super) const fn recorded_as(op: Op) -> Op {
     }
 }
 
+/// What the server says where another recording is under way.
+const NOT_OVER: &str = "are being recorded already";
+
 /// A recording under way.
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -27,12 +31,14 @@ pub(super) struct Recording {
     /// Those that made way for others since: what is asked of these is not recorded.
     gone: Vec<usize>,
     has_begun: bool,
+    /// There was another one before, whose connection the server may not have seen closed.
+    is_next: bool,
     /// Its end was asked for.
     is_ending: bool,
     frames: Frames,
     recorded: Vec<Key>,
     /// Asked since it began, and not answered.
-    open: Vec<Key>,
+    open: Vec<(Ticket, Key)>,
     /// Asked since it began, and answered before its end was asked for.
     due: Vec<Key>,
     /// The server may take it for silent, or have others give way to it.
@@ -52,7 +58,12 @@ pub(super) enum Turn {
 
 impl Recording {
     /// Asks for one of these volumes; `None` if nobody listens.
-    pub(super) fn begin(volumes: Vec<usize>, names: &[String], sockets: &mut Sockets) -> Option<Box<Self>> {
+    pub(super) fn begin(
+        volumes: Vec<usize>,
+        names: &[String],
+        is_next: bool,
+        sockets: &mut Sockets,
+    ) -> Option<Box<Self>> {
         let wire = Wire { to_server: 4096, to_client: 3000, delay: Nanos::micros(5), part: 700 };
         let conn = sockets.connect(&wire, Peer::Process(2), true)?;
         let out = format!("{}\n", serde_json::json!({"do": "record", "volumes": names})).into_bytes();
@@ -63,6 +74,7 @@ impl Recording {
             volumes,
             gone: Vec::new(),
             has_begun: false,
+            is_next,
             is_ending: false,
             frames: Frames::default(),
             recorded: Vec::new(),
@@ -94,20 +106,20 @@ impl Recording {
     /// A volume makes way for another one.
     pub(super) fn forget(&mut self, volume: usize) {
         self.gone.push(volume);
-        self.open.retain(|key| key.0 != volume);
+        self.open.retain(|(_, key)| key.0 != volume);
     }
 
     /// A client begins to ask for this.
-    pub(super) fn asked(&mut self, key: Key) {
+    pub(super) fn asked(&mut self, ticket: Ticket, key: Key) {
         if self.can_end() && self.volumes.contains(&key.0) && !self.gone.contains(&key.0) {
-            self.open.push(key);
+            self.open.push((ticket, key));
         }
     }
 
     /// A client's request was answered.
-    pub(super) fn answered(&mut self, key: Key) {
-        if let Some(at) = self.open.iter().position(|open| *open == key) {
-            self.open.swap_remove(at);
+    pub(super) fn answered(&mut self, ticket: Ticket) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == ticket) {
+            let (_, key) = self.open.swap_remove(at);
             if !self.is_ending {
                 self.due.push(key);
             }
@@ -141,8 +153,8 @@ impl Recording {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             match &*String::from_utf8_lossy(&line) {
                 "\"recording\"\n" => self.has_begun = true,
-                // The volume has gone.
-                refused if refused.contains("\"usage\"") => {
+                // The volume has gone; or the server has not noticed yet that the recording before was left.
+                refused if refused.contains("\"usage\"") || (self.is_next && refused.contains(NOT_OVER)) => {
                     sockets.leave(self.conn);
                     return Ok(Turn::Refused);
                 }

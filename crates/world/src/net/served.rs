@@ -81,6 +81,8 @@ pub struct Served {
     recording: Option<Box<Recording>>,
     /// What clients have asked for since the server began, as recordings have it.
     asked_for: Vec<Key>,
+    /// A recording was asked for since the server started.
+    has_recorded: bool,
     replacing: Option<orders::Replacing>,
     names: u64,
     armed: Armed,
@@ -152,6 +154,7 @@ impl Served {
             sides: control::Sides::default(),
             recording: None,
             asked_for: Vec::new(),
+            has_recorded: false,
             replacing: None,
             names: 0,
             armed: Armed::default(),

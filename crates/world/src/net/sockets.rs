@@ -247,6 +247,11 @@ impl Sockets {
         [all().count() - control, control]
     }
 
+    /// Whether the server has accepted it, and closes it not yet.
+    pub(super) fn is_open(&self, conn: ConnId) -> bool {
+        self.peek(conn).is_some_and(|socket| socket.stage == Stage::Open)
+    }
+
     /// What they are at.
     pub(super) fn left(&self) -> String {
         format!("{:?}", self.slots.iter().flatten().collect::<Vec<_>>())

@@ -76,9 +76,14 @@ pub(super) struct Open {
 
 impl Open {
     /// As a recording has it; not what must be refused, nor what asks for no data.
-    pub(super) fn key(&self, offset: u64, len: u32) -> Option<Key> {
-        let is_recorded = matches!(self.what, What::Told(_)) && self.ask.op != Op::Flush;
-        is_recorded.then(|| (self.ask.volume, recorded_as(self.ask.op), offset, len.into()))
+    pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, Key)> {
+        match (self.what, self.ask.op) {
+            (_, Op::Flush) => None,
+            (What::Told(ticket), op) => {
+                Some((ticket, (self.ask.volume, recorded_as(op), offset, len.into())))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -20,7 +20,8 @@ impl Served {
         }
         let all: Vec<usize> = (0..self.volumes.len()).filter(|n| !self.is_being_replaced(*n)).collect();
         let names: Vec<String> = all.iter().map(|number| self.volumes[*number].name.clone()).collect();
-        self.recording = Recording::begin(all, &names, &mut self.sockets);
+        let is_next = std::mem::replace(&mut self.has_recorded, true);
+        self.recording = Recording::begin(all, &names, is_next, &mut self.sockets);
     }
 
     /// Whoever records receives what there is.

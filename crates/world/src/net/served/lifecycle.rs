@@ -63,6 +63,7 @@ impl Served {
         self.operator = Operator::default();
         self.aides = Default::default();
         self.asked_for.clear();
+        self.has_recorded = false;
         self.is_stopping = false;
         self.entered.fill(0);
         self.with_server(Server::turn);

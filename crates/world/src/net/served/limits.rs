@@ -39,7 +39,8 @@ impl Served {
     /// No more are let in than may be.
     pub(super) fn check_limits(&self) -> Result<(), Failure> {
         let limits = &self.front.limits;
-        let is_in = |number: &usize| self.clients[*number].as_ref().is_some_and(super::Connection::is_steady);
+        let clients = |number: &usize| self.clients[*number].as_ref();
+        let is_in = |number: &usize| clients(number).is_some_and(|client| client.is_steady(&self.sockets));
         let all: Vec<usize> = (0..self.clients.len()).filter(is_in).collect();
         let of = |peer| all.iter().filter(|number| self.peer(**number) == peer).count();
         let addresses = all.iter().map(|number| self.peer(*number)).filter(|p| matches!(p, Peer::Address(_)));

@@ -97,7 +97,8 @@ impl Served {
             },
             Order::RemoveUsed(volume) => {
                 let volume = of(volume);
-                let mut users = self.clients.iter().flatten().filter(|client| client.is_steady());
+                let mut users =
+                    self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
                 if !users.any(|client| client.volume() == volume) || self.is_being_replaced(volume) {
                     return;
                 }
@@ -167,7 +168,8 @@ impl Served {
                 true
             }
             Asked::Remove(volume) if is_done => {
-                let mut users = self.clients.iter().flatten().filter(|client| client.is_steady());
+                let mut users =
+                    self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
                 if users.any(|client| client.volume() == volume) {
                     return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
                 }

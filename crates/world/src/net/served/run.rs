@@ -45,6 +45,9 @@ impl Served {
 
     /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
     pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
+        if self.is_stopping {
+            self.with_server(Server::advance_stop);
+        }
         let Some(next) = self.next_event().filter(|next| *next <= limit) else { return Ok(false) };
         self.idle_events += 1;
         // Devices that hang are given up at last.
@@ -162,10 +165,10 @@ impl Served {
 
     /// What clients ask for, and are answered, is held against what is recorded.
     fn note_asked(&mut self, turn: &Turn) {
-        self.asked_for.extend(&turn.begun);
+        self.asked_for.extend(turn.begun.iter().map(|(_, key)| *key));
         if let Some(recording) = &mut self.recording {
-            turn.begun.iter().for_each(|key| recording.asked(*key));
-            turn.ended.iter().for_each(|key| recording.answered(*key));
+            turn.begun.iter().for_each(|(ticket, key)| recording.asked(*ticket, *key));
+            turn.ended.iter().for_each(|(ticket, _)| recording.answered(*ticket));
         }
     }
 
