@@ -124,6 +124,10 @@ impl Served {
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
             if client.next(now, &self.sockets).is_none_or(|next| next > now) {
+                // What it waits for next counts from when it begins to.
+                if !client.is_waiting() {
+                    client.moved = now;
+                }
                 let is_late = now.since(client.moved) > ANSWERED_WITHIN && client.is_waiting();
                 if is_late && !self.faults.is_broken {
                     return Err(self.stuck(number));
