@@ -368,6 +368,14 @@ impl Engine {
         })
     }
 
+    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
+    /// fails, too.
+    pub fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+        if self.map.volume(volume).is_some() {
+            self.doubt.owed.insert(volume, device);
+        }
+    }
+
     /// The error the volume's next FLUSH is owed.
     pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
         self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)

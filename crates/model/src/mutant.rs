@@ -405,6 +405,9 @@ mutants! {
     /// Of a long write a part is lost before the rest is done, and it is answered as if it were whole.
     LossOfPiecesHidden = "loss-of-pieces-hidden", rules::LOST_ONCE, Net::Test(
         "connection::tests::lost::a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails");
+    /// That a FLUSH failed is forgotten with the connection of whoever asked for it.
+    UnheardLossForgotten = "unheard-loss-forgotten", rules::LOST_ONCE,
+        Net::Test("server::tests::what_a_lost_connection_may_not_have_heard_is_told_again");
     /// What a lost connection had sent is carried out when its client is back.
     LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
     /// The memory of a write stays on its client's account.

@@ -6,8 +6,8 @@ use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
 use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, RunKind, Status, VolumeInfo};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, ReadShape,
-    Reply, Request, RequestError, RequestId, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
+    ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
 };
 
 /// One volume named `ram`, or several names for its bytes. Does at submission what is asked, so that the order of effects is the
@@ -22,6 +22,8 @@ pub struct Ram {
     /// Blocks no request may touch: a broken device.
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
+    /// The volume whose next FLUSH fails.
+    owed: Option<VolumeId>,
     /// Everything that was submitted, if it is wanted.
     submitted: Option<Vec<(RequestId, Op)>>,
     refused: VecDeque<AdminReply>,
@@ -37,6 +39,7 @@ impl Ram {
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
+            owed: None,
             submitted: None,
             refused: VecDeque::new(),
             stopping: false,
@@ -65,6 +68,11 @@ impl Ram {
     /// Makes every request fail that touches the block which holds byte `at`.
     pub fn break_at(&mut self, at: u64) {
         self.broken.insert(at / BLOCK);
+    }
+
+    /// The volume whose next FLUSH fails, if there is one.
+    pub const fn owed(&self) -> Option<VolumeId> {
+        self.owed
     }
 
     /// What clients are offered.
@@ -130,8 +138,17 @@ impl Volumes for Ram {
         if let Some(submitted) = &mut self.submitted {
             submitted.push((request.id, request.op));
         }
-        let result = self.carry_out(&request, memory);
+        let mut result = self.carry_out(&request, memory);
+        if request.op == Op::Flush && self.owed.take_if(|volume| *volume == request.volume).is_some() {
+            result = Err(RequestError::FlushFailed(DeviceId(0)));
+        }
         self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) });
+    }
+    fn owe(&mut self, volume: VolumeId, _: DeviceId) {
+        self.owed = Some(volume);
+    }
+    fn planted(&self) -> Planted {
+        Planted::for_tests()
     }
     fn complete<M: Memory>(&mut self, _: Nanos, _: IoDone, _: &mut M) {}
     fn tick<M: Memory>(&mut self, _: Nanos, _: &mut M) {}

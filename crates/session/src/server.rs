@@ -199,16 +199,15 @@ impl<V: Volumes, P: Port> Server<V, P> {
 
     /// Everything that follows from what has arrived.
     pub fn turn<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        // What has failed already is known before anything is asked.
+        self.deliver(outside);
         self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), outside);
         self.answer_sessions(outside);
         self.volumes.tick(outside.now, outside.memory);
         while let Some(io) = self.volumes.next_io() {
             outside.port.start(io);
         }
-        while let Some(reply) = self.volumes.next_reply() {
-            self.trouble.note_reply(&reply.result);
-            self.clients.reply(reply, outside.memory);
-        }
+        self.deliver(outside);
         while let Some(reply) = self.volumes.next_admin_reply() {
             self.exports = Export::all(&self.volumes);
             self.sessions.reply(reply);
@@ -228,6 +227,14 @@ impl<V: Volumes, P: Port> Server<V, P> {
         let accepts = self.clients.may_accept(outside.now);
         if accepts != std::mem::replace(&mut self.accepts, accepts) {
             outside.port.set_accepting(accepts);
+        }
+    }
+
+    /// What the volumes answered goes to the clients.
+    fn deliver<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+        while let Some(reply) = self.volumes.next_reply() {
+            self.trouble.note_reply(&reply.result);
+            self.clients.reply(reply, outside.memory);
         }
     }
 

@@ -14,6 +14,11 @@ use weir_policy::placement::{Choice, Placement};
 pub trait Volumes {
     /// From a client.
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M);
+    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
+    /// fails, too.
+    fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+        let _ = (volume, device);
+    }
     /// From a device.
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M);
     /// Rounds and deadlines.
@@ -87,6 +92,9 @@ pub struct RunsOf {
 impl Volumes for Engine {
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
         Self::submit(self, now, request, memory);
+    }
+    fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+        Self::owe(self, volume, device);
     }
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
         Self::complete(self, now, done, memory);

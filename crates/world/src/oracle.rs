@@ -149,6 +149,11 @@ pub struct Oracle {
     forsaken: Vec<Unflushed>,
     /// Volumes with changes since the last flush that had nothing left to ask for.
     unsettled: BTreeSet<usize>,
+    /// Volumes of which a flush failed since the last crash.
+    told: BTreeSet<usize>,
+    /// Volumes of which a flush was given up by a client that went: a loss may have been told to nobody. From
+    /// which flush on they promise something again, once that is known.
+    unheard: BTreeMap<usize, Option<Ticket>>,
     /// Changes that failed since the last crash: no one knows what they left in a device's cache, even
     /// where a read has shown what was there before.
     failed: Vec<Place>,
@@ -469,6 +474,8 @@ impl Oracle {
         self.unflushed.clear();
         self.forsaken.clear();
         self.unsettled.clear();
+        self.told.clear();
+        self.unheard.clear();
         self.failed.clear();
         for sector in self.volumes.iter_mut().flatten() {
             if let [only] = sector.as_slice()

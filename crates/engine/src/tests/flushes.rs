@@ -21,6 +21,16 @@ fn settled(copies: u8, hardening: Hardening) -> Harness {
 }
 
 #[test]
+fn what_nobody_may_have_heard_is_told_to_one_more_flush() {
+    let mut h = settled(1, Hardening::Flush);
+    h.engine.owe(h.volume, DeviceId(1));
+    assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(1))));
+    h.flush().expect("it was told");
+    h.engine.owe(weir_model::VolumeId(99), DeviceId(1));
+    h.flush().expect("nothing is known of such a volume");
+}
+
+#[test]
 fn a_flush_after_which_nothing_was_written_asks_nothing_of_the_devices() {
     for (copies, hardening) in [(1, Hardening::Flush), (2, Hardening::Flush), (1, Hardening::Write)] {
         let mut h = settled(copies, hardening);

@@ -19,8 +19,8 @@ use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{
-    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, RequestError,
-    VolumeId,
+    Bytes, ConnId, DeviceId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request,
+    RequestError, VolumeId,
 };
 
 /// What a turn costs in which nothing came of it.
@@ -60,6 +60,8 @@ pub(super) struct Clients {
     look_for_idle: Option<Nanos>,
     /// Clients that have given their buffers back.
     resting: u64,
+    /// Volumes of which a FLUSH failed, because of a device, and whoever asked for it is gone.
+    unheard: Vec<(VolumeId, DeviceId)>,
     /// Nobody is let in any more.
     finishing: bool,
     planted: Planted,
@@ -138,6 +140,7 @@ impl Clients {
             touched: Vec::new(),
             look_for_idle: None,
             resting: 0,
+            unheard: Vec::new(),
             finishing: false,
             planted,
         }
@@ -360,6 +363,7 @@ impl Clients {
         client.connection.reply(reply, memory);
         if let (Some(error), Some(volume)) = (lost_writes, client.connection.volume()) {
             self.note_lost_writes(volume, error);
+            self.note_unheard(number);
         }
         let Some(client) = self.slots.get_mut(number) else { return };
         if client.socket == Socket::Closed {
@@ -386,6 +390,10 @@ impl Clients {
             }
         }
         self.shake_hands(exports, outside);
+        // Before whoever has just been let in asks for anything.
+        for (volume, device) in self.unheard.drain(..) {
+            volumes.owe(volume, device);
+        }
         let mut left = Cost::TURN.0;
         while left > 0
             && volumes.can_accept()

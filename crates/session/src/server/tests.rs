@@ -1,10 +1,11 @@
 //! The server over sockets that do what the test says, when it says so.
 
 use super::*;
-use crate::client::{hello, pattern, write};
+use crate::client::{hello, pattern, request, write};
+use crate::nbd::wire::command;
 use crate::ram::Ram;
 use std::collections::BTreeMap;
-use weir_model::{Fill, HeapMemory, Io};
+use weir_model::{DeviceId, Fill, HeapMemory, Io, VolumeId};
 
 /// Sockets whose bytes the test brings.
 #[derive(Default)]
@@ -106,6 +107,31 @@ impl Scripted {
 
     fn first_block(&self) -> &[u8] {
         &self.server.volumes().contents()[..4096]
+    }
+}
+
+/// A client loses its connection, connects again and asks once more for the FLUSH that failed, which it may
+/// not know.
+#[test]
+fn what_a_lost_connection_may_not_have_heard_is_told_again() {
+    for (is_lost, says_goodbye) in [(true, false), (false, false), (true, true)] {
+        let mut scripted = Scripted::new();
+        scripted.server.volumes.owe(VolumeId(0), DeviceId(0));
+        scripted.accept(OLD);
+        scripted.bring(OLD, &[hello(false), request(command::FLUSH, 0, 1, 0, 0)].concat());
+        assert_eq!(scripted.server.volumes().owed(), None, "it was told");
+        if says_goodbye {
+            scripted.bring(OLD, &request(command::DISC, 0, 2, 0, 0));
+        }
+        if is_lost {
+            scripted.port.hung_up.push(OLD);
+        }
+        scripted.accept(NEW);
+        scripted.bring(NEW, &hello(false));
+        let is_owed = scripted.server.volumes().owed().is_some();
+        assert_eq!(is_owed, is_lost && !says_goodbye, "lost: {is_lost}, said goodbye: {says_goodbye}");
+        scripted.bring(NEW, &request(command::FLUSH, 0, 1, 0, 0));
+        assert_eq!(scripted.server.volumes().owed(), None, "it is told once more");
     }
 }
 

@@ -258,12 +258,17 @@ impl Connection {
         })
     }
 
-    /// Reads that will not be answered.
+    /// Whether a flush is in flight.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.open.values().any(|open| matches!((open.ask.op, open.what), (Op::Flush, What::Told(_))))
+    }
+
+    /// Reads, and flushes, that will not be answered.
     pub(super) fn forget_reads(&self, oracle: &mut Oracle) {
         for open in self.open.values() {
             match (open.ask.op, open.what) {
                 (Op::Read, What::Told(ticket)) | (_, What::Status(ticket)) => oracle.read_failed(ticket),
-                (Op::Flush, What::Told(ticket)) => oracle.flush_given_up(ticket),
+                (Op::Flush, What::Told(ticket)) => oracle.flush_unheard(ticket),
                 _ => {}
             }
         }

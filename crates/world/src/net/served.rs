@@ -67,6 +67,8 @@ pub struct Served {
     volumes: Vec<Volume>,
     clients: Vec<Option<Connection>>,
     lost: Vec<Lost>,
+    /// Volumes of clients that went while a flush of theirs was in flight, and when.
+    unheard: Vec<(usize, u64)>,
     /// Counts what clients do to their connections, so that any two can be told which came first.
     moment: u64,
     /// By volume: when a client asked to be let in last; never again known where one left before it was.
@@ -145,6 +147,7 @@ impl Served {
             volumes: setup.volumes.iter().enumerate().map(named).collect(),
             clients: front.clients.iter().map(|_| None).collect(),
             lost: Vec::new(),
+            unheard: Vec::new(),
             moment: 0,
             entered: vec![0; setup.volumes.len()],
             half_closed: vec![0; front.clients.len()],

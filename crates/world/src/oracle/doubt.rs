@@ -50,7 +50,10 @@ impl Oracle {
     /// last one that covered them all, and none has failed.
     #[must_use]
     pub fn may_owe(&self, volume: usize) -> bool {
-        self.unsettled.contains(&volume) || self.failed.iter().any(|failed| failed.volume == volume)
+        self.told.contains(&volume)
+            || self.unheard.contains_key(&volume)
+            || self.unsettled.contains(&volume)
+            || self.failed.iter().any(|failed| failed.volume == volume)
     }
 
     /// A flush of the volume was acknowledged. What another one, which failed, was told of may have been acknowledged

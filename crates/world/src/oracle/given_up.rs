@@ -33,6 +33,7 @@ impl Oracle {
     pub fn flush_failed_beside_others(&mut self, ticket: Ticket, own: &[Ticket]) {
         let volumes = self.flushes.iter().filter(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
         for volume in volumes.collect::<Vec<_>>() {
+            self.told.insert(volume);
             let in_flight = self.changes.iter_mut().filter(|(_, change)| change.place.volume == volume);
             let of_others = in_flight.filter(|(change, _)| !own.contains(change));
             of_others.for_each(|(_, change)| change.forsaken = true);
@@ -40,10 +41,28 @@ impl Oracle {
         self.flush_failed(ticket);
     }
 
-    /// Whether another flush of its volume is in flight.
+    /// Whether a loss may have been told to another flush of its volume, which has not been answered yet, or
+    /// whose client has gone and is not known to be back.
     pub fn has_flush_beside(&self, ticket: Ticket) -> bool {
-        let volume = self.flushes.iter().find(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
-        self.flushes.iter().any(|(open, of)| *open != ticket && Some(*of) == volume)
+        let found = self.flushes.iter().find(|(open, _)| *open == ticket);
+        let Some((_, volume)) = found else { return false };
+        let is_beside = self.flushes.iter().any(|(open, of)| *open != ticket && of == volume);
+        let unheard = self.unheard.get(volume);
+        is_beside || unheard.is_some_and(|until| until.is_none_or(|until| ticket <= until))
+    }
+
+    /// The client that asked for a flush has gone without having heard what came of it.
+    pub fn flush_unheard(&mut self, ticket: Ticket) {
+        for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
+            self.unheard.insert(volume, None);
+        }
+    }
+
+    /// Clients of the volume that had gone are back: what they may not have heard is told to a flush from now
+    /// on.
+    pub fn flushes_are_heard(&mut self, volume: usize) {
+        let latest = self.latest();
+        self.unheard.entry(volume).and_modify(|until| *until = Some(latest));
     }
 
     /// Nobody will hear what came of a flush: it promises nothing.

@@ -39,7 +39,10 @@ impl Clients {
     /// Takes a client out of the queues it is in. Whoever is over has no more turns.
     pub(super) fn retire(&mut self, number: u16) {
         let Some(client) = self.slots.get_mut(number) else { return };
-        match std::mem::replace(&mut client.stage, Stage::Over) {
+        let before = std::mem::replace(&mut client.stage, Stage::Over);
+        self.note_unheard(number);
+        let Some(client) = self.slots.get_mut(number) else { return };
+        match before {
             Stage::Handshake => {
                 self.handshakes.remove(&(client.since, number));
                 self.greeting.retain(|other| *other != number);
@@ -54,6 +57,20 @@ impl Clients {
                 self.turns.leave(number);
             }
             Stage::Over => {}
+        }
+    }
+
+    /// A client is gone that may not have heard that writes were lost. Connected again it would ask for the
+    /// FLUSH that failed once more, and must not be told then that all is well.
+    pub(super) fn note_unheard(&mut self, number: u16) {
+        let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::Over) else {
+            return;
+        };
+        let failed = client.connection.take_failed_flush();
+        if let (Some(device), Some(volume)) = (failed, client.connection.volume())
+            && !self.planted.is(Mutant::UnheardLossForgotten)
+        {
+            self.unheard.push((volume, device));
         }
     }
 

@@ -62,6 +62,10 @@ impl Served {
         for lost in self.lost.extract_if(.., |lost| is_over(lost)) {
             self.oracle.given_up(lost.ticket);
         }
+        self.unheard.retain(|(of, closed)| *of != volume || *closed >= asked);
+        if !self.unheard.iter().any(|(of, _)| *of == volume) {
+            self.oracle.flushes_are_heard(volume);
+        }
         self.check_limits()
     }
 
@@ -124,6 +128,9 @@ impl Served {
         }
         client.forget_reads(&mut self.oracle);
         let (volume, closed) = (self.front.clients[number].volume, self.moment);
+        if client.is_flushing() {
+            self.unheard.push((volume, closed));
+        }
         self.lost.extend(client.given_up().map(|ticket| Lost { volume, ticket, closed }));
     }
 

@@ -181,6 +181,7 @@ impl Served {
         self.clients.iter_mut().for_each(|client| *client = None);
         self.half_closed.fill(0);
         self.lost.clear();
+        self.unheard.clear();
         self.visitors.clear();
         self.jump = None;
         self.recording = None;
@@ -239,6 +240,7 @@ impl Served {
             self.oracle.flushed(promised);
         }
         self.lost.clear();
+        self.unheard.clear();
         self.visitors.clear();
         self.stop(Stop::PowerCut)?;
         self.start()
