@@ -394,6 +394,13 @@ impl Engine {
         }
     }
 
+    /// The metadata can no longer be written: removals that wait for requests under way do not go on.
+    pub(crate) fn fail_draining_removals(&mut self) {
+        let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
+        let volumes: Vec<_> = draining.map(|r| r.volume).collect();
+        volumes.into_iter().for_each(|volume| self.removal_failed(volume, RequestError::ReadOnly));
+    }
+
     fn removal_failed(&mut self, volume: VolumeId, error: RequestError) {
         let failure = self.failure(error);
         for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {

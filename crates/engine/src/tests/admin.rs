@@ -1,10 +1,11 @@
 //! Volumes being removed: when the power goes, and while requests to them are in flight.
 
 use super::harness::Harness;
-use crate::{AdminId, Command};
+use crate::{AdminError, AdminId, Command};
+use std::collections::BTreeSet;
 use weir_map::delta::Delta;
-use weir_map::{Intent, IntentKind};
-use weir_model::{IoKind, Op, ReadShape};
+use weir_map::{Hardening, Intent, IntentKind};
+use weir_model::{Bytes, DeviceId, IoError, IoKind, Op, ReadShape};
 
 #[test]
 fn a_removal_whose_volume_is_gone_already_ends() {
@@ -39,4 +40,34 @@ fn a_volume_goes_when_the_requests_in_flight_have_ended() {
     assert_eq!(h.answer(), Some((78, Ok(ReadShape::Data))));
     assert!(h.engine.next_admin_reply().is_some_and(|reply| reply.result == Ok(h.volume)));
     assert!(h.engine.map().volume(h.volume).is_none());
+}
+
+/// A removal waits for a read that is under way; then nothing can be made durable any more.
+#[test]
+fn a_removal_under_way_fails_when_the_metadata_does() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.begin(Op::Read, 0, 4096);
+    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.run();
+    assert!(h.engine.next_admin_reply().is_none(), "the read is under way");
+    h.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(5)));
+    let other = Command::CreateVolume {
+        name: "other".into(),
+        size: Bytes::mib(1),
+        hardening: Hardening::Flush,
+        copies: 1,
+    };
+    h.engine.admin(h.now(), AdminId(4), other);
+    h.run();
+    h.release(None);
+    let failed: Vec<_> = std::iter::from_fn(|| h.engine.next_admin_reply()).collect();
+    let ids: BTreeSet<_> = failed.iter().map(|reply| reply.id.0).collect();
+    assert_eq!(ids, BTreeSet::from([3, 4]), "{failed:?}");
+    assert!(failed.iter().all(|reply| matches!(reply.result, Err(AdminError::Failed(_)))), "{failed:?}");
+    h.broken.clear();
+    h.reopen();
+    assert!(h.engine.volumes().next().is_none(), "the next opening takes it up again");
 }
