@@ -11,7 +11,8 @@
 //!   ([`Engine::put_in_doubt`]);
 //! - every FLUSH under way of a volume that has such blocks fails, and so does every durable change of
 //!   one of them; if no FLUSH is under way, the volume's next one fails. A FLUSH after that can succeed,
-//!   since nothing is pretended about those blocks.
+//!   since nothing is pretended about those blocks. Who serves several clients tells each of them
+//!   ([`Engine::last_loss`]).
 
 use crate::Engine;
 use crate::active::ActiveId;
@@ -54,6 +55,16 @@ pub(crate) struct Doubt {
     extents: BTreeMap<ExtentKey, Doubtful>,
     /// Volumes whose next FLUSH fails, because of a device.
     owed: BTreeMap<VolumeId, DeviceId>,
+    losses: BTreeMap<VolumeId, Loss>,
+}
+
+/// Acknowledged writes of a volume that were lost, by a flush that failed or with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The how manieth time since the start.
+    pub number: u64,
+    /// The device that lost them.
+    pub device: DeviceId,
 }
 
 impl Doubt {
@@ -111,6 +122,7 @@ impl Doubt {
     pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
         self.extents.retain(|key, _| key.volume != volume);
         self.owed.remove(&volume);
+        self.losses.remove(&volume);
     }
 
     fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
@@ -338,6 +350,10 @@ impl Engine {
         for volume in volumes.iter().filter(|_| !self.map.planted().is(Mutant::NextFlushNotFailed)) {
             self.doubt.owed.insert(*volume, device);
         }
+        for volume in volumes {
+            let loss = self.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
+            *loss = Loss { number: loss.number + 1, device };
+        }
         for (id, op, volume) in failed {
             self.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
             if op == Op::Flush {
@@ -366,6 +382,11 @@ impl Engine {
             let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
             blocks.any(|block| is_durable || !still_comes(block))
         })
+    }
+
+    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
+    pub fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
+        if self.doubt.losses.is_empty() { None } else { self.doubt.losses.get(&volume).copied() }
     }
 
     /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one

@@ -88,6 +88,7 @@ pub use cache::CacheStatus;
 pub use commit::FlushRules;
 pub use consolidate::QUIET;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
+pub use doubt::Loss;
 pub use explain::{ExplainError, Explained, ExplainedPlace};
 pub use extra::{EXTRA_SPACE, Spread};
 pub use harm::MovesStatus;

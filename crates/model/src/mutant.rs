@@ -408,6 +408,9 @@ mutants! {
     /// That a FLUSH failed is forgotten with the connection of whoever asked for it.
     UnheardLossForgotten = "unheard-loss-forgotten", rules::LOST_ONCE,
         Net::Test("server::tests::what_a_lost_connection_may_not_have_heard_is_told_again");
+    /// That writes were lost is told to one client of a volume, and not to the others.
+    LossToldOnce = "loss-told-once", rules::LOST_ONCE,
+        Net::Test("server::tests::every_client_is_told_of_a_loss");
     /// What a lost connection had sent is carried out when its client is back.
     LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
     /// The memory of a write stays on its client's account.

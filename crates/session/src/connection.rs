@@ -20,6 +20,7 @@
 //! [`REQUESTS`], by the [`Credit`] of the pool's memory, by the limits in [`nbd`](crate::nbd).
 
 mod input;
+mod losses;
 mod outbox;
 mod output;
 mod reply_queue;
@@ -28,10 +29,11 @@ mod request;
 use crate::nbd::handshake::{Agreed, Handshake, greeting};
 use crate::nbd::transmission::WHOLE_MAX;
 use crate::slab::Slab;
+use losses::Heard;
 use outbox::Outbox;
 use reply_queue::ReplyQueue;
 use request::{Active, Piece};
-use weir_model::{Buffer, Bytes, DeviceId, Memory, Mutant, Op, Planted, Request, VolumeId, VolumeOffset};
+use weir_model::{Buffer, Bytes, Memory, Mutant, Op, Planted, Request, VolumeId, VolumeOffset};
 
 pub use input::{Inbox, Room};
 
@@ -150,8 +152,8 @@ pub struct Connection {
     statuses: u64,
     /// It has asked something since it [rested](Self::rest) last.
     has_asked: bool,
-    /// The device because of which a FLUSH failed, as long as the client may not have heard of it.
-    failed_flush: Option<DeviceId>,
+    /// Losses of writes of its volume.
+    losses: Heard,
     /// Others hold the memory it waits for.
     lacks_memory: bool,
     planted: Planted,
@@ -245,7 +247,7 @@ impl Connection {
             held: 0,
             statuses: 0,
             has_asked: false,
-            failed_flush: None,
+            losses: Heard::default(),
             lacks_memory: false,
             planted: Planted::NONE,
         })
@@ -355,12 +357,6 @@ impl Connection {
                     && !matches!(self.input, Input::Reading(_))
             }
         }
-    }
-
-    /// The device because of which a FLUSH failed, if the client may not have heard of that when it is gone:
-    /// what it was sent last may be lost with the connection, unless the client said that it leaves.
-    pub fn take_failed_flush(&mut self) -> Option<DeviceId> {
-        self.failed_flush.take()
     }
 
     /// Whether the engine is done with everything this client asked.

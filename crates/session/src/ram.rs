@@ -4,7 +4,9 @@
 use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, RunKind, Status, VolumeInfo};
+use weir_engine::{
+    AdminError, AdminId, AdminReply, Command, Hardening, Loss, Notice, RunKind, Status, VolumeInfo,
+};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
     ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
@@ -24,6 +26,8 @@ pub struct Ram {
     replies: VecDeque<Reply>,
     /// The volume whose next FLUSH fails.
     owed: Option<VolumeId>,
+    /// How often writes were lost.
+    losses: u64,
     /// Everything that was submitted, if it is wanted.
     submitted: Option<Vec<(RequestId, Op)>>,
     refused: VecDeque<AdminReply>,
@@ -40,6 +44,7 @@ impl Ram {
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
             owed: None,
+            losses: 0,
             submitted: None,
             refused: VecDeque::new(),
             stopping: false,
@@ -68,6 +73,12 @@ impl Ram {
     /// Makes every request fail that touches the block which holds byte `at`.
     pub fn break_at(&mut self, at: u64) {
         self.broken.insert(at / BLOCK);
+    }
+
+    /// Acknowledged writes are lost, as it were.
+    pub const fn lose_writes(&mut self) {
+        self.losses += 1;
+        self.owed = Some(VolumeId(0));
     }
 
     /// The volume whose next FLUSH fails, if there is one.
@@ -146,6 +157,9 @@ impl Volumes for Ram {
     }
     fn owe(&mut self, volume: VolumeId, _: DeviceId) {
         self.owed = Some(volume);
+    }
+    fn last_loss(&self, _: VolumeId) -> Option<Loss> {
+        (self.losses > 0).then_some(Loss { number: self.losses, device: DeviceId(0) })
     }
     fn planted(&self) -> Planted {
         Planted::for_tests()

@@ -234,7 +234,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
     fn deliver<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         while let Some(reply) = self.volumes.next_reply() {
             self.trouble.note_reply(&reply.result);
-            self.clients.reply(reply, outside.memory);
+            self.clients.reply(reply, &self.volumes, outside.memory);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
 use weir_engine::{
-    AdminId, AdminReply, Command, Engine, ExplainError, Explained, Notice, Status, VolumeInfo,
+    AdminId, AdminReply, Command, Engine, ExplainError, Explained, Loss, Notice, Status, VolumeInfo,
 };
 use weir_model::{
     Bytes, DeviceId, Io, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset,
@@ -18,6 +18,11 @@ pub trait Volumes {
     /// fails, too.
     fn owe(&mut self, volume: VolumeId, device: DeviceId) {
         let _ = (volume, device);
+    }
+    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
+    fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
+        let _ = volume;
+        None
     }
     /// From a device.
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M);
@@ -95,6 +100,9 @@ impl Volumes for Engine {
     }
     fn owe(&mut self, volume: VolumeId, device: DeviceId) {
         Self::owe(self, volume, device);
+    }
+    fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
+        Self::last_loss(self, volume)
     }
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
         Self::complete(self, now, done, memory);

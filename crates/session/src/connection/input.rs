@@ -226,7 +226,7 @@ impl Connection {
         self.has_asked = true;
         let command = header.command(&self.agreed);
         if command == Ok(Command::Disconnect) {
-            self.failed_flush = None;
+            self.losses.known = None;
             self.finish();
             return Some(Step::Over);
         }

@@ -33,9 +33,6 @@ impl Connection {
             request.fault.get_or_insert(error.into());
         }
         request.partly_done |= reply.result.is_ok();
-        if let (Some(Op::Flush), Err(RequestError::FlushFailed(device))) = (request.op, reply.result) {
-            self.failed_flush = Some(device);
-        }
         request.submitted -= 1;
         if self.phase == Phase::Dead {
             self.drop_piece(index, memory);

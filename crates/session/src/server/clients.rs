@@ -19,8 +19,8 @@ use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{
-    Bytes, ConnId, DeviceId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request,
-    RequestError, VolumeId,
+    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, RequestError,
+    VolumeId,
 };
 
 /// What a turn costs in which nothing came of it.
@@ -60,8 +60,8 @@ pub(super) struct Clients {
     look_for_idle: Option<Nanos>,
     /// Clients that have given their buffers back.
     resting: u64,
-    /// Volumes of which a FLUSH failed, because of a device, and whoever asked for it is gone.
-    unheard: Vec<(VolumeId, DeviceId)>,
+    /// Volumes whose clients went, and how many losses of their writes these surely knew of.
+    unheard: Vec<(VolumeId, u64)>,
     /// Nobody is let in any more.
     finishing: bool,
     planted: Planted,
@@ -356,14 +356,20 @@ impl Clients {
 
     /// The engine answered.
     #[inline]
-    pub(super) fn reply<M: Memory>(&mut self, reply: Reply, memory: &mut M) {
+    pub(super) fn reply<V: Volumes, M: Memory>(&mut self, reply: Reply, volumes: &V, memory: &mut M) {
         let number = client_of(reply.id);
         let Some(client) = self.slots.get_mut(number) else { return };
+        let volume = client.connection.volume();
+        let reply = client.connection.with_losses(reply, || volumes.last_loss(volume?));
         let lost_writes = reply.result.err().filter(|error| matches!(error, RequestError::FlushFailed(_)));
         client.connection.reply(reply, memory);
-        if let (Some(error), Some(volume)) = (lost_writes, client.connection.volume()) {
+        if let (Some(error), Some(volume)) = (lost_writes, volume) {
             self.note_lost_writes(volume, error);
             self.note_unheard(number);
+            let (now, client) = (volumes.last_loss(volume), self.slots.get_mut(number));
+            if let (Some(loss), Some(client)) = (now, client.filter(|client| client.stage == Stage::Over)) {
+                client.connection.pass_on_losses(loss.number);
+            }
         }
         let Some(client) = self.slots.get_mut(number) else { return };
         if client.socket == Socket::Closed {
@@ -389,10 +395,12 @@ impl Clients {
                 self.wake_waiting(number);
             }
         }
-        self.shake_hands(exports, outside);
+        self.shake_hands(volumes, exports, outside);
         // Before whoever has just been let in asks for anything.
-        for (volume, device) in self.unheard.drain(..) {
-            volumes.owe(volume, device);
+        for (volume, known) in self.unheard.drain(..) {
+            if let Some(loss) = volumes.last_loss(volume).filter(|loss| loss.number > known) {
+                volumes.owe(volume, loss.device);
+            }
         }
         let mut left = Cost::TURN.0;
         while left > 0
@@ -423,7 +431,12 @@ impl Clients {
     }
 
     /// Goes on with handshakes, in turn, as far as their budget goes.
-    fn shake_hands<P: Port, M: Memory>(&mut self, exports: &[Export], outside: &mut Outside<'_, P, M>) {
+    fn shake_hands<V: Volumes, P: Port, M: Memory>(
+        &mut self,
+        volumes: &V,
+        exports: &[Export],
+        outside: &mut Outside<'_, P, M>,
+    ) {
         for _ in 0..self.greeting.len() {
             if !self.budget.has_step(outside.now) {
                 return;
@@ -435,7 +448,7 @@ impl Clients {
             self.budget.spend(1 + answer / ANSWER_STEP);
             self.touch(number);
             match step {
-                Step::Negotiated => self.enter(number, outside),
+                Step::Negotiated => self.enter(number, volumes, outside),
                 Step::Receive => {
                     if let Some(client) = self.slots.get_mut(number) {
                         client.waits = Waits::Bytes;
@@ -448,7 +461,12 @@ impl Clients {
     }
 
     /// The client has said which volume it wants.
-    fn enter<P: Port, M: Memory>(&mut self, number: u16, outside: &mut Outside<'_, P, M>) {
+    fn enter<V: Volumes, P: Port, M: Memory>(
+        &mut self,
+        number: u16,
+        volumes: &V,
+        outside: &mut Outside<'_, P, M>,
+    ) {
         self.end_abandoned(number, outside);
         let Some(client) = self.slots.get_mut(number) else { return };
         if self.planted.is(Mutant::LimitsNotCheckedAgain) {
@@ -460,6 +478,7 @@ impl Clients {
         self.handshakes.remove(&(client.since, number));
         client.stage = Stage::In;
         let volume = client.connection.volume().unwrap_or(VolumeId(0));
+        client.connection.note_losses_before(volumes.last_loss(volume).map_or(0, |loss| loss.number));
         self.turns.join(number, Party { peer: client.peer, volume });
         self.wake(number);
     }

@@ -5,14 +5,14 @@ use crate::client::{hello, pattern, request, write};
 use crate::nbd::wire::command;
 use crate::ram::Ram;
 use std::collections::BTreeMap;
-use weir_model::{DeviceId, Fill, HeapMemory, Io, VolumeId};
+use weir_model::{Fill, HeapMemory, Io};
 
 /// Sockets whose bytes the test brings.
 #[derive(Default)]
 struct Script {
     /// Where each connection receives.
     receiving: BTreeMap<ConnId, Vec<Buffer>>,
-    sending: Vec<ConnId>,
+    sending: Vec<(ConnId, Vec<Buffer>)>,
     closing: Vec<ConnId>,
     hung_up: Vec<ConnId>,
 }
@@ -23,8 +23,8 @@ impl Port for Script {
         assert_eq!(before, None, "one receive at a time");
     }
     fn cancel_recv(&mut self, _: ConnId) {}
-    fn send(&mut self, conn: ConnId, _: &[Buffer]) {
-        self.sending.push(conn);
+    fn send(&mut self, conn: ConnId, parts: &[Buffer]) {
+        self.sending.push((conn, parts.to_vec()));
     }
     fn close(&mut self, conn: ConnId) {
         self.closing.push(conn);
@@ -43,6 +43,8 @@ struct Scripted {
     server: Server<Ram, Script>,
     port: Script,
     memory: HeapMemory,
+    /// What each client was sent.
+    sent: BTreeMap<ConnId, Vec<u8>>,
 }
 
 const OLD: ConnId = ConnId::new(0, 0);
@@ -53,7 +55,8 @@ impl Scripted {
         let limits = Limits { clients: 4, ..Limits::default() };
         let describe = Box::new(|_: &Ram, _: &Script, _: &ClientCounts| serde_json::Value::Null);
         let server = Server::new(Ram::new(Bytes::mib(1)).also_named("two"), &limits, Nanos(0), describe);
-        Self { server, port: Script::default(), memory: HeapMemory::new(limits.memory()) }
+        let (port, memory) = (Script::default(), HeapMemory::new(limits.memory()));
+        Self { server, port, memory, sent: BTreeMap::new() }
     }
 
     fn with<T>(
@@ -96,7 +99,9 @@ impl Scripted {
                 self.port.receiving.remove(conn);
                 self.with(|server, outside| server.closed(*conn, outside));
             }
-            for conn in sent.iter().filter(|conn| !closed.contains(conn)) {
+            for (conn, parts) in sent.iter().filter(|(conn, _)| !closed.contains(conn)) {
+                let bytes = parts.iter().flat_map(|part| self.memory.bytes(*part).to_vec());
+                self.sent.entry(*conn).or_default().extend(bytes);
                 self.with(|server, outside| server.sent(*conn, Ok(()), outside));
             }
             if sent.is_empty() && closed.is_empty() {
@@ -105,9 +110,42 @@ impl Scripted {
         }
     }
 
+    /// The error a FLUSH is answered with.
+    fn flush(&mut self, conn: ConnId) -> u32 {
+        self.bring(conn, &request(command::FLUSH, 0, 7, 0, 0));
+        let reply = self.sent.get(&conn).and_then(|sent| sent.last_chunk::<16>()).expect("a reply");
+        assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes(), "a simple reply");
+        u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]])
+    }
+
     fn first_block(&self) -> &[u8] {
         &self.server.volumes().contents()[..4096]
     }
+}
+
+/// Whoever asks first for a FLUSH is told of lost writes; that must not be all: they may be another's.
+#[test]
+fn every_client_is_told_of_a_loss() {
+    const EIO: u32 = 5;
+    let mut scripted = Scripted::new();
+    for conn in [OLD, NEW] {
+        scripted.accept(conn);
+        scripted.bring(conn, &hello(false));
+        assert_eq!(scripted.flush(conn), 0);
+    }
+    for loss in 1..3 {
+        scripted.server.volumes.lose_writes();
+        for conn in [OLD, NEW] {
+            assert_eq!(scripted.flush(conn), EIO, "loss {loss}, {conn:?} has not been told");
+        }
+        for conn in [NEW, OLD] {
+            assert_eq!(scripted.flush(conn), 0, "loss {loss}, {conn:?} has been told");
+        }
+    }
+    let later = ConnId::new(2, 0);
+    scripted.accept(later);
+    scripted.bring(later, &hello(false));
+    assert_eq!(scripted.flush(later), 0, "it came after that");
 }
 
 /// A client loses its connection, connects again and asks once more for the FLUSH that failed, which it may
@@ -116,9 +154,10 @@ impl Scripted {
 fn what_a_lost_connection_may_not_have_heard_is_told_again() {
     for (is_lost, says_goodbye) in [(true, false), (false, false), (true, true)] {
         let mut scripted = Scripted::new();
-        scripted.server.volumes.owe(VolumeId(0), DeviceId(0));
         scripted.accept(OLD);
-        scripted.bring(OLD, &[hello(false), request(command::FLUSH, 0, 1, 0, 0)].concat());
+        scripted.bring(OLD, &hello(false));
+        scripted.server.volumes.lose_writes();
+        scripted.bring(OLD, &request(command::FLUSH, 0, 1, 0, 0));
         assert_eq!(scripted.server.volumes().owed(), None, "it was told");
         if says_goodbye {
             scripted.bring(OLD, &request(command::DISC, 0, 2, 0, 0));

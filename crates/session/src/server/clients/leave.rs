@@ -66,11 +66,11 @@ impl Clients {
         let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::Over) else {
             return;
         };
-        let failed = client.connection.take_failed_flush();
-        if let (Some(device), Some(volume)) = (failed, client.connection.volume())
+        let known = client.connection.losses_known();
+        if let (Some(known), Some(volume)) = (known, client.connection.volume())
             && !self.planted.is(Mutant::UnheardLossForgotten)
         {
-            self.unheard.push((volume, device));
+            self.unheard.push((volume, known));
         }
     }
 
