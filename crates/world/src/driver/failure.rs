@@ -95,8 +95,8 @@ pub enum Failure {
     #[error("{0} is never answered")]
     NeverDone(String),
     /// No request is under way, and the engine is busy all the same, with nothing that ends.
-    #[error("the engine turns round and round")]
-    Idle,
+    #[error("the engine is busy without end: {0}")]
+    Idle(String),
     /// The engine was told to stop and does not.
     #[error("the engine does not stop")]
     NeverStops,

@@ -2,6 +2,7 @@
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use crate::{Answer, Change, Place, Spoilt};
+use weir_engine::Activity;
 use weir_model::{
     BLOCK, Buffer, Bytes, Hint, Memory, Nanos, Op, ReadShape, Reply, Request, RequestId, SECTOR, VolumeOffset,
 };
@@ -119,7 +120,11 @@ impl Driver {
         let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
         self.idle_events += 1;
         if self.idle_events > IDLE_EVENTS_MAX {
-            return Err(if self.under_way.is_empty() { Failure::Idle } else { self.stuck() });
+            let doing = || Activity::ALL.into_iter().filter(|activity| self.engine.is_doing(*activity));
+            let due = self.engine.deadline();
+            let what =
+                || format!("{:?} at {}, due at {due:?}", doing().collect::<Vec<_>>(), self.world.now());
+            return Err(if self.under_way.is_empty() { Failure::Idle(what()) } else { self.stuck() });
         }
         let mut done = std::mem::take(&mut self.done);
         // After a jump of the clock all that is overdue comes at once.

@@ -206,7 +206,7 @@ impl Connection {
         let reads = |open: &&Open| open.ask.op == Op::Read;
         !self.character.is_structured
             && self.open.values().filter(reads).any(|open| match open.what {
-                What::Told(ticket) => judge.may_fail_to_read(&open.ask, ticket, open.holders.as_ref()),
+                What::Told(ticket) => judge.may_fail_to_read(&open.touched(), ticket, open.holders.as_ref()),
                 What::Status(_) | What::Refused(_) => false,
             })
     }
@@ -369,7 +369,7 @@ impl Connection {
             lay_out(wish, &self.character, self.size, judge.oracle);
         turn.begun.extend(open.key(offset, len));
         (open.offset, open.len) = (offset, len);
-        open.holders = judge.holders(&open.ask);
+        open.holders = judge.holders(&open.touched());
         transmission.expect(flags, kind, cookie, offset, len);
         self.out.extend(nbd::request(flags, kind, cookie, offset, len));
         self.out.extend(payload);
@@ -486,7 +486,9 @@ impl Connection {
                 return self.check_status(&ask, ticket, &reply.runs, judge.oracle);
             }
             (What::Told(ticket), None) => ticket,
-            (What::Told(ticket), Some(error)) if judge.admits(&ask, ticket, open.holders.as_ref(), error) => {
+            (What::Told(ticket), Some(error))
+                if judge.admits(&open.touched(), ticket, open.holders.as_ref(), error) =>
+            {
                 let own: Vec<Ticket> = self.given_up().collect();
                 failed(&ask, ticket, error, &own, judge.oracle, turn);
                 return Ok(());

@@ -75,6 +75,16 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// What the server has to look at for it: the sectors that what went over the wire touches. The oracle
+    /// knows of those alone that are asked for as a whole.
+    pub(super) fn touched(&self) -> Ask {
+        if self.ask.op != Op::Read || self.len == 0 {
+            return self.ask;
+        }
+        let (start, end) = (self.offset / SECTOR, (self.offset + u64::from(self.len)).div_ceil(SECTOR));
+        Ask { offset: VolumeOffset(start * SECTOR), len: Bytes((end - start) * SECTOR), ..self.ask }
+    }
+
     /// As a recording has it; not what must be refused, nor what asks for no data.
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, Key)> {
         match (self.what, self.ask.op) {
