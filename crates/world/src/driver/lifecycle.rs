@@ -68,7 +68,9 @@ impl Driver {
     /// Space is owned by somebody or free.
     fn check_space(&mut self) -> Result<(), Failure> {
         // Space given up rests until commands begun before have ended, a checkpoint's included.
-        while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
+        if !self.let_commands_end()? {
+            return Ok(());
+        }
         let (map, extent) = (self.engine.map(), self.setup.extent.bytes().0);
         let spaces = map.devices().iter().map(|sb| map.space(sb.device));
         // What was given up and is not durably so is still somebody's.
