@@ -2,7 +2,7 @@
 //! reached: it is read to its end, or refused.
 #![no_main]
 
-use weir::pool::dump::file::{Part, Reader};
+use weir::commands::pool::dump::file::{Part, Reader};
 
 const HEADER: usize = 40;
 

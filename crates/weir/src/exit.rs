@@ -1,8 +1,5 @@
 //! How a command ends: its exit codes, as docs/guide.md lists them.
 
-use crate::args::{Command, PoolCommand};
-use weir_model::ErrorKind;
-
 /// It did what it was asked.
 pub const SUCCESS: u8 = 0;
 
@@ -25,18 +22,11 @@ pub mod check {
     pub const ALL: [u8; 6] = [CLEAN, REPAIRED, LEFT, OPERATIONAL, USAGE, CANCELLED];
 }
 
-/// The exit code of a command that did what it was asked, but could not write all of its output.
-pub const fn lost_output(command: &Command) -> u8 {
-    match command {
-        Command::Pool(PoolCommand::Check { .. }) => check::OPERATIONAL,
-        _ => ErrorKind::Environment.exit_code(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::failure::Failure;
+    use weir_model::ErrorKind;
 
     /// The first cells of the table's rows that begins with this heading row, and the second ones.
     fn table(heading: &str) -> Vec<(u8, String)> {

@@ -7,7 +7,7 @@
 mod number;
 mod table;
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod testing;
 mod width;
 
 pub use number::{exact, grouped};

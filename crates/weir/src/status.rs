@@ -14,9 +14,8 @@ pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, Respon
 pub use removed::MovedPart;
 pub use spread::SpreadPart;
 
+use crate::devices::{self, Described, Opening};
 use crate::output::{Table, Width, table};
-use crate::pool::devices::Described;
-use crate::pool::opening::{self, Opening};
 use crate::pool_file::PoolFile;
 use serde::{Deserialize, Serialize};
 use weir_device::{Device, PaceStats};
@@ -320,7 +319,7 @@ impl Status {
             metadata_warning_percent: space.metadata_warning.map(|at| at.0),
             metadata_written_bytes: (engine.written.frames + engine.written.checkpoints).get(),
             data_written_bytes: engine.written.data.get(),
-            recovery_ns: opening::expected(map, opening).get(),
+            recovery_ns: devices::expected(map, opening).get(),
             metadata_bytes: page(engine.metadata.pages),
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),

@@ -2,6 +2,7 @@
 //!
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a drawing.
 //! - [`circles`]: modules of a crate that need each other in a circle.
+//! - [`floors`]: modules that need what is not below them, where floors are drawn.
 //! - [`length`]: functions and files that are too long.
 //! - [`rules`]: `docs/invariants.md` and who refers to it.
 //! - [`text`]: lines that are too wide, and comments that begin in the middle or refer to what is not in the
@@ -12,7 +13,9 @@
 
 mod circles;
 mod crates;
+mod floors;
 mod length;
+mod modules;
 mod rules;
 mod source;
 mod text;
@@ -62,6 +65,9 @@ struct Exceptions {
     /// By crate: modules in circles.
     #[serde(default)]
     circles: BTreeMap<String, usize>,
+    /// By crate, or module in one: the floors of the modules in it, from below.
+    #[serde(default)]
+    floors: floors::Floors,
     /// By crate: lines that are too wide.
     #[serde(default)]
     wide_lines: BTreeMap<String, usize>,
@@ -122,7 +128,9 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     let exceptions: Exceptions = toml::from_str(&text).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
     let sources = source::all(root)?;
     let mut findings = crates::check(root, write)?;
-    findings.extend(circles::check(&sources, &exceptions.circles));
+    let needs = modules::needs(&sources);
+    findings.extend(circles::check(&needs, &exceptions));
+    findings.extend(floors::check(&needs, &exceptions.floors));
     findings.extend(length::check(&sources, &exceptions));
     findings.extend(text::check(&sources, &exceptions));
     findings.extend(rules::check(root, &sources)?);

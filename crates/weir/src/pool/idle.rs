@@ -1,9 +1,8 @@
 //! An idle pool: opened, recovered and changed by the command itself, one device command at a
 //! time.
 
-use super::devices::{Described, Opened};
-use super::opening::Opening;
 use crate::args::Accept;
+use crate::devices::{Described, Opened, Opening};
 use crate::failure::Failure;
 use crate::pool_file::DeviceEntry;
 use crate::progress;
@@ -23,7 +22,7 @@ const MEMORY: Bytes = Bytes::mib(32);
 
 /// An idle pool, held by this process.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(crate) struct Idle {
     engine: Engine,
     devices: Devices,
     memory: HeapMemory,
@@ -36,7 +35,7 @@ impl Idle {
     ///
     /// # Errors
     /// If its devices are not all there, not its own, in use, or damaged.
-    pub(super) fn open(described: &Described, accept: &Accept, wait: Duration) -> Result<Self, Failure> {
+    pub(crate) fn open(described: &Described, accept: &Accept, wait: Duration) -> Result<Self, Failure> {
         let Opened { mut devices, superblocks, options } = described.open_pool(accept, wait)?;
         let (opened, opening) = progress::during("opening the pool", || {
             Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &options))
@@ -53,12 +52,12 @@ impl Idle {
     }
 
     /// The engine, to look at.
-    pub(super) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
     /// Where the block of a volume is that holds this byte, and why.
-    pub(super) fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explanation, ExplainError> {
+    pub(crate) fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explanation, ExplainError> {
         let devices = self.engine.map().devices();
         let name =
             |id: DeviceId| devices.get(id.index()).map(|sb| sb.device_name.clone()).unwrap_or_default();
@@ -66,17 +65,17 @@ impl Idle {
     }
 
     /// The open device with this id.
-    pub(super) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
+    pub(crate) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
         self.devices.get(id)
     }
 
     /// How long opening it took.
-    pub(super) fn opening(&self) -> &Opening {
+    pub(crate) fn opening(&self) -> &Opening {
         &self.opening
     }
 
     /// Carries out a command and waits until it is durable.
-    pub(super) fn admin(&mut self, command: Command) -> AdminReply {
+    pub(crate) fn admin(&mut self, command: Command) -> AdminReply {
         let now = self.now();
         self.engine.admin(now, AdminId(1), command);
         loop {
@@ -89,7 +88,7 @@ impl Idle {
 
     /// Makes everything durable and lets go of the devices. The device because of which that was in vain:
     /// it was removed, truncated or overwritten meanwhile.
-    pub(super) fn close(mut self) -> Option<DeviceId> {
+    pub(crate) fn close(mut self) -> Option<DeviceId> {
         let now = self.now();
         self.engine.begin_stop(now);
         while !self.engine.stopped() {

@@ -1,4 +1,8 @@
+mod fits;
+
 use super::*;
+use crate::output::Width;
+use weir_model::{Bytes, Nanos};
 
 #[test]
 fn a_status_is_told_and_warned_about() {

@@ -1,33 +1,20 @@
 //! Modules that need each other in a circle.
-//!
-//! A module is what stands directly below a crate's root, with all below it. It needs another one whose name is in a
-//! path in it, be it imported or spelled out. Tests do not count. Not seen: what a type's methods in one module call
-//! of those in another, and paths within macros' arguments.
 
-use super::source::Source;
-use super::{Finding, compare};
+use super::modules::Needs;
+use super::{Exceptions, Finding, compare};
 use std::collections::{BTreeMap, BTreeSet};
-use syn::visit::Visit;
 
-/// By module, those it needs.
-type Needs = BTreeMap<String, BTreeSet<String>>;
-
-pub(super) fn check(sources: &[Source], excepted: &BTreeMap<String, usize>) -> Vec<Finding> {
-    let mut crates: BTreeMap<&str, Needs> = BTreeMap::new();
-    for source in sources.iter().filter(|source| source.is_of_library()) {
-        let module = source.module();
-        let Some(top) = module.first() else { continue };
-        let mut paths = Paths { module: &module, needs: BTreeSet::new() };
-        paths.visit_file(&source.syntax);
-        crates.entry(&source.of).or_default().entry(top.clone()).or_default().extend(paths.needs);
-    }
-    let in_circles = crates.iter().map(|(name, needs)| ((*name).to_owned(), circles(needs)));
-    let numbers = in_circles.map(|(name, circles)| (name, circles.iter().map(Vec::len).sum::<usize>()));
-    let numbers: BTreeMap<_, usize> = numbers.filter(|(_, number)| *number > 0).collect();
-    let mut findings = compare("modules in circles", &numbers, excepted);
+/// Modules directly below a crate's root; where floors are drawn for a crate, those further down as well.
+pub(super) fn check(needs: &BTreeMap<String, Needs>, exceptions: &Exceptions) -> Vec<Finding> {
+    let has_floors =
+        |of: &str| of.split("::").next().is_some_and(|name| exceptions.floors.contains_key(name));
+    let checked = needs.iter().filter(|(of, _)| !of.contains("::") || has_floors(of));
+    let in_circles = checked.map(|(of, needs)| (of.clone(), circles(needs).iter().map(Vec::len).sum()));
+    let numbers: BTreeMap<_, usize> = in_circles.filter(|(_, number)| *number > 0).collect();
+    let mut findings = compare("modules in circles", &numbers, &exceptions.circles);
     for finding in &mut findings {
-        let name = finding.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        for circle in crates.get(name).map(circles).unwrap_or_default() {
+        let of = finding.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        for circle in needs.get(of).map(circles).unwrap_or_default() {
             finding.what += &format!("\n    {}", circle.join(", "));
         }
     }
@@ -62,74 +49,33 @@ fn reached<'a>(needs: &'a Needs, from: &String) -> BTreeSet<&'a String> {
     found
 }
 
-/// Finds the modules of the crate that are named in a file.
-struct Paths<'a> {
-    module: &'a [String],
-    needs: BTreeSet<String>,
-}
-
-impl Paths<'_> {
-    /// A path from this file's module.
-    fn note(&mut self, path: &[String]) {
-        let up = path.iter().take_while(|part| *part == "super").count();
-        let down = match path.first().map(String::as_str) {
-            Some("crate") => path.get(1),
-            // As many modules up as there are: the crate's root.
-            Some("super") if up == self.module.len() => path.get(up),
-            _ => None,
-        };
-        if let Some(module) = down.filter(|module| **module != self.module[0]) {
-            self.needs.insert(module.clone());
-        }
-    }
-
-    fn note_tree(&mut self, before: &[String], tree: &syn::UseTree) {
-        let with = |ident: &syn::Ident| [before, &[ident.to_string()]].concat();
-        match tree {
-            syn::UseTree::Path(path) => self.note_tree(&with(&path.ident), &path.tree),
-            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(before, tree)),
-            syn::UseTree::Name(name) => self.note(&with(&name.ident)),
-            syn::UseTree::Rename(rename) => self.note(&with(&rename.ident)),
-            syn::UseTree::Glob(_) => self.note(before),
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Paths<'_> {
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
-        self.note(&parts);
-        syn::visit::visit_path(self, path);
-    }
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if !is_test(&item.attrs) {
-            self.note_tree(&[], &item.tree);
-        }
-    }
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            syn::visit::visit_item_mod(self, module);
-        }
-    }
-}
-
-/// Whether it is compiled for tests only.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
-    let of_test = |attribute: &syn::Attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
-    };
-    attributes.iter().any(of_test)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{modules, source::Source};
     use super::*;
 
-    fn found(files: &[(&str, &str)], excepted: usize) -> Vec<Finding> {
+    fn found_in(files: &[(&str, &str)], exceptions: &Exceptions) -> Vec<Finding> {
         let source = |(path, text): &(&str, &str)| Source::new("one", path, text).expect("it parses");
         let sources: Vec<_> = files.iter().map(source).collect();
-        check(&sources, &[("one".to_owned(), excepted)].into())
+        check(&modules::needs(&sources), exceptions)
+    }
+
+    fn found(files: &[(&str, &str)], excepted: usize) -> Vec<Finding> {
+        let circles = [("one".to_owned(), excepted)].into();
+        found_in(files, &Exceptions { circles, ..Exceptions::default() })
+    }
+
+    #[test]
+    fn a_circle_within_a_folder_counts_where_floors_are_drawn() {
+        let files = [
+            ("crates/one/src/f/a.rs", "use super::b::B;"),
+            ("crates/one/src/f/b/mod.rs", "use crate::f::a::A;"),
+            ("crates/one/src/f/mod.rs", "use a::A;"),
+        ];
+        assert_eq!(found(&files, 0), []);
+        let floors = [("one".to_owned(), Vec::new())].into();
+        let findings = found_in(&files, &Exceptions { floors, ..Exceptions::default() });
+        assert!(findings.len() == 1 && findings[0].what.contains("    a, b"), "{findings:?}");
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! The command line: its commands, and how each ends.
+
+use crate::args::Common;
+use crate::commands::{advise, demo, explain, pool, repro, serve, sim, trace, volume};
+use crate::exit;
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use weir_model::ErrorKind;
+
+/// Devices of different speed become one pool; its thin volumes are served over NBD.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a pool of devices, or show one
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    /// Make, list, change or remove thin volumes
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
+    /// Where a block of a volume is, since when and why, and what would make it move
+    Explain(explain::ExplainArgs),
+    /// Serve the pool's volumes until SIGTERM or SIGINT
+    Serve(serve::ServeArgs),
+    /// A pool on this machine in a minute: three paced devices, a volume, a workload, a live picture
+    Demo(demo::DemoArgs),
+    /// What would have been: experiments in virtual time
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
+    /// Traces of what machines asked of their disks
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
+    /// Which devices to buy for what a trace asks: the sets on the frontier of price, responses and flash life
+    Advise(Box<advise::AdviseArgs>),
+    /// What the papers behind the policies measured, again in virtual time; without a name, which there are
+    Repro(repro::ReproArgs),
+}
+
+impl Command {
+    /// Does what it says; the exit code.
+    ///
+    /// # Errors
+    /// The command's.
+    pub fn run(self, common: &Common) -> Result<u8, Failure> {
+        match self {
+            Self::Pool(command) => return pool::run(command, common),
+            Self::Volume(command) => volume::run(command, common)?,
+            Self::Explain(args) => explain::run(&args, common)?,
+            Self::Serve(args) => serve::run(&args, common)?,
+            Self::Demo(args) => demo::run(&args, common)?,
+            Self::Sim(command) => sim::run(&command, common)?,
+            Self::Trace(command) => trace::run(command, common)?,
+            Self::Advise(args) => advise::run(&args, common)?,
+            Self::Repro(args) => repro::run(&args, common)?,
+        }
+        Ok(exit::SUCCESS)
+    }
+
+    /// The exit code if it does what it was asked, but cannot write all of its output.
+    pub const fn lost_output(&self) -> u8 {
+        match self {
+            Self::Pool(pool::PoolCommand::Check { .. }) => exit::check::OPERATIONAL,
+            _ => ErrorKind::Environment.exit_code(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::size;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    /// Help stands on its own: none goes on from the line above it.
+    #[test]
+    fn no_help_begins_with_an_ellipsis() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(
+                    !help.starts_with(['…', '.']),
+                    "{} {}: {help}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn a_negative_size_is_told_to_be_no_size() {
+        let arguments = ["weir", "volume", "create", "x", "--size", "-1G"];
+        let error = Cli::try_parse_from(arguments).expect_err("no size").to_string();
+        assert!(error.contains("write a size with its unit"), "{error}");
+    }
+
+    /// Whatever help, a refusal or a message suggests as a size can be had.
+    #[test]
+    fn every_size_in_the_help_is_taken() {
+        let mut command = Cli::command();
+        let volume = command.find_subcommand_mut("volume").and_then(|it| it.find_subcommand_mut("create"));
+        let help = volume.map(|it| it.render_long_help().to_string()).unwrap_or_default();
+        let refusal = size("4XB").unwrap_err();
+        let is_size = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
+        let text = format!("{help} {refusal}");
+        let sizes: Vec<_> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_size).collect();
+        assert_eq!(sizes, ["100GiB", "2TB", "4GiB", "500GB", "64KiB"]);
+        for text in sizes {
+            assert!(size(text).is_ok(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `weir advise`: which devices to buy for what a trace asks, and why.
+
+mod args;
+mod list;
+mod pool_text;
+mod report;
+
+pub use args::AdviseArgs;
+
+use super::show;
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::parallel::{self, Stop};
+use crate::{output, picture, progress, traces};
+use list::{List, SHIPPED};
+use report::{Advice, Row, Run};
+use std::convert::Infallible;
+use std::path::Path;
+use weir_model::{ErrorKind, Nanos, Seed};
+use weir_sim::advise::{
+    AdviseError, Cents, Demand, DeviceSet, Forecast, Judged, Limits, Measured, Runs, Search, Simulated,
+    Wanted, Years, at_rate, finalists, frontier, halves, sets, with_second,
+};
+use weir_trace::Trace;
+
+/// Shows what to buy for a trace, or the list of what is on sale.
+///
+/// # Errors
+/// If the trace, the list or the limits make no sense, nothing keeps to them, or a file cannot be written.
+pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
+    match &args.trace {
+        Some(trace) => {
+            let advice = advise(trace, args)?;
+            show(common, &advice.to_json(), |width| advice.human(width));
+        }
+        None => output::print_text(SHIPPED),
+    }
+    Ok(())
+}
+
+/// Finds what to buy for a trace.
+///
+/// # Errors
+/// If the trace, the list or the limits make no sense, nothing keeps to them, or a file cannot be written.
+fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
+    let mut written = args.write_pool.iter().chain(&args.plot);
+    written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
+    args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
+    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
+    let list = list::read(args.devices.as_deref())?;
+    let (trace, notes) = read_trace(trace_path, args)?;
+    // How long it is after the last request to the next is told by the gaps before: of each half, if there are two.
+    let least = if args.held_out { 4 } else { 2 };
+    if trace.records.len() < least {
+        let message = format!("{} has too few requests: {}", trace_path.display(), trace.records.len());
+        return Err(Failure::usage(message, format!("take a longer trace: it takes {least} at least")));
+    }
+    let two = if args.held_out { halves(&trace) } else { None };
+    let (known, tried) = two.unwrap_or_else(|| (trace.clone(), trace));
+    let cannot = |error: AdviseError| match error {
+        AdviseError::Trace(_) | AdviseError::Nothing => {
+            Failure::told(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
+        }
+        _ => Failure::told(ErrorKind::Usage, &error.to_string()),
+    };
+    let demand = Demand::new(&known, Measured::of(&known, args.requests)).map_err(cannot)?;
+    let wanted = wanted(&demand, args)?;
+    let search = Search::new(&demand, &list.offers, wanted);
+    let mut sets = sets(&list.offers, &wanted).map_err(cannot)?;
+    let mut forecasts = forecast(&search, &sets);
+    let judged = |forecasts: &[Forecast]| -> Vec<_> { forecasts.iter().map(|each| each.judged).collect() };
+    let limits = limits(args);
+    let wider = with_second(&list.offers, &wanted, &sets, &judged(&forecasts), &limits).map_err(cannot)?;
+    forecasts.extend(forecast(&search, &wider));
+    sets.extend(wider);
+    let judged = judged(&forecasts);
+    // If none keeps up the engine has the last word.
+    let able: Vec<_> = (0..sets.len()).filter(|index| forecasts[*index].keeps_up()).collect();
+    let able = if able.is_empty() { (0..sets.len()).collect() } else { able };
+    let of_able: Vec<_> = able.iter().map(|index| judged[*index]).collect();
+    let sets_able: Vec<_> = able.iter().map(|index| sets[*index]).collect();
+    let finalists = finalists(&sets_able, &of_able, &limits);
+    let mut finalists: Vec<_> = finalists.into_iter().map(|index| able[index]).collect();
+    let mut rows: Vec<_> =
+        sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
+    let runs = Runs { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
+    for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
+        rows[*index].run = Some(Run::new(simulated));
+    }
+    let able: Vec<_> = (0..rows.len()).filter(|index| rows[*index].cannot_keep_up().is_none()).collect();
+    let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.judged).collect();
+    frontier(&predicted).into_iter().for_each(|index| rows[able[index]].is_on_frontier = true);
+    // What cannot keep up comes last, whatever it costs.
+    finalists.sort_by_key(|index| rows[*index].cannot_keep_up().is_some());
+    let pick = pick(&rows, &finalists, &limits, &list)?;
+    let advice = Advice {
+        trace: trace_path.display().to_string(),
+        notes,
+        policy: args.policy.clone(),
+        seed: args.seed,
+        is_held_out: args.held_out,
+        requests: known.records.len(),
+        footprint: demand.footprint(),
+        wanted,
+        rule: limits.rule(),
+        limits,
+        list,
+        rows,
+        finalists,
+        pick,
+        pool_file: args.write_pool.clone(),
+    };
+    if let Some(path) = &args.plot {
+        let name = trace_path.file_name().unwrap_or(trace_path.as_os_str()).display();
+        picture::write(path, &advice.picture().svg(&format!("{name}: what to buy")))?;
+    }
+    if let Some(path) = &args.write_pool {
+        may_write(path, args.force)?;
+        std::fs::write(path, advice.pool_text()).map_err(|error| Failure::os("write", path, &error))?;
+    }
+    Ok(advice)
+}
+
+/// What is there is not written over unasked.
+fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
+    files::refuse_kernel_folder(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => Err(Failure::refused(
+            format!("{} is no ordinary file", path.display()),
+            "name another one for the pool file",
+        )),
+        Ok(_) if !force => Err(Failure::refused(
+            format!("{} is there already", path.display()),
+            "name another file, or write over it with --force",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The trace with times, no longer than wanted.
+fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Failure> {
+    let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
+    let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
+        .map_err(|error| traces::told(&error))?;
+    let mut notes = trace.tally.notes(trace.records.len());
+    let all = trace.records.len();
+    let most = usize::try_from(args.requests).unwrap_or(usize::MAX);
+    if all > most {
+        trace.records.truncate(most);
+        notes.push(format!("only the first {most} of {all} requests count; --requests says how many"));
+    }
+    match args.rate {
+        Some(rate) => {
+            is_short_enough(&trace, rate)?;
+            at_rate(&mut trace, rate, Seed(args.seed));
+        }
+        None if !trace.format.timed || trace.duration() == Nanos(0) => {
+            let help = "say how many requests come in a second: --rate 500";
+            return Err(Failure::usage(format!("{} has no times", path.display()), help));
+        }
+        None => {}
+    }
+    Ok((trace, notes))
+}
+
+/// The longest a trace may be made to last: a run takes some seconds for each day.
+const LONGEST: Nanos = Nanos::secs(30 * 86_400);
+
+/// Refuses so few requests a second that runs would take minutes, unless the trace itself lasts as long.
+fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
+    let gaps = trace.records.len().saturating_sub(1) as f64;
+    let most = LONGEST.max(trace.duration()).as_secs_f64();
+    if gaps / rate <= most {
+        return Ok(());
+    }
+    let days = |seconds: f64| seconds / 86_400.0;
+    // Rounded up, so that it can be taken as it is said.
+    let least = (gaps / most * 1e6).ceil() / 1e6;
+    Err(Failure::usage(
+        format!(
+            "at {rate} requests a second {} requests take {:.0} days, and {:.0} are the most that can be run",
+            trace.records.len(),
+            days(gaps / rate),
+            days(most)
+        ),
+        format!("say at least --rate {least}, or take fewer requests: --requests"),
+    ))
+}
+
+fn wanted(demand: &Demand, args: &AdviseArgs) -> Result<Wanted, Failure> {
+    let active = args.active.unwrap_or(demand.footprint());
+    let capacity = args.capacity.unwrap_or(active);
+    if capacity < active {
+        let message = format!("--capacity {capacity} is less than the {active} that are in use");
+        return Err(Failure::usage(message, "ask for more, or say with --active what is in use"));
+    }
+    Ok(Wanted { capacity, active })
+}
+
+fn limits(args: &AdviseArgs) -> Limits {
+    let budget = args.budget.map(Cents::of);
+    Limits { budget, mean: args.max_mean, p99: args.max_p99, life: Years(args.min_life) }
+}
+
+/// What each set is expected to come to.
+fn forecast(search: &Search<'_>, sets: &[DeviceSet]) -> Vec<Forecast> {
+    let jobs = search.jobs(sets);
+    let bar = progress::bar(jobs.len(), "sizes of fast devices");
+    let Ok(found) = parallel::map(&jobs, parallel::cores(), &Stop::default(), |job| {
+        let found = search.play(job);
+        bar.inc(1);
+        Ok::<_, Infallible>(found)
+    });
+    bar.finish_and_clear();
+    search.forecasts(sets, &jobs, &found)
+}
+
+/// Runs the finalists with the engine.
+fn simulate(
+    search: &Search<'_>,
+    rows: &[Row],
+    finalists: &[usize],
+    trace: &Trace,
+    runs: &Runs<'_>,
+) -> Result<Vec<Simulated>, Failure> {
+    let bar = progress::bar(finalists.len(), "finalists run by the engine");
+    let simulated = parallel::map(finalists, parallel::cores(), &Stop::default(), |index| {
+        let simulated = search.simulate(&rows[*index].set, trace, runs);
+        bar.inc(1);
+        simulated
+    });
+    bar.finish_and_clear();
+    simulated.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+}
+
+/// The best of the finalists, by what the engine made of them.
+fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Result<usize, Failure> {
+    let ran = |index: &usize| rows[*index].run.as_ref().map(|run| (*index, run));
+    let able: Vec<(usize, Judged)> = finalists
+        .iter()
+        .filter_map(ran)
+        .filter(|(index, _)| rows[*index].cannot_keep_up().is_none())
+        .map(|(index, run)| (index, run.judged))
+        .collect();
+    let ranked = limits.ranked(&able);
+    let Some(best) = ranked.first().copied() else {
+        return Err(Failure::refused(
+            "no set on the list can keep up with this trace",
+            "put faster devices on the list, or say how many requests come in a second: --rate",
+        ));
+    };
+    let judged = rows[best].judged();
+    if !limits.keeps(&judged) {
+        let message = format!(
+            "nothing on the list keeps to the limits; the nearest is {} for {} {}: mean {}, p99 {}, flash life {}",
+            rows[best].set.name(&list.offers),
+            judged.price,
+            list.currency,
+            judged.mean,
+            judged.p99,
+            judged.life
+        );
+        return Err(Failure::refused(
+            message,
+            "ease --budget, --max-mean, --max-p99 or --min-life, or put other devices on the list",
+        ));
+    }
+    Ok(best)
+}

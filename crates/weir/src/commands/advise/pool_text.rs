@@ -1,0 +1,46 @@
+//! The pool file of a set.
+
+use super::list::sold;
+use super::report::Advice;
+use std::fmt::Write as _;
+use weir_sim::advise::{Several, device_name};
+
+impl Advice {
+    /// A pool file of the set that is picked; the paths of the devices are left to be filled in.
+    pub(super) fn pool_text(&self) -> String {
+        let set = self.rows[self.pick].set;
+        let mut text = format!(
+            "# {} for {} {}, as advised for {}.\n\
+             # Put in where each device is (ls -l /dev/disk/by-id), then: weir pool create\n\
+             # To try it before it is bought: take the # from the lines with size and pace, run weir sim place TRACE,\n\
+             # and put the # back: with a size, weir pool create wants a disk of exactly that many bytes.\n\n\
+             [pool]\nname = \"advised\"\npolicy = \"{}\"\n",
+            set.name(&self.list.offers),
+            self.rows[self.pick].forecast.judged.price,
+            self.list.currency,
+            one_line(&self.trace),
+            self.policy
+        );
+        for (level, Several { offer, count }) in set.levels() {
+            let offer = &self.list.offers[offer];
+            for number in 1..=count {
+                let name = device_name(level, number);
+                let _ = write!(
+                    text,
+                    "\n[[device]]           # {}, {}\nname = \"{name}\"\npath = \"/dev/disk/by-id/PUT-IN-{name}\"\n\
+                     # size = \"{}B\"\n# pace = \"{}\"\n",
+                    one_line(&offer.about),
+                    sold(offer.size),
+                    offer.size.0,
+                    offer.model
+                );
+            }
+        }
+        text
+    }
+}
+
+/// Text that stays within a comment.
+fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}

@@ -1,0 +1,396 @@
+//! Advice for people and as JSON.
+
+use super::list::List;
+use crate::output::{Width, table};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use weir_model::{Bytes, Nanos};
+use weir_sim::Responses;
+use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years, is_fast};
+use weir_sim::plot::{Frontier, Shown};
+
+/// What to buy, and what else there is.
+#[derive(Debug)]
+pub(super) struct Advice {
+    pub(super) trace: String,
+    /// What of the trace could not be used as it is.
+    pub(super) notes: Vec<String>,
+    pub(super) policy: String,
+    pub(super) seed: u64,
+    /// Predicted from the first half, run on the second.
+    pub(super) is_held_out: bool,
+    /// That predictions are from.
+    pub(super) requests: usize,
+    pub(super) footprint: Bytes,
+    pub(super) wanted: Wanted,
+    pub(super) rule: Rule,
+    pub(super) limits: Limits,
+    pub(super) list: List,
+    pub(super) rows: Vec<Row>,
+    /// The rows that were run, by ascending price.
+    pub(super) finalists: Vec<usize>,
+    /// The row that is picked.
+    pub(super) pick: usize,
+    pub(super) pool_file: Option<PathBuf>,
+}
+
+/// A set and what is known of it.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) set: DeviceSet,
+    pub(super) forecast: Forecast,
+    pub(super) is_on_frontier: bool,
+    pub(super) run: Option<Run>,
+}
+
+/// What the engine made of it.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) judged: Judged,
+    pub(super) responses: Responses,
+    pub(super) unanswered: u64,
+    /// Requests answered a second, of so many that were asked.
+    rates: (f64, f64),
+    /// What must be said of it if it could not keep up.
+    cannot: Option<String>,
+    /// What of clients' commands the fast devices carried out.
+    served: f64,
+}
+
+impl Run {
+    pub(super) fn new(simulated: Simulated) -> Self {
+        let outcome = &simulated.outcome;
+        let seconds = outcome.measured.as_secs_f64().max(1e-9);
+        let unmeasured =
+            || (outcome.all.count == 0).then(|| "nothing that it answers is measured".to_owned());
+        let devices = &outcome.devices;
+        let fast = devices.iter().filter(|device| is_fast(&device.name));
+        Self {
+            judged: simulated.judged,
+            responses: outcome.all,
+            unanswered: outcome.unanswered,
+            rates: (outcome.rate, outcome.requests as f64 / seconds),
+            cannot: outcome.cannot_keep_up().or_else(unmeasured),
+            served: fast.map(|device| device.served).sum(),
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn new(set: DeviceSet, forecast: Forecast) -> Self {
+        Self { set, forecast, is_on_frontier: false, run: None }
+    }
+
+    /// What must be said of it if it cannot keep up with the trace, as far as is known.
+    pub(super) fn cannot_keep_up(&self) -> Option<String> {
+        self.run.as_ref().map_or_else(|| self.forecast.cannot_keep_up(), |run| run.cannot.clone())
+    }
+
+    /// Responses to all requests, as the engine has them, or else as predicted.
+    fn responses(&self) -> &Responses {
+        self.run.as_ref().map_or(&self.forecast.responses, |run| &run.responses)
+    }
+
+    /// What the engine made of it, or else what was predicted.
+    pub(super) fn judged(&self) -> Judged {
+        self.run.as_ref().map_or(self.forecast.judged, |run| run.judged)
+    }
+}
+
+impl Advice {
+    /// The frontier, to be drawn.
+    pub(super) fn picture(&self) -> Frontier {
+        let shown = |(index, row): (usize, &Row)| Shown {
+            name: row.set.name(&self.list.offers),
+            predicted: row.forecast.judged,
+            simulated: row.run.as_ref().map(|run| run.judged),
+            keeps_up: row.cannot_keep_up().is_none(),
+            is_on_frontier: row.is_on_frontier,
+            is_pick: index == self.pick,
+        };
+        Frontier {
+            currency: self.list.currency.clone(),
+            sets: self.rows.iter().enumerate().map(shown).collect(),
+        }
+    }
+
+    /// The document `--json` prints.
+    pub(super) fn to_json(&self) -> Value {
+        let rows = self.rows.iter().enumerate().map(|(index, row)| self.row_json(index, row));
+        json!({
+            "trace": self.trace,
+            "notes": self.notes,
+            "policy": self.policy,
+            "seed": self.seed,
+            "held_out": self.is_held_out,
+            "requests": self.requests,
+            "footprint_bytes": self.footprint.0,
+            "active_bytes": self.wanted.active.0,
+            "capacity_bytes": self.wanted.capacity.0,
+            "currency": self.list.currency,
+            "rule": self.rule,
+            "pick": self.rows[self.pick].set.name(&self.list.offers),
+            "words": self.words(),
+            "pool_file": self.pool_file,
+            "sets": rows.collect::<Vec<_>>(),
+        })
+    }
+
+    fn row_json(&self, index: usize, row: &Row) -> Value {
+        let devices = row.set.kinds().map(|several| {
+            let offer = &self.list.offers[several.offer];
+            json!({ "name": offer.name, "about": offer.about, "count": several.count, "model": offer.model })
+        });
+        json!({
+            "name": row.set.name(&self.list.offers),
+            "devices": devices.collect::<Vec<_>>(),
+            "price": row.forecast.judged.price.whole(),
+            "frontier": row.is_on_frontier,
+            "finalist": self.finalists.contains(&index),
+            "pick": index == self.pick,
+            "keeps_up": row.cannot_keep_up().is_none(),
+            "reason": row.cannot_keep_up(),
+            "predicted": {
+                "mean_ns": row.forecast.keeps_up().then_some(row.forecast.judged.mean.0),
+                "p99_ns": row.forecast.keeps_up().then_some(row.forecast.judged.p99.0),
+                "reason": row.forecast.cannot_keep_up(),
+                "load": row.forecast.load,
+                "life_years": years_json(row.forecast.judged.life),
+                "hit_share": row.forecast.hit_share,
+                "fastest_share": row.forecast.fastest_share,
+            },
+            "simulated": row.run.as_ref().map(|run| json!({
+                "mean_ns": run.cannot.is_none().then_some(run.judged.mean.0),
+                "p99_ns": run.cannot.is_none().then_some(run.judged.p99.0),
+                "reason": run.cannot,
+                "requests_per_second": run.rates.0,
+                "asked_per_second": run.rates.1,
+                "life_years": years_json(run.judged.life),
+                "served_by_fast": run.served,
+                "unanswered": run.unanswered,
+            })),
+        })
+    }
+
+    /// The pick in words, and a table of the finalists.
+    pub(super) fn human(&self, width: Width) -> String {
+        let mut text = format!("{}: {}\n\n", self.trace, self.basis());
+        for words in self.words() {
+            text += &format!("{words}\n");
+        }
+        text += "\n";
+        // What the engine made of a set counts, so that is what narrow terminals show.
+        let heading = [
+            "SET",
+            &self.list.currency,
+            "MEAN",
+            "P99",
+            "FLASH LASTS",
+            "HITS",
+            "PREDICTED MEAN",
+            "PREDICTED P99",
+            "PREDICTED LIFE",
+        ];
+        text += &table(width, heading, self.finalists.iter().map(|index| self.cells(*index)));
+        text += &self.remarks();
+        let slow = self.rows.iter().filter(|row| row.cannot_keep_up().is_some()).count();
+        let beaten = self.rows.iter().filter(|row| !row.is_on_frontier).count() - slow;
+        text += &format!(
+            "\n{} sets were looked at; {beaten} of them are no better than another one in anything",
+            self.rows.len()
+        );
+        text += &if slow > 0 { format!(", {slow} cannot keep up.\n") } else { ".\n".into() };
+        if let Some(path) = &self.pool_file {
+            text += &format!("The pool file is {}; put in where the devices are.\n", path.display());
+        }
+        for note in &self.notes {
+            text += &format!("\nnote: {note}\n");
+        }
+        text
+    }
+
+    /// What the advice is from.
+    fn basis(&self) -> String {
+        let mut text = format!("{} requests to {}", self.requests, self.footprint);
+        if self.wanted.active != self.footprint {
+            text += &format!(", which stand for {} in use", self.wanted.active);
+        }
+        text += &format!("; room for {}; {}", self.wanted.capacity, self.policy);
+        if self.is_held_out {
+            text += "; predicted from the first half, simulated on the second";
+        }
+        text
+    }
+
+    /// What must be said of sets in the table.
+    fn remarks(&self) -> String {
+        let mut text = String::new();
+        for row in self.finalists.iter().map(|index| &self.rows[*index]) {
+            let name = row.set.name(&self.list.offers);
+            match row.cannot_keep_up() {
+                Some(why) => text += &format!("\n{name} {why}\n"),
+                None => {
+                    let tail = row.responses().heavy_tail();
+                    text += &tail.map_or(String::new(), |tail| format!("\n* {name}: {tail}\n"));
+                }
+            }
+        }
+        text
+    }
+
+    fn cells(&self, index: usize) -> [String; 9] {
+        let row = &self.rows[index];
+        let predicted = &row.forecast.judged;
+        let cannot = || "cannot keep up".to_owned();
+        let time = |time: Nanos, is_starred: bool| format!("{time}{}", if is_starred { " *" } else { "" });
+        let run = |figure: &dyn Fn(&Run) -> String| row.run.as_ref().map_or_else(|| "-".to_owned(), figure);
+        let measured = |figure: &dyn Fn(&Run) -> String| {
+            run(&|run| if run.cannot.is_some() { "-".to_owned() } else { figure(run) })
+        };
+        let forecast = |text: String| if row.forecast.keeps_up() { text } else { "-".to_owned() };
+        [
+            format!("{} {}", if index == self.pick { "->" } else { "  " }, row.set.name(&self.list.offers)),
+            predicted.price.to_string(),
+            run(&|run| match run.cannot {
+                Some(_) => cannot(),
+                None => time(run.judged.mean, run.responses.heavy_tail().is_some()),
+            }),
+            measured(&|run| run.judged.p99.to_string()),
+            measured(&|run| run.judged.life.to_string()),
+            if row.set.fast.is_some() {
+                format!("{:.0} %", row.forecast.hit_share * 100.0)
+            } else {
+                "-".into()
+            },
+            if row.forecast.keeps_up() { predicted.mean.to_string() } else { cannot() },
+            forecast(predicted.p99.to_string()),
+            forecast(predicted.life.to_string()),
+        ]
+    }
+
+    /// The pick, and what less and more money comes to, a sentence each.
+    fn words(&self) -> Vec<String> {
+        let pick = &self.rows[self.pick];
+        let judged = pick.judged();
+        let mut words = vec![
+            format!("Buy {}: {} {}.", self.in_full(&pick.set), judged.price, self.list.currency),
+            format!("{}.", self.why()),
+            format!(
+                "A request takes {} on average, and 99 of 100 take at most {}. {}",
+                judged.mean,
+                judged.p99,
+                lasting(judged.life)
+            ),
+        ];
+        words.extend(pick.responses().heavy_tail().map(|tail| format!("{}.", capitalised(&tail))));
+        if pick.set.fast.is_some() {
+            let [of_all, of_fastest] =
+                [pick.forecast.hit_share, pick.forecast.fastest_share].map(|share| share * 100.0);
+            let fastest = pick.set.second.map_or(String::new(), |_| {
+                format!(" ({of_fastest:.0} % the faster kind, {:.0} % the other one)", of_all - of_fastest)
+            });
+            words.push(format!(
+                "What is used most is on the fast devices, which answer {of_all:.0} % of the reads{fastest}; the slow ones have \
+                 room for everything."
+            ));
+        }
+        let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
+        let ran = |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.cannot.is_none());
+        if let Some(less) = self.finalists[..at].iter().rfind(ran) {
+            words.push(self.step(&self.rows[*less], pick, "Going from"));
+        }
+        if let Some(more) = self.finalists[at + 1..].iter().find(ran) {
+            words.push(self.step(pick, &self.rows[*more], "Going on from"));
+        }
+        words
+    }
+
+    fn why(&self) -> String {
+        // Others could be better but for that.
+        let is_short = self.finalists.iter().any(|index| self.is_short(&self.rows[*index]));
+        let lasting = |how: &str| match is_short {
+            true => format!(" {how} lasts {} years", self.limits.life.0),
+            false => String::new(),
+        };
+        match self.rule {
+            Rule::Cheapest => "It is the cheapest that keeps to the limits".to_owned(),
+            Rule::Fastest => {
+                let budget = self.limits.budget.unwrap_or_default();
+                format!(
+                    "It is the fastest for up to {budget} {}{}",
+                    self.list.currency,
+                    lasting("whose flash")
+                )
+            }
+            Rule::Balanced => format!(
+                "Of what was tried{} it makes most of the money: anything dearer costs more in proportion than it saves \
+                 in time, anything cheaper costs more in time than it saves",
+                lasting("and whose flash")
+            ),
+        }
+    }
+
+    /// Whether its flash does not last as long as it is to.
+    fn is_short(&self, row: &Row) -> bool {
+        row.judged().life < self.limits.life
+    }
+
+    /// From one set to a dearer one.
+    fn step(&self, from: &Row, to: &Row, going: &str) -> String {
+        let offers = &self.list.offers;
+        let (less, more) = (from.judged(), to.judged());
+        let price = Cents(more.price.0.saturating_sub(less.price.0));
+        let short = [from, to].into_iter().filter(|row| self.is_short(row));
+        let short =
+            short.map(|row| format!("; the flash of {} lasts {}", row.set.name(offers), row.judged().life));
+        format!(
+            "{going} {} to {} costs {price} {} more and {}; 99 of 100 requests take {} instead of {}{}.",
+            from.set.name(offers),
+            to.set.name(offers),
+            self.list.currency,
+            saving(less.mean, more.mean),
+            more.p99,
+            less.p99,
+            short.collect::<String>()
+        )
+    }
+
+    /// The devices of a set by their full names.
+    fn in_full(&self, set: &DeviceSet) -> String {
+        let kinds = set.kinds().map(|several| {
+            let about = &self.list.offers[several.offer].about;
+            if several.count == 1 { about.clone() } else { format!("{} x {about}", several.count) }
+        });
+        kinds.collect::<Vec<_>>().join(" and ")
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn lasting(life: Years) -> String {
+    if life == Years::UNWORN {
+        "Writing does not wear it out.".into()
+    } else {
+        format!("If it is always written to like this, its flash lasts {life}.")
+    }
+}
+
+/// What the second response is to the first.
+fn saving(before: Nanos, after: Nanos) -> String {
+    if after < before {
+        let share = (before - after).0 as f64 / before.0.max(1) as f64;
+        format!("saves {} of a request's {before} ({:.0} %)", before - after, share * 100.0)
+    } else {
+        format!("saves nothing: a request takes {after} instead of {before}")
+    }
+}
+
+fn years_json(life: Years) -> Option<f64> {
+    life.0.is_finite().then_some(life.0)
+}
+
+#[cfg(test)]
+mod tests;

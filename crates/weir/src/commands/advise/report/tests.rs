@@ -1,0 +1,80 @@
+use super::super::list;
+use super::*;
+use crate::output::testing::assert_fits;
+use weir_sim::advise::sets;
+
+/// Three sets that were run: the first cannot keep up, the mean of the last is above its p99.
+fn advice() -> Advice {
+    let list = list::read(None).expect("the shipped list");
+    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let sets = sets(&list.offers, &wanted).expect("sets");
+    let row = |at: usize, mean: u64, p99: u64, cannot: Option<&str>| {
+        let (mean, p99) = (Nanos::millis(mean), Nanos::millis(p99));
+        let set = sets[at];
+        let price = set.price(&list.offers);
+        let judged = Judged { price, mean: Nanos::millis(4), p99: Nanos::millis(9), life: Years(7.4) };
+        let responses =
+            Responses { count: 1000, mean, p99, p999: Nanos::secs(2), max: Nanos::secs(9), p50: p99 };
+        let forecast = Forecast { judged, responses, load: 0.5, hit_share: 0.5, fastest_share: 0.5 };
+        let run = Run {
+            judged: Judged { mean, p99, ..judged },
+            responses,
+            unanswered: if cannot.is_some() { 9 } else { 0 },
+            rates: (552.0, 1200.0),
+            cannot: cannot.map(str::to_owned),
+            served: 0.5,
+        };
+        Row { run: Some(run), ..Row::new(set, forecast) }
+    };
+    Advice {
+        trace: "t".into(),
+        notes: vec![],
+        policy: "adaptive".into(),
+        seed: 1,
+        is_held_out: false,
+        requests: 1000,
+        footprint: Bytes::gib(500),
+        wanted,
+        rule: Rule::Balanced,
+        limits: Limits::default(),
+        rows: vec![
+            row(0, 0, 0, Some("cannot keep up: 552 of 1200 requests/s answered")),
+            row(1, 5, 20, None),
+            row(2, 40, 30, None),
+        ],
+        finalists: vec![1, 2, 0],
+        pick: 1,
+        list,
+        pool_file: None,
+    }
+}
+
+#[test]
+fn a_set_that_cannot_keep_up_has_no_responses() {
+    let advice = advice();
+    let text = advice.human(Width::UNLIMITED);
+    assert!(!text.contains("0 ns"), "{text}");
+    assert!(text.contains("cannot keep up: 552 of 1200 requests/s answered"), "{text}");
+    let json = advice.to_json();
+    let set = &json["sets"][0];
+    assert!(set["simulated"]["mean_ns"].is_null() && set["simulated"]["p99_ns"].is_null(), "{set}");
+    assert_eq!(set["keeps_up"], false);
+    assert!(set["reason"].as_str().is_some_and(|why| why.contains("552 of 1200")), "{set}");
+    assert_eq!(json["sets"][1]["simulated"]["p99_ns"], 20_000_000);
+    let shown = advice.picture().sets;
+    assert_eq!(shown.iter().map(|set| set.keeps_up).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn a_mean_above_the_p99_is_explained() {
+    let text = advice().human(Width::UNLIMITED);
+    let starred: Vec<_> = text.lines().filter(|line| line.contains("40.0 ms *")).collect();
+    assert_eq!(starred.len(), 1, "{text}");
+    assert!(text.contains("the mean (40.0 ms) is above what 99 of 100 requests take (30.0 ms)"), "{text}");
+}
+
+#[test]
+fn advice_fits_the_terminal() {
+    let advice = advice();
+    assert_fits(|width| advice.human(width));
+}

@@ -1,0 +1,75 @@
+//! `weir explain`: where a block of a volume is, since when and why.
+
+mod report;
+
+use super::show;
+use crate::args::{Accept, Common, name};
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::pool::{self, CONTROL, Idle};
+use crate::pool_file;
+use clap::Args;
+use std::path::Path;
+use weir_model::{Bytes, VolumeOffset};
+use weir_serve::control::{Answer, Request};
+use weir_serve::explain::Explanation;
+
+/// `weir explain ...`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The volume's name
+    #[arg(value_parser = name)]
+    pub volume: String,
+    /// A byte of the block, counted from the start of the volume, with its unit: 0, 64KiB, 1.5GiB, 12345B
+    #[arg(value_parser = offset)]
+    pub offset: Bytes,
+}
+
+/// Explains where a block is.
+///
+/// # Errors
+/// If there is no such volume, it ends before, or the pool cannot be opened.
+pub(crate) fn run(args: &ExplainArgs, common: &Common) -> Result<(), Failure> {
+    let told = explain(&common.pool, &args.volume, args.offset)?;
+    show(common, &told, |width| report::human(&told, width));
+    Ok(())
+}
+
+/// Where the block of a volume is that holds this byte, since when and why.
+///
+/// # Errors
+/// If there is no such volume, it ends before, or the pool cannot be opened.
+fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Failure> {
+    let described = Described::read(pool_file)?;
+    let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };
+    pool::until_free(&described, |pause| match pool::ask(&described.beside(CONTROL), &request)? {
+        Some(Answer::Explained(told)) => Ok(*told),
+        Some(answer) => Err(pool::unexpected(&answer)),
+        None => {
+            let idle = Idle::open(&described, &Accept::default(), pause)?;
+            let told = idle.explain(volume, VolumeOffset(at.get()));
+            idle.close();
+            told.map_err(|error| Failure::told(error.kind(), &error.to_string()))
+        }
+    })
+}
+
+fn offset(text: &str) -> Result<Bytes, String> {
+    let zero = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0";
+    let bytes = if zero { Ok(Bytes(0)) } else { pool_file::size(text) };
+    bytes.map_err(|_| "write 0, or an offset with its unit, such as 64KiB, 1.5GiB or 12345B".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_have_units_but_for_zero() {
+        assert_eq!((offset("0"), offset("0B")), (Ok(Bytes(0)), Ok(Bytes(0))));
+        assert_eq!((offset("12345B"), offset("1.5KiB")), (Ok(Bytes(12345)), Ok(Bytes(1536))));
+        for bad in ["", "4096", "KiB", "-4KiB", "4XB"] {
+            assert!(offset(bad).is_err(), "{bad}");
+        }
+    }
+}

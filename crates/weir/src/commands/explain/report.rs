@@ -1,0 +1,110 @@
+//! The explanation, for people.
+
+use crate::output::{Width, table};
+use weir_model::{Bytes, Nanos};
+use weir_serve::explain::{Explanation, PlacePart};
+
+/// The explanation, for people.
+pub(super) fn human(told: &Explanation, width: Width) -> String {
+    let at = |bytes| Bytes(bytes).to_string();
+    let mut text = format!(
+        "volume {}, the block at {}: block {} of the extent at {}\n\n",
+        told.volume,
+        at(told.block_bytes),
+        told.block_of_extent,
+        at(told.extent_start_bytes)
+    );
+    text += &places(told, width);
+    if told.in_doubt {
+        text +=
+            "\nIN DOUBT: its last write was lost with a failed flush; it fails until it is written again\n";
+    }
+    text += &format!("\nwhat policy {} decides by:\n", told.policy);
+    let longest = told.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    told.figures.iter().for_each(|(name, value)| text += &format!("  {name:<longest$}  {value}\n"));
+    text += if told.moves_if.is_empty() { "\nnothing would make it move\n" } else { "\nit would move if\n" };
+    told.moves_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
+    text
+}
+
+fn places(told: &Explanation, width: Width) -> String {
+    if told.places.is_empty() {
+        return "nothing was written there: it reads as zeros and takes no space\n".into();
+    }
+    let row = |place: &PlacePart| {
+        let address = place.address_bytes.map_or("not here".into(), |at| format!("byte {at}"));
+        let age = place.age_ns.map_or("not known".into(), |ns| Nanos(ns).to_string());
+        [place.device.clone(), place.kind.clone(), address, runs(&place.blocks), age]
+    };
+    let rows = told.places.iter().map(row);
+    let mut text = table(width, ["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
+    if told.places.iter().all(|place| place.address_bytes.is_none()) {
+        text += "the block itself was not written: it reads as zeros\n";
+    }
+    text
+}
+
+/// Runs of blocks, as in "0-3, 7".
+fn runs(blocks: &[(u16, u16)]) -> String {
+    let run = |(first, last): &(u16, u16)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}-{last}"),
+    };
+    let all: Vec<_> = blocks.iter().map(run).collect();
+    if all.is_empty() { "none".into() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::testing::{LONG, assert_fits};
+
+    #[test]
+    fn an_explanation_fits_the_terminal() {
+        let place = PlacePart {
+            device: LONG.into(),
+            kind: "whole".into(),
+            address_bytes: Some(1 << 60),
+            blocks: (0..16).map(|run| (2 * run, 2 * run)).collect(),
+            age_ns: Some(u64::MAX),
+        };
+        let told = Explanation { volume: LONG.into(), places: vec![place], ..Explanation::default() };
+        assert_fits(|width| human(&told, width));
+    }
+
+    #[test]
+    fn an_explanation_is_told() {
+        let place = PlacePart {
+            device: "slow".into(),
+            kind: "whole".into(),
+            address_bytes: Some(1 << 20),
+            blocks: vec![(0, 3), (7, 7)],
+            age_ns: Some(2_500_000_000),
+        };
+        let mut told = Explanation {
+            volume: "disk".into(),
+            block_bytes: 5 << 10,
+            extent_bytes: 128 << 10,
+            places: vec![place],
+            policy: "hystor".into(),
+            figures: vec![("counter of the block".into(), "17".into())],
+            ..Explanation::default()
+        };
+        let text = human(&told, Width::UNLIMITED);
+        for part in [
+            "volume disk, the block at 5 KiB",
+            "byte 1048576",
+            "0-3, 7",
+            "2.50 s",
+            "policy hystor",
+            "counter of the block  17",
+            "nothing would make it move",
+        ] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+        told.moves_if.push("it is read".into());
+        assert!(human(&told, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
+        told.places.clear();
+        assert!(human(&told, Width::UNLIMITED).contains("reads as zeros"));
+    }
+}

@@ -1,0 +1,107 @@
+//! `weir pool create`: devices become a pool.
+
+use super::metadata;
+use super::occupied::refuse_occupied;
+use crate::devices::{Described, warn_of_readers};
+use crate::failure::Failure;
+use crate::status::Status;
+use crate::{pool, progress};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use weir_device::{Device, Devices, Made};
+use weir_map::{NewDevice, NewPool, PoolId, Superblock};
+use weir_model::{Bytes, DeviceOffset};
+
+/// Makes the pool a pool file describes.
+///
+/// # Errors
+/// If it cannot be made; then nothing was changed.
+pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
+    let described = Described::read(pool_file)?;
+    pool::refuse_served(&described)?;
+    progress::during("creating the pool", || make(&described, force))?;
+    pool::status(pool_file)
+}
+
+/// Makes the pool the file describes, of blank devices; with `force`, of any, and everything on them is lost.
+///
+/// All devices are looked at before one is written to.
+///
+/// # Errors
+/// If a device cannot be used, or is not blank and `force` is not given: then nothing was changed, and files that
+/// were created are removed again. If a device fails while it is written to.
+fn make(described: &Described, force: bool) -> Result<(), Failure> {
+    let mut made = MadeFiles::default();
+    let mut devices = described.open_to_create(|device| made.note(device))?;
+    if !force {
+        refuse_occupied(described, &mut devices)?;
+    }
+    warn_of_readers(described, &devices)?;
+    let new = new_pool(described, &mut devices)?;
+    reserve(described, &new, &devices)?;
+    weir_map::create(&mut devices, &new).map_err(|error| described.explain(error))?;
+    made.keep();
+    Ok(())
+}
+
+/// Has the file systems set aside the space for all metadata, so that one which fills up later does not
+/// stop the pool from writing its map.
+fn reserve(described: &Described, new: &NewPool, devices: &Devices) -> Result<(), Failure> {
+    let layout = weir_map::create::layout(new).map_err(|error| described.explain(error))?;
+    for sb in &layout {
+        let Some(device) = devices.get(sb.device) else { continue };
+        let page = Bytes(weir_map::PAGE as u64);
+        let metadata = match sb.is_metadata_member() {
+            true => Bytes(sb.pages_at().0 + sb.meta_pages * page.0),
+            false => page,
+        };
+        device.reserve(DeviceOffset(0), metadata)?;
+        device.reserve(Superblock::second_at(sb.size), page)?;
+    }
+    Ok(())
+}
+
+fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Failure> {
+    let entries = &described.file.devices;
+    let in_order = entries.iter().zip(devices.iter()).map(|(entry, (_, device))| NewDevice {
+        name: entry.name.clone(),
+        size: device.size(),
+        class: device.class(),
+    });
+    let in_order = in_order.collect();
+    Ok(NewPool {
+        // Random.
+        id: PoolId(uuid::Uuid::new_v4().into_bytes()),
+        name: described.file.name.clone(),
+        extent: described.file.extent,
+        devices: in_order,
+        metadata: metadata::choose(&described.file, devices)?,
+    })
+}
+
+/// What opening the devices made of their files: undone unless the pool comes to be.
+#[derive(Debug, Default)]
+struct MadeFiles(Vec<(PathBuf, Made)>);
+
+impl MadeFiles {
+    fn note(&mut self, device: &Device) {
+        self.0.push((device.path().to_owned(), device.made()));
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeFiles {
+    fn drop(&mut self) {
+        for (path, made) in &self.0 {
+            // Nothing more can be done about a file that cannot be undone; the command has failed anyway.
+            let _ = match made {
+                Made::Nothing => Ok(()),
+                Made::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
+                Made::File => std::fs::remove_file(path),
+            };
+        }
+    }
+}

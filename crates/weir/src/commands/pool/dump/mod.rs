@@ -1,0 +1,181 @@
+//! `weir pool dump` and `restore`: all metadata of a pool to one file and back.
+
+pub mod file;
+mod restore;
+
+pub use restore::restore;
+
+use super::check;
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::files;
+use crate::progress;
+use file::{PAYLOAD_MAX, Position, Saved, Writer};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use weir_device::Devices;
+use weir_map::check::Report;
+use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
+use weir_map::{PAGE, Superblock};
+use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
+
+/// What a dump or a restore did.
+#[derive(Debug)]
+pub struct Done {
+    what: &'static str,
+    file: PathBuf,
+    pool: String,
+    pages: u64,
+    clean: bool,
+}
+
+impl Done {
+    /// The document printed with `--json`.
+    pub fn to_json(&self) -> Value {
+        let file = self.file.display().to_string();
+        json!({ "pool": self.pool, "file": file, "pages": self.pages, "clean": self.clean })
+    }
+
+    /// For people.
+    pub fn human(&self) -> String {
+        let doubt = if self.clean { "" } else { "; weir pool check finds fault with it" };
+        format!("{} {}: {} pages of metadata{doubt}", self.what, self.file.display(), self.pages)
+    }
+}
+
+/// A run of bytes of a device that holds metadata.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    device: DeviceId,
+    at: DeviceOffset,
+    len: Bytes,
+}
+
+/// Everything but user data: superblocks, and on members roots, journal and metadata pages.
+fn regions(sb: &Superblock) -> Vec<Region> {
+    let region =
+        |at: DeviceOffset, pages: u64| Region { device: sb.device, at, len: Bytes(pages * PAGE as u64) };
+    let mut regions = vec![region(DeviceOffset(0), 1), region(Superblock::second_at(sb.size), 1)];
+    if sb.is_metadata_member() {
+        regions.extend(ROOT_AT.map(|at| region(at, 1)));
+        regions.push(region(JOURNAL_AT, sb.journal_pages + sb.meta_pages));
+    }
+    regions
+}
+
+/// How far the pool has come, as a check found it.
+fn position(report: &Report) -> Position {
+    let generation = report.superblocks.iter().flatten().map(|sb| sb.generation).max().unwrap_or(0);
+    let (root, frame) = report.position.map_or((0, 0), |position| (position.root, position.frame));
+    Position { generation, root, frame }
+}
+
+/// Saves all metadata of the pool, which must not be served, to a file that does not exist yet: every
+/// page that is not all zeros, as it is, sound or not.
+///
+/// # Errors
+/// If the file exists or cannot be written, or the devices cannot be had.
+pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
+    let described = Described::read(pool_file)?;
+    files::refuse_kernel_folder(to)?;
+    let mut devices = check::open(&described)?;
+    let report = check::report(&described, &mut devices, "checking the pool");
+    let Some(first) = report.superblocks.iter().flatten().next() else {
+        return Err(Failure::new(
+            ErrorKind::Corrupt,
+            "no device has a good superblock: where the metadata is is not known",
+            "copy the devices as a whole; weir pool check says more",
+        ));
+    };
+    let sizes = check::sizes(&described, &devices).into_iter().map(Option::unwrap_or_default).collect();
+    let saved = Saved { pool: first.pool, position: position(&report), sizes };
+    let file =
+        File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => Failure::refused(
+                    format!("{} exists", to.display()),
+                    "name a file that does not; dumps are never overwritten",
+                ),
+                _ => Failure::os("write", to, &error),
+            }
+        })?;
+    let regions = report.superblocks.iter().flatten().flat_map(regions);
+    let written = progress::during("saving the metadata", || {
+        save(&mut devices, &saved, regions, BufWriter::new(file)).and_then(|(pages, file)| {
+            let file = file.into_inner().map_err(|error| Stopped::File(error.into_error()))?;
+            file.sync_all().map_err(Stopped::File)?;
+            Ok(pages)
+        })
+    });
+    let pages = written.map_err(|stopped| {
+        let _ = std::fs::remove_file(to);
+        stopped.explain(&described, to)
+    })?;
+    let clean = report.is_clean();
+    Ok(Done { what: "saved to", file: to.to_owned(), pool: described.file.name, pages, clean })
+}
+
+/// What stopped a dump or restore.
+enum Stopped {
+    File(io::Error),
+    Device(weir_map::MapError),
+}
+
+impl Stopped {
+    fn explain(self, described: &Described, file: &Path) -> Failure {
+        match self {
+            Self::File(error) => Failure::os("use", file, &error),
+            Self::Device(error) => described.explain(error),
+        }
+    }
+}
+
+fn device_failed(region: Region, what: &'static str) -> impl FnOnce(weir_model::IoError) -> Stopped {
+    move |error| Stopped::Device(weir_map::MapError::Io { device: region.device, what, at: region.at, error })
+}
+
+/// Writes the pages of these regions that hold anything. How many, and what they were written to.
+fn save<W: io::Write>(
+    devices: &mut Devices,
+    saved: &Saved,
+    regions: impl Iterator<Item = Region>,
+    to: W,
+) -> Result<(u64, W), Stopped> {
+    let mut writer = Writer::new(to, saved).map_err(Stopped::File)?;
+    let (mut pages, mut bytes) = (0, vec![0; PAYLOAD_MAX]);
+    for region in regions {
+        let mut done = 0;
+        while done < region.len.0 {
+            let len = (region.len.0 - done).min(PAYLOAD_MAX as u64) as usize;
+            let at = DeviceOffset(region.at.0 + done);
+            let part = Region { at, ..region };
+            devices.read(region.device, at, &mut bytes[..len]).map_err(device_failed(part, "read"))?;
+            for (first, count) in runs(&bytes[..len]) {
+                let start = DeviceOffset(at.0 + (first * PAGE) as u64);
+                let run = &bytes[first * PAGE..(first + count) * PAGE];
+                writer.pages(region.device, start, run).map_err(Stopped::File)?;
+                pages += count as u64;
+            }
+            done += len as u64;
+        }
+    }
+    Ok((pages, writer.end().map_err(Stopped::File)?))
+}
+
+/// Runs of pages that are not all zeros: the first of each, and how many.
+fn runs(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, page) in bytes.chunks(PAGE).enumerate() {
+        if page.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == i => *count += 1,
+            _ => runs.push((i, 1)),
+        }
+    }
+    runs
+}

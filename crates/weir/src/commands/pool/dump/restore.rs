@@ -1,0 +1,237 @@
+//! `weir pool restore`: metadata saved before comes back.
+
+use super::file::{Part, Reader, Saved, Unreadable};
+use super::{Done, Region, Stopped, check, device_failed, position, regions};
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::progress;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use weir_device::Devices;
+use weir_map::check::Report;
+use weir_map::superblock::{JOURNAL_AT, ROOT_AT, Reading};
+use weir_map::{PAGE, Superblock};
+use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
+
+/// A dump that was read through and found whole.
+struct Verified {
+    saved: Saved,
+    /// The superblocks in it.
+    superblocks: Vec<Superblock>,
+}
+
+/// Puts the metadata saved in a file back onto the devices of the pool, which must not be served.
+///
+/// Until the last step no root is on the devices: a power cut on the way leaves a pool that does not
+/// open, and restoring again completes it.
+///
+/// # Errors
+/// If the file is no dump, damaged, or of another pool; if the pool may hold changes made since and
+/// `accept_rollback` is not given; nothing was changed then. If a device fails.
+pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<Done, Failure> {
+    let described = Described::read(pool_file)?;
+    let dump = progress::during("reading the dump", || verify(from))?;
+    let mut devices = check::open(&described)?;
+    let report = check::report(&described, &mut devices, "checking the pool");
+    fits(&described, &dump, &devices, from)?;
+    refuse_foreign(&described, &devices, &report)?;
+    let other = report.superblocks.iter().flatten().find(|sb| sb.pool != dump.saved.pool);
+    if let Some(other) = other {
+        return Err(Failure::refused(
+            format!(
+                "{} is of pool {}, the devices are of pool {}",
+                from.display(),
+                dump.saved.pool,
+                other.pool
+            ),
+            "name the dump of this pool, or the pool file of that one",
+        ));
+    }
+    if !accept_rollback && (report.position.is_none() || position(&report).is_beyond(dump.saved.position)) {
+        let why = match report.position {
+            Some(_) => "the pool has changed since",
+            None => "the pool's own metadata cannot be read, so it may have changed since",
+        };
+        return Err(Failure::refused(
+            format!("restoring {} would take the pool back to an older state: {why}", from.display()),
+            "what was written since may be lost or mixed up with other volumes' data; \
+             if that is accepted: weir pool restore --accept-rollback",
+        ));
+    }
+    let pages = progress::during("restoring the metadata", || write(&mut devices, &dump, from))
+        .map_err(|stopped| stopped.explain(&described, from))?;
+    let clean = check::report(&described, &mut devices, "checking the pool").is_clean();
+    Ok(Done { what: "restored from", file: from.to_owned(), pool: described.file.name, pages, clean })
+}
+
+fn open(from: &Path) -> Result<Reader<BufReader<File>>, Failure> {
+    let file = File::open(from).map_err(|error| Failure::os("read", from, &error))?;
+    Ok(Reader::new(BufReader::new(file)))
+}
+
+fn unreadable(from: &Path, why: Unreadable) -> Failure {
+    match why {
+        Unreadable::Io(error) => Failure::os("read", from, &error),
+        Unreadable::Damaged(why) => Failure::new(
+            ErrorKind::Corrupt,
+            format!("{} cannot be restored: {why}; nothing was changed", from.display()),
+            "use another dump",
+        ),
+    }
+}
+
+/// Reads the whole file: that it is a dump, whole, and holds metadata only.
+fn verify(from: &Path) -> Result<Verified, Failure> {
+    let mut reader = open(from)?;
+    let damaged = |why: &str| unreadable(from, Unreadable::Damaged(why.into()));
+    let Part::Pool(saved) = reader.read_part().map_err(|why| unreadable(from, why))? else {
+        return Err(damaged("it does not begin with a pool"));
+    };
+    let mut superblocks: Vec<Superblock> = Vec::new();
+    let mut runs = Vec::new();
+    loop {
+        match reader.read_part().map_err(|why| unreadable(from, why))? {
+            Part::Pool(_) => return Err(damaged("it speaks of two pools")),
+            Part::End => break,
+            Part::Pages { device, at, bytes } => {
+                if let Reading::Good(sb) = Superblock::decode(&bytes[..PAGE])
+                    && sb.device == device
+                    && (at.0 == 0 || at == Superblock::second_at(sb.size))
+                    && superblocks.iter().all(|other| other.device != device)
+                {
+                    superblocks.push(*sb);
+                }
+                runs.push(Region { device, at, len: Bytes(bytes.len() as u64) });
+            }
+        }
+    }
+    let foreign = superblocks
+        .iter()
+        .any(|sb| sb.pool != saved.pool || saved.sizes.get(sb.device.index()) != Some(&sb.size));
+    let allowed: Vec<_> = superblocks.iter().flat_map(regions).collect();
+    let is_metadata = |run: &Region| {
+        let end = |region: &Region| region.at.0.saturating_add(region.len.0);
+        allowed.iter().any(|it| it.device == run.device && it.at <= run.at && end(run) <= end(it))
+    };
+    if foreign || superblocks.is_empty() || !runs.iter().all(is_metadata) {
+        return Err(damaged("its superblocks do not account for what it holds"));
+    }
+    Ok(Verified { saved, superblocks })
+}
+
+/// The devices are those the dump is of, as far as their number and sizes tell.
+fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) -> Result<(), Failure> {
+    let sizes: Vec<Bytes> =
+        check::sizes(described, devices).into_iter().map(Option::unwrap_or_default).collect();
+    // Of a device that was absent nothing was saved.
+    let fits = |(saved, size): (&Bytes, &Bytes)| saved.0 == 0 || saved == size;
+    if sizes.len() == dump.saved.sizes.len() && dump.saved.sizes.iter().zip(&sizes).all(fits) {
+        return Ok(());
+    }
+    let list = |sizes: &[Bytes]| sizes.iter().map(Bytes::to_string).collect::<Vec<_>>().join(", ");
+    Err(Failure::refused(
+        format!(
+            "{} is of devices of {}; {} names devices of {}",
+            from.display(),
+            list(&dump.saved.sizes),
+            described.path.display(),
+            list(&sizes)
+        ),
+        "name the pool's devices in the order in which it was created",
+    ))
+}
+
+/// Refuses devices that hold a known format and no superblock of a pool: a path that leads to the wrong device.
+fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> Result<(), Failure> {
+    for (id, device) in devices.iter() {
+        if report.superblocks.get(id.index()).is_some_and(Option::is_some) {
+            continue;
+        }
+        if let Some(holds) = device.known_contents()? {
+            let (name, path) = (&described.file.devices[id.index()].name, device.path().display());
+            return Err(Failure::refused(
+                format!("device {name:?}: {path} holds {holds}, and no part of a pool"),
+                format!(
+                    "correct its path in the pool file; if that is on the pool's device by mistake: wipefs -a {path}"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is written when: roots and superblocks come last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Rest,
+    Roots,
+    SecondSuperblocks,
+    FirstSuperblocks,
+}
+
+impl Stage {
+    fn of(sb: &Superblock, at: DeviceOffset) -> Self {
+        match at {
+            DeviceOffset(0) => Self::FirstSuperblocks,
+            at if at == Superblock::second_at(sb.size) => Self::SecondSuperblocks,
+            at if sb.is_metadata_member() && ROOT_AT.contains(&at) => Self::Roots,
+            _ => Self::Rest,
+        }
+    }
+}
+
+fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Stopped> {
+    let members: Vec<_> = dump.superblocks.iter().filter(|sb| sb.is_metadata_member()).collect();
+    for sb in &members {
+        for at in ROOT_AT {
+            zero(devices, sb.device, at, 1)?;
+        }
+        flush(devices, sb.device)?;
+        // Frames of a journal begun after the dump could be taken for those of one begun after the
+        // restore: they carry the same id.
+        zero(devices, sb.device, JOURNAL_AT, sb.journal_pages)?;
+    }
+    let mut pages = 0;
+    for stage in [Stage::Rest, Stage::Roots, Stage::SecondSuperblocks, Stage::FirstSuperblocks] {
+        let mut reader =
+            open(from).map_err(|failure| Stopped::File(std::io::Error::other(failure.message)))?;
+        loop {
+            let part = reader.read_part().map_err(|why| match why {
+                Unreadable::Io(error) => Stopped::File(error),
+                Unreadable::Damaged(why) => Stopped::File(std::io::Error::other(why)),
+            })?;
+            let (device, at, bytes) = match part {
+                Part::Pool(_) => continue,
+                Part::Pages { device, at, bytes } => (device, at, bytes),
+                Part::End => break,
+            };
+            let Some(sb) = dump.superblocks.iter().find(|sb| sb.device == device) else { continue };
+            if Stage::of(sb, at) == stage {
+                let region = Region { device, at, len: Bytes(bytes.len() as u64) };
+                devices.write(device, at, &bytes).map_err(device_failed(region, "write"))?;
+                pages += (bytes.len() / PAGE) as u64;
+            }
+        }
+        for sb in &dump.superblocks {
+            flush(devices, sb.device)?;
+        }
+    }
+    Ok(pages)
+}
+
+fn zero(devices: &mut Devices, device: DeviceId, at: DeviceOffset, pages: u64) -> Result<(), Stopped> {
+    static ZEROS: [u8; 64 * PAGE] = [0; 64 * PAGE];
+    let end = at.0 + pages * PAGE as u64;
+    for start in (at.0..end).step_by(ZEROS.len()) {
+        let len = (end - start).min(ZEROS.len() as u64);
+        let region = Region { device, at: DeviceOffset(start), len: Bytes(len) };
+        devices.write(device, region.at, &ZEROS[..len as usize]).map_err(device_failed(region, "write"))?;
+    }
+    Ok(())
+}
+
+fn flush(devices: &mut Devices, device: DeviceId) -> Result<(), Stopped> {
+    let region = Region { device, at: DeviceOffset(0), len: Bytes(0) };
+    devices.flush(device).map_err(device_failed(region, "flush"))
+}

@@ -1,0 +1,110 @@
+//! Which devices get a new pool's metadata: the one whose flush answers first, as measured, and a second
+//! one that mirrors it.
+
+use crate::failure::Failure;
+use crate::pool_file::{DeviceEntry, PoolFile};
+use std::time::Instant;
+use weir_device::Devices;
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Store};
+
+/// Write-and-flush pairs tried on each device.
+const TRIES: u32 = 5;
+/// Responses closer than this count as equal; the device named first wins.
+const GRAIN: Nanos = Nanos::micros(50);
+
+/// Chooses the metadata devices: those declared, one or two; else the durable one with the lowest
+/// flush response, mirrored to the next best that is not a disk if there is one, so that no flush waits
+/// for an arm. Overwrites the first page of the devices it measures.
+///
+/// # Errors
+/// If no device may carry metadata, or one fails.
+pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<DeviceId>, Failure> {
+    let numbered = || pool.devices.iter().zip((0u8..).map(DeviceId));
+    let declared: Vec<_> =
+        numbered().filter(|(entry, _)| entry.metadata == Some(true)).map(|(_, id)| id).collect();
+    if !declared.is_empty() {
+        return Ok(declared);
+    }
+    let mut candidates: Vec<(u64, DeviceId)> = Vec::new();
+    for (entry, id) in numbered().filter(|(entry, _)| entry.metadata != Some(false) && entry.durable) {
+        let response = match entry.pace {
+            Some(pace) => modelled(pace, entry, devices, id),
+            None => measured(devices, id).map_err(|error| {
+                Failure::environment(
+                    format!("device {}: a write and a flush failed: {error}", entry.name),
+                    "",
+                )
+            })?,
+        };
+        candidates.push((response.get() / GRAIN.get(), id));
+    }
+    candidates.sort_unstable();
+    let mut in_order = candidates.into_iter().map(|(_, id)| id);
+    let first = in_order.next().ok_or_else(|| {
+        Failure::usage(
+            "no device may carry the pool's metadata",
+            "leave out metadata = false, or declare durable = true, for at least one device",
+        )
+    })?;
+    let is_disk = |id: DeviceId| devices.get(id).is_some_and(|device| device.class() == DeviceClass::Hdd);
+    Ok([first].into_iter().chain(in_order.find(|id| !is_disk(*id))).collect())
+}
+
+fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::IoError> {
+    let mut least = Nanos::MAX;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        devices.write(id, DeviceOffset(0), &[0; 4096])?;
+        devices.flush(id)?;
+        least = least.min(Nanos(start.elapsed().as_nanos() as u64));
+    }
+    Ok(least)
+}
+
+/// What the modelled drive would take, on average over the device: it is what the pool will meet when
+/// it is served.
+fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
+    let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
+    weir_timing::model(pace, size)
+        .map_or(Nanos::MAX, |mut model| weir_timing::flush_response(&mut *model, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::devices::Described;
+    use crate::failure::Failure;
+    use crate::pool_file::parse;
+    use weir_model::ErrorKind;
+
+    /// Chooses among three devices that differ by these lines of the pool file.
+    fn choose(lines: [&str; 3]) -> Result<Vec<u8>, Failure> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut text = "[pool]\nname = \"x\"\n".to_owned();
+        for (index, line) in lines.iter().enumerate() {
+            text += &format!(
+                "[[device]]\nname = \"d{index}\"\npath = \"d{index}.img\"\nsize = \"64MiB\"\n{line}\n"
+            );
+        }
+        let file = parse(&text).expect("a good pool file");
+        let described = Described { file, path: folder.path().join("pool.toml") };
+        let mut devices = described.open_to_create(|_| ()).expect("three devices");
+        let chosen = super::choose(&described.file, &mut devices)?;
+        Ok(chosen.into_iter().map(|id| id.0).collect())
+    }
+
+    #[test]
+    fn the_devices_with_the_fastest_flush_that_are_no_disks_are_chosen_unless_some_are_declared() {
+        let paces = ["pace = \"hdd-7200\"", "pace = \"ssd-sata\"", "pace = \"nvm\""];
+        assert_eq!(choose(paces).expect("two of them"), [2, 1]);
+        let one = ["pace = \"hdd-7200\"\nmetadata = true", "pace = \"ssd-sata\"", "pace = \"nvm\""];
+        assert_eq!(choose(one).expect("the declared one"), [0]);
+        let two = ["pace = \"hdd-7200\"\nmetadata = true", "class = \"ssd\"", "metadata = true"];
+        assert_eq!(choose(two).expect("the declared ones"), [0, 2]);
+        let forbidden = ["pace = \"hdd-7200\"", "durable = false", "pace = \"nvm\"\nmetadata = false"];
+        assert_eq!(choose(forbidden).expect("the only one left"), [0]);
+        let disks = ["pace = \"hdd-7200\"", "pace = \"hdd-7200\"", "pace = \"ssd-sata\""];
+        assert_eq!(choose(disks).expect("no disk mirrors it"), [2]);
+        let none = choose(["durable = false", "metadata = false", "durable = false"]);
+        assert_eq!(none.expect_err("none is left").kind, ErrorKind::Usage);
+    }
+}

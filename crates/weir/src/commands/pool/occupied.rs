@@ -1,0 +1,51 @@
+//! Devices that hold something already: no pool is made of them unasked.
+
+use crate::devices::Described;
+use crate::failure::Failure;
+use weir_device::{Device, Devices};
+use weir_map::MapError;
+use weir_map::create::read_superblock;
+use weir_model::DeviceId;
+
+/// Refuses devices that are not blank, saying of each what it holds.
+///
+/// # Errors
+/// If there are any, or one cannot be read. No device was changed.
+pub(super) fn refuse_occupied(described: &Described, devices: &mut Devices) -> Result<(), Failure> {
+    let mut occupied = Vec::new();
+    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+        if let Some(holds) = contents(described, devices, id)? {
+            let path = described.device_path(entry);
+            occupied.push(format!("device {:?}: {} holds {holds}", entry.name, path.display()));
+        }
+    }
+    match occupied.len() {
+        0 => Ok(()),
+        1 => {
+            Err(Failure::refused(occupied.concat(), "choose another device, or pass --force to overwrite it"))
+        }
+        _ => Err(Failure::refused(
+            occupied.join("\n"),
+            "choose other devices, or pass --force to overwrite all of them",
+        )),
+    }
+}
+
+/// What a device holds, completing "the device holds ..."; `None` if it is blank.
+fn contents(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<Option<String>, Failure> {
+    let Some(size) = devices.get(id).map(Device::size) else { return Ok(None) };
+    match read_superblock(devices, id, size) {
+        Ok(None) => {}
+        Ok(Some(found)) => {
+            return Ok(Some(format!(
+                "device {:?} of pool {} ({})",
+                found.device_name, found.pool_name, found.pool
+            )));
+        }
+        Err(MapError::Damaged { .. }) => return Ok(Some("the damaged superblock of a weir pool".into())),
+        Err(MapError::Unknown { .. }) => return Ok(Some("a weir pool of a newer version".into())),
+        Err(error) => return Err(described.explain(error)),
+    }
+    let Some(device) = devices.get(id) else { return Ok(None) };
+    Ok(device.contents()?.map(|contents| contents.to_string()))
+}

@@ -1,0 +1,19 @@
+//! `weir pool set`: how a served pool is run until its server ends.
+
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::pool;
+use crate::status::Status;
+use std::path::Path;
+use weir_serve::control::Request;
+
+/// Has the server use another policy, as tuned in the pool file.
+///
+/// # Errors
+/// If the pool is not served.
+pub(super) fn policy(pool_file: &Path, name: &str) -> Result<Status, Failure> {
+    let described = Described::read(pool_file)?;
+    let request = Request::SetPolicy { name: name.to_owned(), tuning: pool::tuning(&described, name) };
+    pool::tell_server(&described, &request, || format!("write policy = \"{name}\" under [pool]"))?;
+    pool::status(pool_file)
+}

@@ -1,0 +1,193 @@
+//! Runs experiments, as many at the same time as there are processors.
+
+use super::args::ReproArgs;
+use crate::failure::Failure;
+use crate::progress;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weir_engine::Percent;
+use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
+use weir_policy::harm::{Moves, Rules};
+use weir_policy::placement::{Placement, Settings, known};
+use weir_sim::{DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Room, SimError, place};
+
+/// How an experiment's load is made, from a seed and the time it is to last.
+pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
+
+/// An experiment: a load on a pool of modelled drives under a policy.
+pub(super) struct Experiment {
+    /// What distinguishes it from the others.
+    pub(super) name: String,
+    pub(super) pool: PoolSpec,
+    pub(super) policy: &'static str,
+    /// Keys of the policy that are not as they are by default.
+    pub(super) tuning: Vec<(&'static str, f64)>,
+    pub(super) load: MakeLoad,
+    /// Clients of the closed loop.
+    pub(super) clients: usize,
+    pub(super) lasts: Nanos,
+    /// The share of it that warms up.
+    pub(super) warms_up: f64,
+}
+
+/// The share that warms up where the paper suggests no other.
+pub(super) const A_THIRD: f64 = 1.0 / 3.0;
+
+/// A pool of these drives, each so large.
+pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
+    let device = |(number, (model, size)): (usize, &(&str, Bytes))| DeviceSpec {
+        name: format!("{model}-{number}"),
+        model: (*model).into(),
+        room: Room::Size(*size),
+        metadata: None,
+        noise: None,
+    };
+    PoolSpec {
+        extent: ExtentSize::new(extent).unwrap_or(ExtentSize::DEFAULT),
+        devices: drives.iter().enumerate().map(device).collect(),
+        // The papers' tokens, quotas and periods alone bound what is moved.
+        mover_share: Percent(100),
+        extent_cache: Bytes(0),
+        // The papers' prototypes stop for nothing.
+        moves: Moves::Free(Rules::default()),
+    }
+}
+
+impl Experiment {
+    fn policy(&self) -> Option<Box<dyn Placement>> {
+        let known = known(self.policy)?;
+        let mut settings = Settings::default();
+        for (name, value) in &self.tuning {
+            let key = known.keys.iter().find(|key| key.name == *name)?;
+            if !settings.set(key, *value) {
+                return None;
+            }
+        }
+        Some((known.make)(&settings))
+    }
+
+    fn run(&self, args: &ReproArgs) -> Result<Outcome, Failure> {
+        let told = |error: SimError| {
+            let mut failure = Failure::told(ErrorKind::Usage, &error.to_string());
+            failure.message = format!("{}: {}", self.name, failure.message);
+            failure
+        };
+        let policy = self.policy().ok_or_else(|| {
+            Failure::environment(format!("{}: {} cannot be tuned so", self.name, self.policy), "")
+        })?;
+        let lasts = args.duration.unwrap_or(self.lasts);
+        let mut load = (self.load)(args.seed, lasts).map_err(told)?;
+        let plan = Plan {
+            mode: Mode::Closed(vec![(Nanos(0), self.clients)]),
+            lasts,
+            requests: u64::MAX,
+            warm_up: Some(Nanos::from_secs_f64(lasts.as_secs_f64() * self.warms_up)),
+            windows: 30,
+            seed: Seed(args.seed),
+        };
+        place(&self.pool, policy, &mut *load, &plan).map_err(told)
+    }
+}
+
+/// What experiments came to, by name.
+#[derive(Debug, Default)]
+pub(super) struct Results(BTreeMap<String, Outcome>);
+
+impl Results {
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Outcome)> {
+        self.0.iter().map(|(name, outcome)| (&**name, outcome))
+    }
+
+    /// What a load got done in a second, by its own measure or in requests; not a number if it was not run.
+    pub(super) fn rate(&self, name: &str) -> f64 {
+        self.0.get(name).map_or(f64::NAN, |outcome| outcome.work_rate.unwrap_or(outcome.rate))
+    }
+
+    /// … in the first windows, and in the last ones, of so many.
+    pub(super) fn rate_in(&self, name: &str, windows: std::ops::Range<usize>) -> f64 {
+        let Some(outcome) = self.0.get(name) else { return f64::NAN };
+        let of = outcome.windows.get(windows).unwrap_or_default();
+        of.iter().map(|window| window.work).sum::<f64>() / of.len().max(1) as f64
+    }
+
+    /// One over another.
+    pub(super) fn ratio(&self, name: &str, other: &str) -> f64 {
+        self.rate(name) / self.rate(other)
+    }
+
+    /// The share of clients' commands the first device carried out.
+    pub(super) fn served_first(&self, name: &str) -> f64 {
+        let first = self.0.get(name).and_then(|outcome| outcome.devices.first());
+        first.map_or(f64::NAN, |device| device.served)
+    }
+
+    /// Outcomes of which every figure is 1.
+    #[cfg(test)]
+    pub(super) fn pretended(names: Vec<String>) -> Self {
+        let device = weir_sim::DeviceOutcome {
+            name: "d".into(),
+            model: "m".into(),
+            room: Bytes(1),
+            used: Bytes(1),
+            share: 1.0,
+            served: 1.0,
+            load: 1.0,
+            queue: 1.0,
+            reads: weir_sim::outcome::DirectionOutcome::default(),
+            writes: weir_sim::outcome::DirectionOutcome::default(),
+            metadata: Bytes(0),
+        };
+        let window = weir_sim::Window {
+            start: Nanos(0),
+            rate: 1.0,
+            work: 1.0,
+            mean: Nanos(1),
+            p99: Nanos(1),
+            moved: Bytes(0),
+            loads: vec![1.0],
+            shares: vec![1.0],
+        };
+        let outcome = || Outcome {
+            policy: "p".into(),
+            measured: Nanos(1),
+            requests: 1,
+            unanswered: 0,
+            rate: 1.0,
+            bytes_rate: 1.0,
+            work_rate: Some(1.0),
+            all: weir_sim::Responses::default(),
+            reads: weir_sim::Responses::default(),
+            writes: weir_sim::Responses::default(),
+            devices: vec![device.clone()],
+            moved: Bytes(0),
+            estimate: None,
+            spread: weir_engine::Spread::default(),
+            stops: 0,
+            windows: vec![window.clone(); 30],
+            digest: 0,
+        };
+        Self(names.into_iter().map(|name| (name, outcome())).collect())
+    }
+}
+
+/// Runs them all.
+pub(super) fn run(experiments: &[Experiment], args: &ReproArgs) -> Result<Results, Failure> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(String, Result<Outcome, Failure>)>> = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(experiment) = experiments.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = experiment.run(args);
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            done.push((experiment.name.clone(), outcome));
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(experiments.len());
+    progress::during(&format!("{} experiments in virtual time", experiments.len()), || {
+        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    });
+    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let outcomes = done.into_iter().map(|(name, outcome)| Ok((name, outcome?)));
+    outcomes.collect::<Result<_, _>>().map(Results)
+}

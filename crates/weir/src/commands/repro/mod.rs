@@ -1,0 +1,295 @@
+//! `weir repro`: what the papers behind the policies measured, measured again in virtual time.
+//!
+//! A reproduction is a list of experiments (modelled drives or a cache, a policy with the paper's constants, a load of
+//! the paper's shape) and a list of figures: what the paper prints, beside the same ratio here. Absolute
+//! figures are not compared: the machines before the drives are not modelled. docs/reproductions.md says what
+//! differs and why.
+
+mod args;
+mod asymmetry;
+mod hec;
+mod hystor;
+mod lab;
+mod loads;
+mod report;
+mod wardrop;
+
+pub use args::ReproArgs;
+
+use super::show;
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::files;
+use crate::output::{Table, Width};
+use crate::picture;
+use hec::Caches;
+use lab::{Experiment, Results};
+use report::{Experiments, Report};
+use serde_json::json;
+use weir_model::ErrorKind;
+use weir_sim::dbench::Recording;
+use weir_sim::plot::{Compared, compared_svg};
+
+/// What a paper says of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Published {
+    /// Its size.
+    Size(f64),
+    /// From here to there.
+    Between(f64, f64),
+    /// More than 1, as a picture shows or the text says without a figure.
+    More,
+    /// Less than 1, likewise.
+    Less,
+}
+
+/// A published figure beside ours.
+#[derive(Clone, Debug)]
+struct Figure {
+    what: String,
+    published: Published,
+    here: f64,
+}
+
+impl Figure {
+    fn new(what: impl Into<String>, published: Published, here: f64) -> Self {
+        Self { what: what.into(), published, here }
+    }
+}
+
+/// How a figure compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Agrees,
+    /// The same direction, but by more than [`FACTOR`] apart.
+    Size,
+    /// What is better there is worse here.
+    Direction,
+}
+
+/// Figures within this factor agree.
+const FACTOR: f64 = 1.5;
+/// Ratios so close to 1 have no direction.
+const EVEN: f64 = 0.05;
+
+impl Figure {
+    fn verdict(&self) -> Verdict {
+        let (least, most) = match self.published {
+            Published::Size(size) => (size, size),
+            Published::Between(least, most) => (least, most),
+            Published::More if self.here > 1.0 => return Verdict::Agrees,
+            Published::Less if self.here < 1.0 => return Verdict::Agrees,
+            Published::More | Published::Less => return Verdict::Direction,
+        };
+        let says = |value: f64| if (value - 1.0).abs() <= EVEN { 0 } else { (value - 1.0).signum() as i32 };
+        if says(least) * says(self.here) < 0 && says(most) * says(self.here) < 0 {
+            Verdict::Direction
+        } else if self.here > most * FACTOR || self.here < least / FACTOR {
+            Verdict::Size
+        } else {
+            Verdict::Agrees
+        }
+    }
+}
+
+/// A paper's measurements.
+struct Reproduction {
+    name: &'static str,
+    about: &'static str,
+    /// The paper and where in it.
+    source: &'static str,
+    measures: Measures,
+    /// What is to be said besides.
+    notes: fn(&Setting) -> Vec<String>,
+}
+
+/// What is measured, and what figures come of it.
+enum Measures {
+    /// Loads on pools of modelled drives.
+    Pools { experiments: fn(&Setting) -> Vec<Experiment>, figures: fn(&Results) -> Vec<Figure> },
+    /// A trace played to caches.
+    Caches { run: fn(&ReproArgs) -> Result<Caches, Failure>, figures: fn(&Caches) -> Vec<Figure> },
+}
+
+impl Measures {
+    fn run(
+        &self,
+        setting: &Setting,
+        args: &ReproArgs,
+    ) -> Result<(Vec<Figure>, Box<dyn Experiments>), Failure> {
+        match self {
+            Self::Pools { experiments, figures } => {
+                let mut experiments = experiments(setting);
+                experiments.retain(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)));
+                let results = lab::run(&experiments, args)?;
+                Ok((figures(&results), Box::new(results)))
+            }
+            Self::Caches { run, figures } => {
+                let caches = run(args)?;
+                Ok((figures(&caches), Box::new(caches)))
+            }
+        }
+    }
+}
+
+/// What of it the command line decides.
+#[derive(Clone, Debug)]
+struct Setting {
+    /// dbench's load file, if one was named.
+    recording: Option<Recording>,
+}
+
+const ALL: &[Reproduction] =
+    &[asymmetry::REPRODUCTION, hec::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
+
+/// The names of all reproductions.
+fn names() -> Vec<&'static str> {
+    ALL.iter().map(|one| one.name).collect()
+}
+
+/// The document `weir repro --json` prints without a name: all reproductions.
+fn document() -> serde_json::Value {
+    let one = |r: &Reproduction| json!({ "name": r.name, "about": r.about, "source": r.source });
+    json!({ "reproductions": ALL.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// All reproductions, for people.
+fn list(width: Width) -> String {
+    let rows = ALL.iter().map(|r| [r.name.to_owned(), r.about.to_owned(), r.source.to_owned()]);
+    Table::new(["NAME", "WHAT", "FROM"], rows).prose("WHAT").text(width)
+}
+
+/// Runs a reproduction and shows what it came to; without a name, which there are.
+///
+/// # Errors
+/// If a file cannot be read, or an experiment is not possible.
+pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
+    match &args.name {
+        None => show(common, &document(), list),
+        Some(name) => {
+            let report = reproduce(name, args)?;
+            show(common, &report.to_json(), |width| report.human(width));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the reproduction of that name.
+///
+/// # Errors
+/// If there is none, a file cannot be read, or an experiment is not possible.
+fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
+    args.plot.iter().try_for_each(|path| files::may_replace(path, files::Kind::Picture))?;
+    let known = ALL.iter().find(|one| one.name == name);
+    let reproduction = known.ok_or_else(|| {
+        Failure::usage(
+            format!("there is no reproduction {name:?}"),
+            format!("there are {}", names().join(", ")),
+        )
+    })?;
+    let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
+    let (figures, experiments) = reproduction.measures.run(&setting, args)?;
+    // A ratio of what was not run is none.
+    let figures: Vec<_> = figures.into_iter().filter(|figure| figure.here.is_finite()).collect();
+    if let Some(path) = &args.plot {
+        let compared = |figure: &Figure| Compared {
+            what: figure.what.clone(),
+            published: match figure.published {
+                Published::Size(size) => Some(size),
+                Published::Between(least, most) => Some((least * most).sqrt()),
+                Published::More | Published::Less => None,
+            },
+            here: figure.here,
+        };
+        let compared: Vec<_> = figures.iter().map(compared).collect();
+        picture::write(path, &compared_svg(&format!("{name}: published and here"), &compared))?;
+    }
+    Ok(Report {
+        name: reproduction.name,
+        source: reproduction.source,
+        figures,
+        experiments,
+        notes: (reproduction.notes)(&setting),
+        seed: args.seed,
+    })
+}
+
+fn recording(path: &std::path::Path) -> Result<Recording, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::os("read", path, &error))?;
+    Recording::read(&text).map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::testing::assert_fits;
+
+    #[test]
+    fn the_list_fits_the_terminal() {
+        assert_fits(list);
+    }
+    use weir_model::Nanos;
+
+    #[test]
+    fn figures_agree_differ_in_size_or_in_direction() {
+        let verdict = |published, here| Figure::new("x", published, here).verdict();
+        assert_eq!(verdict(Published::Size(1.16), 1.3), Verdict::Agrees);
+        assert_eq!(verdict(Published::Size(1.16), 1.8), Verdict::Size);
+        assert_eq!(verdict(Published::Size(1.16), 0.9), Verdict::Direction);
+        assert_eq!(verdict(Published::Size(1.16), 0.97), Verdict::Agrees, "even");
+        assert_eq!(verdict(Published::Size(0.94), 1.2), Verdict::Direction);
+        assert_eq!(verdict(Published::Between(1.1, 1.17), 0.8), Verdict::Direction);
+        assert_eq!(verdict(Published::More, 1.01), Verdict::Agrees);
+        assert_eq!(verdict(Published::Less, 1.01), Verdict::Direction);
+    }
+
+    /// What is better in the papers is better here: the loads that are quick to run, for a short time.
+    #[test]
+    fn no_direction_is_the_other_way_round() {
+        let short = [
+            ("hystor", "email, ", 20),
+            ("asymmetry", "0R4W", 200),
+            ("asymmetry", "3R1W", 200),
+            ("asymmetry", "4R0W", 200),
+            ("asymmetry", "postmark, ", 300),
+            ("wardrop", "netapp, ssd", 60),
+            ("hec-admission", "", 439),
+        ];
+        for (name, only, seconds) in short {
+            let args = ReproArgs {
+                name: Some(name.into()),
+                dbench: None,
+                only: Some(only.into()),
+                duration: Some(Nanos::secs(seconds)),
+                seed: 1,
+                plot: None,
+            };
+            let report = reproduce(name, &args).expect("a report");
+            assert!(!report.figures.is_empty(), "{name}, {only}");
+            for figure in &report.figures {
+                let says = format!("{name}, {only}, seed {}: {figure:?}", report.seed);
+                assert_ne!(figure.verdict(), Verdict::Direction, "{says}");
+            }
+        }
+    }
+
+    /// Every experiment a figure needs is there: with all of them run, every figure is a number.
+    #[test]
+    fn figures_need_no_experiment_that_is_not_there() {
+        let setting = Setting { recording: None };
+        for reproduction in ALL {
+            let figures = match &reproduction.measures {
+                Measures::Pools { experiments, figures } => {
+                    let names: Vec<_> = experiments(&setting).into_iter().map(|one| one.name).collect();
+                    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+                    assert_eq!(names.len(), distinct.len(), "{}: names are distinct", reproduction.name);
+                    figures(&Results::pretended(names))
+                }
+                Measures::Caches { figures, .. } => figures(&Caches::pretended()),
+            };
+            for figure in figures {
+                assert!(figure.here.is_finite() || figure.what.contains("dbench"), "{}", figure.what);
+            }
+        }
+    }
+}

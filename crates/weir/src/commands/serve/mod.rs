@@ -1,0 +1,248 @@
+//! `weir serve`: opens the pool, listens, and serves until told to stop.
+
+mod endpoint;
+
+use super::show;
+use crate::args::{Accept, Common};
+use crate::devices::{Described, Opened, Opening, warn_of_readers};
+use crate::failure::Failure;
+use crate::pool::{self, CONTROL, give_policies, policy, settings};
+use crate::progress;
+use crate::status::{SERVED, Status};
+use clap::Args;
+use endpoint::{Endpoint, UnixSocket};
+use serde_json::{Value, json};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
+use weir_engine::{Engine, PoolStatus};
+use weir_model::{DeviceId, ErrorKind};
+use weir_serve::{Describe, End, Limits, Server};
+
+/// How long a killed server's socket is waited for.
+const GHOST: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What `weir serve --help` says of limits.
+const SERVE_LIMITS: &str = "Limits, set under [serve] in the pool file:
+  clients              connected clients [default: 1024]
+  clients_per_address  of these, from one IP address [default: 256]
+  handshake_timeout    time to choose a volume [default: 30s]
+  control_timeout      silence of a control session [default: 60s]";
+
+/// `weir serve ...`
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_LIMITS)]
+pub struct ServeArgs {
+    /// For a pool that is not all there.
+    #[command(flatten)]
+    pub accept: Accept,
+    /// Address to serve NBD at: unix:PATH or HOST:PORT; may be repeated. Only this user may connect to a unix
+    /// socket unless its mode, group or owner is set: unix:PATH,mode=0660,group=libvirt,owner=NAME. TCP has no
+    /// authentication [default: unix:NAME.sock beside the pool file NAME.toml]
+    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint::parse)]
+    pub nbd: Vec<Endpoint>,
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// If the pool cannot be opened or an address cannot be had.
+pub(crate) fn run(args: &ServeArgs, common: &Common) -> Result<(), Failure> {
+    serve(&common.pool, args, |ready| show(common, &ready.to_json(), |_| ready.human()))
+}
+
+/// What a server says once it answers.
+#[derive(Debug)]
+struct Ready {
+    pool: String,
+    nbd: Vec<Endpoint>,
+    control: PathBuf,
+    volumes: Vec<String>,
+}
+
+/// Serves the pool until SIGTERM, SIGINT or the control socket says stop; calls `ready` when it
+/// answers.
+///
+/// # Errors
+/// If the pool cannot be opened or an address cannot be had.
+fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
+    let described = Described::read(pool_file)?;
+    let endpoints = match args.nbd.as_slice() {
+        [] => vec![Endpoint::Unix(UnixSocket::private(described.beside("sock")))],
+        given => given.to_vec(),
+    };
+    let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
+    places.iter().for_each(warn_of_strangers);
+
+    let Opened { mut devices, superblocks, options: accepted } =
+        pool::open_to_serve(&described, &args.accept)?;
+    warn_of_readers(&described, &devices)?;
+    let (opened, opening) = progress::during("opening the pool", || {
+        Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
+    });
+    let (map, recovery) = opened.map_err(|error| described.explain(error))?;
+    tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
+    described.log_recovery(&recovery);
+    let limits = fit_open_files(described.file.serve, described.file.devices.len());
+    let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
+    let settings = settings(&described, &devices);
+    let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
+    let reactor = Reactor::new(&options, devices, &arena)?;
+    let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
+    engine.set_space_rules(described.file.space.clone());
+    engine.set_moves(reactor.now(), described.file.moves);
+    engine.set_mover_share(described.file.mover_share);
+    engine.set_extent_cache(described.file.extent_cache);
+    give_policies(&mut engine, reactor.now(), &described);
+
+    let control = described.beside(CONTROL);
+    let pool = described.file.name.clone();
+    let named = (0u8..).zip(&described.file.devices).map(|(id, _)| described.named(DeviceId(id)));
+    let named: Vec<String> = named.collect();
+    let volumes = engine.volumes().map(|volume| volume.name).collect();
+    let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
+    let mut nbd = Vec::new();
+    for (endpoint, place) in endpoints.into_iter().zip(&places) {
+        // A port that was left to be found is known now.
+        nbd.push(match patiently(|| server.listen(place))? {
+            Some(address) => Endpoint::Tcp(address.to_string()),
+            None => endpoint,
+        });
+    }
+    patiently(|| server.listen_for_control(&control))?;
+    ready(&Ready { pool, nbd, control, volumes });
+    match server.run() {
+        End::Graceful => tracing::info!("the pool is at rest"),
+        End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
+        End::Damaged(device) => return Err(damaged(named.get(device.index()).map_or("?", String::as_str))),
+    }
+    Ok(())
+}
+
+/// The end of a pool's use with a device that was damaged meanwhile.
+fn damaged(device: &str) -> Failure {
+    Failure::new(
+        ErrorKind::Corrupt,
+        format!(
+            "device {device} was removed, truncated or overwritten while it was served, and data that was \
+             durable is gone with it"
+        ),
+        "start without it: weir serve --without NAME gives I/O errors for what it alone held; or restore it \
+         from a backup, if no volume has two copies; if it held the only metadata: weir pool restore",
+    )
+}
+
+/// Files and sockets beside clients' sockets and devices: the pool's other files, the ring, the log,
+/// control sessions, connections in the handshake.
+const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::HANDSHAKES as u64;
+
+/// The limits, with no more clients than the process may have sockets. Raises that limit as far as it goes.
+fn fit_open_files(limits: Limits, devices: usize) -> Limits {
+    let others = OTHER_FILES + 4 * devices as u64;
+    let wanted = others + u64::from(limits.clients);
+    let allowed = weir_device::limits::open_files(wanted);
+    if allowed >= wanted {
+        return limits;
+    }
+    let clients = allowed.saturating_sub(others).clamp(1, u64::from(limits.clients)) as u16;
+    tracing::warn!(
+        "the limit on open files ({allowed}) allows {clients} clients instead of {}; raise the hard limit \
+         (ulimit -Hn, or LimitNOFILE= of the service) to {wanted}, or lower `clients` under [serve]",
+        limits.clients
+    );
+    Limits { clients, ..limits }
+}
+
+/// Tries again while somebody answers at the socket: a server that was killed may seem to, until
+/// the kernel has cleared up behind it.
+fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    let began = Instant::now();
+    loop {
+        match listen() {
+            Err(DeviceError::SocketInUse { .. }) if began.elapsed() < GHOST => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+}
+
+/// The pool's status for the control socket.
+fn describe(described: Described, opening: Opening) -> Describe<Engine> {
+    Box::new(move |engine, reactor, clients| {
+        let status: PoolStatus = engine.status();
+        let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
+        let mut status = Status::new(SERVED, &described, engine.map(), status, &paces, &opening);
+        status.pool.clients = Some(clients.into());
+        json!(status.with_devices(|id| reactor.device(id)))
+    })
+}
+
+fn listen_at(endpoint: &Endpoint) -> Result<Listen, Failure> {
+    match endpoint {
+        Endpoint::Unix(socket) => Ok(Listen::Unix { path: socket.path.clone(), access: access(socket)? }),
+        Endpoint::Tcp(text) => Ok(Listen::Tcp(resolve(text)?)),
+    }
+}
+
+/// Who may connect to a socket, with names of users and groups looked up.
+fn access(socket: &UnixSocket) -> Result<SocketAccess, Failure> {
+    let look_up = |name: &Option<String>, kind: &str, known: fn(&str) -> Option<u32>| match name {
+        None => Ok(None),
+        Some(name) => match known(name).or_else(|| name.parse().ok()) {
+            Some(id) => Ok(Some(id)),
+            None => Err(Failure::usage(
+                format!("unix:{}: there is no {kind} {name:?} on this machine", socket.path.display()),
+                format!(
+                    "name one that getent {} lists, or its number",
+                    if kind == "group" { kind } else { "passwd" }
+                ),
+            )),
+        },
+    };
+    let owner = look_up(&socket.owner, "user", |name| Some(uzers::get_user_by_name(name)?.uid()))?;
+    let group = look_up(&socket.group, "group", |name| Some(uzers::get_group_by_name(name)?.gid()))?;
+    Ok(SocketAccess { mode: socket.mode, owner, group })
+}
+
+/// Says in the log that whoever reaches an address can use it: NBD over TCP asks nobody who they are.
+fn warn_of_strangers(place: &Listen) {
+    if let Listen::Tcp(address) = place
+        && !address.ip().to_canonical().is_loopback()
+    {
+        tracing::warn!(
+            "whoever reaches {address} can read and write all volumes: NBD over TCP has no authentication; \
+             serve at 127.0.0.1 or a unix socket, or let a firewall decide who reaches it"
+        );
+    }
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let help = "write HOST:PORT, such as 127.0.0.1:10809, localhost:10809 or [::1]:10809";
+    text.to_socket_addrs()
+        .map_err(|error| Failure::environment(format!("cannot find the address {text}: {error}"), help))?
+        .next()
+        .ok_or_else(|| Failure::environment(format!("{text} has no address"), help))
+}
+
+impl Ready {
+    /// The document printed with `--json`.
+    fn to_json(&self) -> Value {
+        let nbd: Vec<String> = self.nbd.iter().map(Endpoint::to_string).collect();
+        json!({ "pool": self.pool, "nbd": nbd, "control": self.control, "volumes": self.volumes })
+    }
+
+    /// For people.
+    fn human(&self) -> String {
+        let mut text = format!("serving pool {}; Ctrl-C or SIGTERM stops it\n", self.pool);
+        for endpoint in &self.nbd {
+            for volume in &self.volumes {
+                text += &format!("  {}\n", endpoint.uri(volume));
+            }
+        }
+        if self.volumes.is_empty() {
+            text += "no volumes yet; make one with: weir volume create NAME --size 100GiB\n";
+        }
+        text
+    }
+}

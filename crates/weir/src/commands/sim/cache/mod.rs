@@ -1,0 +1,345 @@
+//! `weir sim cache`: traces played to many caches, on as many threads as there are cores.
+
+mod args;
+mod kept;
+
+pub use args::CacheArgs;
+
+use crate::failure::Failure;
+use crate::output::{Spill, Table, Width};
+use crate::parallel::{self, Stop};
+use crate::progress;
+use crate::traces;
+use kept::{Kept, Key, sha256};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use weir_model::{Bytes, ErrorKind};
+use weir_sim::cache::COUNTED_AS;
+use weir_sim::cache::{
+    AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Ratios, Setup, Size, WriteMode, passes,
+    play_pass,
+};
+use weir_trace::Tally;
+
+/// What caches of traces came to.
+#[derive(Debug)]
+pub(super) struct CacheComparison {
+    mode: WriteMode,
+    /// Trace by trace, policy by policy, admission by admission, size by size, as they were named.
+    results: Vec<Vec<Played>>,
+}
+
+/// What one cache came to, of which trace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Played {
+    trace: String,
+    /// What was not as it should be on reading it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// Distinct blocks of the trace.
+    blocks: u32,
+    block_bytes: u64,
+    #[serde(flatten)]
+    figures: CacheFigures,
+    /// Processor time; of caches played in one pass each has its share.
+    cpu_seconds: f64,
+}
+
+/// A cache that is asked for, of any trace.
+#[derive(Clone, Copy, Debug)]
+struct Cache {
+    eviction: &'static EvictionPolicy,
+    admission: &'static AdmissionPolicy,
+    size: Size,
+}
+
+/// A trace, and what is to be played to it.
+struct Job<'a> {
+    path: &'a Path,
+    /// With the key each is kept under, if it is.
+    caches: Vec<(Cache, Option<Key>)>,
+}
+
+/// Plays every trace to every cache that was asked for; what is kept in a file already is taken from there.
+///
+/// # Errors
+/// If a trace cannot be used, or the file of results. What was done by then is kept.
+pub(super) fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
+    check(args)?;
+    let kept = args.out.as_deref().map(Kept::open).transpose()?;
+    let mut jobs = Vec::new();
+    for path in &args.traces {
+        let sha256 = kept.is_some().then(|| sha256(path)).transpose()?;
+        let with_key = |cache| (cache, sha256.as_deref().map(|sha256| key(args, sha256, &cache)));
+        jobs.push(Job { path, caches: caches(args).into_iter().map(with_key).collect() });
+    }
+    let results = run_jobs(args, &jobs, kept)?;
+    Ok(CacheComparison { mode: mode(args), results })
+}
+
+/// What makes no sense, whatever the traces.
+fn check(args: &CacheArgs) -> Result<(), Failure> {
+    if !args.size.iter().all(|size| size.fits(args.block_size)) {
+        let block = args.block_size.bytes();
+        return Err(Failure::usage(
+            format!("--size names a cache that cannot be of blocks of {block}"),
+            format!("name sizes from {block} to {}", Bytes(u64::from(u32::MAX) * block.0)),
+        ));
+    }
+    let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD;
+    if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
+        return Err(Failure::usage(
+            "results of a trace on standard input cannot be kept: it cannot be told from others",
+            "save the trace to a file, or leave --out away",
+        ));
+    }
+    Ok(())
+}
+
+fn mode(args: &CacheArgs) -> WriteMode {
+    match &args.write_mode[..] {
+        "around" => WriteMode::Around,
+        "back" => WriteMode::Back { dirty: args.dirty },
+        _ => WriteMode::Through,
+    }
+}
+
+fn caches(args: &CacheArgs) -> Vec<Cache> {
+    let mut caches = Vec::new();
+    for eviction in args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name)) {
+        for admission in args.admission.iter().filter_map(|name| AdmissionPolicy::by_name(name)) {
+            caches.extend(args.size.iter().map(|size| Cache { eviction, admission, size: *size }));
+        }
+    }
+    caches
+}
+
+fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
+    Key {
+        weir: format!("{}+{COUNTED_AS}", env!("CARGO_PKG_VERSION")),
+        trace_sha256: sha256.into(),
+        format: args.format.as_ref().map(|format| format.name.clone().into_owned()),
+        strict: args.strict,
+        block_bytes: args.block_size.bytes().0,
+        policy: cache.eviction.name.into(),
+        admission: cache.admission.name.into(),
+        size: cache.size.to_string(),
+        write_mode: args.write_mode.clone(),
+        dirty: (args.write_mode == "back").then(|| args.dirty.to_string()),
+    }
+}
+
+/// As many traces at the same time as there are threads, and where there are fewer, several caches of each.
+fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Vec<Vec<Played>>, Failure> {
+    let known = |job: &Job<'_>, key: &Option<Key>| {
+        let played = kept.as_ref()?.get(key.as_ref()?)?;
+        // The file may have had another name.
+        Some(Played { trace: job.path.display().to_string(), ..played.clone() })
+    };
+    let of_job = |job: &Job<'_>| job.caches.iter().map(|(_, key)| known(job, key)).collect();
+    let mut results: Vec<Vec<_>> = jobs.iter().map(of_job).collect();
+    let missing = |job: usize| results[job].iter().enumerate().filter(|(_, known)| known.is_none());
+    let todo: Vec<(usize, Vec<usize>)> =
+        (0..jobs.len()).map(|job| (job, missing(job).map(|(at, _)| at).collect())).collect();
+    let todo: Vec<_> = todo.into_iter().filter(|(_, caches)| !caches.is_empty()).collect();
+
+    let threads = args.threads.unwrap_or_else(parallel::cores);
+    let at_once = threads.min(todo.len()).max(1);
+    let kept = Mutex::new(kept);
+    let bar = progress::bar(todo.iter().map(|(_, caches)| caches.len()).sum(), "caches");
+    bar.tick();
+    let stop = Stop::default();
+    let done = parallel::map(&todo, at_once, &stop, |(job, caches)| {
+        let job = &jobs[*job];
+        play_job(args, job, caches, ((threads / at_once).max(1), &stop), |at, played| {
+            bar.inc(1);
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *kept, &job.caches[at].1) {
+                (Some(kept), Some(key)) => kept.add(key, played),
+                _ => Ok(()),
+            }
+        })
+    });
+    bar.finish_and_clear();
+    for ((job, _), played) in todo.iter().zip(done?) {
+        for (at, played) in played {
+            results[*job][at] = Some(played);
+        }
+    }
+    Ok(results.into_iter().map(|caches| caches.into_iter().flatten().collect()).collect())
+}
+
+/// Plays a trace to those of its caches, and tells of each when it is done. Begins no other when the work is given up.
+fn play_job(
+    args: &CacheArgs,
+    job: &Job<'_>,
+    caches: &[usize],
+    (threads, stop): (usize, &Stop),
+    tell: impl Fn(usize, &Played) -> Result<(), Failure> + Sync,
+) -> Result<Vec<(usize, Played)>, Failure> {
+    let (trace, tally) = load(job.path, args)?;
+    let notes = tally.notes(trace.requests());
+    let setup = |at: &usize| {
+        let Cache { eviction, admission, size } = job.caches[*at].0;
+        Setup { eviction, admission, capacity: size.of(&trace), mode: mode(args) }
+    };
+    let setups: Vec<_> = caches.iter().map(setup).collect();
+    let done = parallel::map(&passes(&setups), threads, stop, |pass| {
+        let of_pass: Vec<_> = pass.iter().map(|at| setups[*at]).collect();
+        let start = thread_time();
+        let outcomes = play_pass(&trace, &of_pass);
+        let took = thread_time().saturating_sub(start).as_secs_f64() / pass.len() as f64;
+        let played = pass.iter().zip(&outcomes).map(|(at, outcome)| {
+            let played = Played {
+                trace: job.path.display().to_string(),
+                notes: notes.clone(),
+                blocks: trace.blocks(),
+                block_bytes: trace.block().bytes().0,
+                figures: outcome.into(),
+                cpu_seconds: took,
+            };
+            tell(caches[*at], &played)?;
+            Ok((caches[*at], played))
+        });
+        played.collect::<Result<Vec<_>, Failure>>()
+    });
+    Ok(done?.into_iter().flatten().collect())
+}
+
+fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
+    let reader = traces::open(path, args.format.as_ref(), "name a file")?;
+    let read = BlockTrace::read(reader, args.block_size, args.strict);
+    read.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+}
+
+/// Processor time of this thread: a machine that is busy with something else does not change it much.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+impl CacheComparison {
+    /// The document `--json` prints.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let (mode, dirty) = match self.mode {
+            WriteMode::Through => ("through", None),
+            WriteMode::Around => ("around", None),
+            WriteMode::Back { dirty } => ("back", Some(dirty)),
+        };
+        let trace = |first: &Played| {
+            json!({
+                "trace": first.trace,
+                "notes": first.notes,
+                "blocks": first.blocks,
+                "block_bytes": first.block_bytes,
+                "accesses": first.figures.all.counts.accesses,
+                "requests": first.figures.all.counts.requests,
+            })
+        };
+        json!({
+            "traces": self.results.iter().filter_map(|of_trace| of_trace.first()).map(trace).collect::<Vec<_>>(),
+            "write_mode": mode,
+            "dirty_ratio": dirty,
+            "results": self.results.iter().flatten().collect::<Vec<_>>(),
+        })
+    }
+
+    /// A table for each trace, a row a cache.
+    pub(super) fn human(&self, width: Width) -> String {
+        let mode = match self.mode {
+            WriteMode::Through => "written through".to_owned(),
+            WriteMode::Around => "written around".to_owned(),
+            WriteMode::Back { dirty } => format!("written back, at most {} dirty", percent(dirty)),
+        };
+        let tables = self.results.iter().filter(|of_trace| !of_trace.is_empty());
+        tables.map(|of_trace| table(of_trace, &mode, width)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn table(of_trace: &[Played], mode: &str, width: Width) -> String {
+    let first = &of_trace[0];
+    let counts = first.figures.all.counts;
+    let mut text = format!(
+        "{}: {} requests, {} accesses to {} blocks of {} ({}), {mode}\n\n",
+        first.trace,
+        counts.requests,
+        counts.accesses,
+        first.blocks,
+        Bytes(first.block_bytes),
+        Bytes(u64::from(first.blocks) * first.block_bytes),
+    );
+    let table = Table::new(
+        [
+            "POLICY",
+            "ADMISSION",
+            "BLOCKS",
+            "SIZE",
+            "MISSES",
+            "HITS",
+            "READ HITS",
+            "WRITE HITS",
+            "REQUEST HITS",
+            "BYTE HITS",
+            "CACHE WRITES",
+            "CLWA",
+            "DISK READS",
+            "DISK WRITES",
+        ],
+        of_trace.iter().map(|played| row(&played.figures)),
+    );
+    // Policies are compared down the columns, so that each keeps to one line.
+    let first_out = [
+        "REQUEST HITS",
+        "BYTE HITS",
+        "DISK READS",
+        "DISK WRITES",
+        "CLWA",
+        "MISSES",
+        "CACHE WRITES",
+        "BLOCKS",
+        "WRITE HITS",
+        "READ HITS",
+        "ADMISSION",
+    ];
+    text += &table.first_out(&first_out).spill(Spill::LeftOut).text(width);
+    for note in &first.notes {
+        text += &format!("\nnote: {note}\n");
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn row(figures: &CacheFigures) -> [String; 14] {
+    // Of nothing there is no share.
+    let share = |ratios: &Ratios, share: f64| match ratios.counts.accesses {
+        0 => "-".to_owned(),
+        _ => percent(share),
+    };
+    let hits = |ratios: &Ratios| share(ratios, ratios.hit_ratio);
+    [
+        figures.policy.clone(),
+        figures.admission.clone(),
+        figures.size_blocks.to_string(),
+        Bytes(figures.size_bytes).to_string(),
+        figures.all.counts.misses.to_string(),
+        hits(&figures.all),
+        hits(&figures.reads),
+        hits(&figures.writes),
+        share(&figures.all, figures.all.request_hit_ratio),
+        share(&figures.all, figures.all.byte_hit_ratio),
+        figures.cache_writes.to_string(),
+        figures.clwa.map_or("-".to_owned(), |clwa| format!("{clwa:.3}")),
+        figures.back_end_reads.to_string(),
+        figures.back_end_writes.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! `weir sim`: experiments in virtual time.
+
+pub mod cache;
+pub mod place;
+
+use super::show;
+use crate::args::Common;
+use crate::failure::Failure;
+use clap::Subcommand;
+
+/// `weir sim ...`
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Replay a load over the pool's devices as modelled drives, under one policy or several
+    Place(place::PlaceArgs),
+    /// Play a trace to caches: which accesses hit, and what is written, by policy and size
+    Cache(cache::CacheArgs),
+}
+
+/// Runs the experiment and shows what it came to.
+///
+/// # Errors
+/// If it is not possible.
+pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> {
+    match command {
+        SimCommand::Place(args) => {
+            let comparison = place::run(&common.pool, args)?;
+            show(common, &comparison.to_json(), |width| comparison.human(width));
+        }
+        SimCommand::Cache(args) => {
+            let comparison = cache::run(args)?;
+            show(common, &comparison.to_json(), |width| comparison.human(width));
+        }
+    }
+    Ok(())
+}

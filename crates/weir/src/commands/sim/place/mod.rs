@@ -1,0 +1,181 @@
+//! `weir sim place`: the load, the pool and the policies as the command line has them, to experiments in
+//! virtual time, and what they came to.
+
+mod args;
+mod report;
+
+pub use args::PlaceArgs;
+
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::{picture, pool_file, progress, traces};
+use args::Scale;
+use report::Comparison;
+use std::path::Path;
+use weir_model::{ErrorKind, Nanos, Seed};
+use weir_policy::harm::Moves;
+use weir_sim::run::LEAST;
+use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place, plot};
+use weir_trace::Trace;
+
+/// Runs the load under each policy.
+///
+/// # Errors
+/// If the load, the pool or the plan makes no sense.
+pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
+    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
+    let described = Described::read(pool)?;
+    let spec = pool_spec(&described, args)?;
+    let mut policies = args.policy.clone();
+    if policies.is_empty() {
+        policies.push(described.file.policy.to_owned());
+    }
+    let mut loaded = Loaded::read(args)?;
+    let plan = plan(args, &loaded)?;
+    let mut outcomes = Vec::new();
+    for name in &policies {
+        let policy = weir_policy::placement::by_name(name).ok_or_else(|| no_policy(name))?;
+        let mut load = loaded.fresh(args)?;
+        let outcome =
+            progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
+        outcomes.push(outcome.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?);
+    }
+    if let Some(path) = &args.plot {
+        picture::write(path, &plot::svg(&args.load, &outcomes))?;
+    }
+    let notes = std::mem::take(&mut loaded.notes);
+    Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })
+}
+
+fn no_policy(name: &str) -> Failure {
+    let all: Vec<_> = weir_policy::placement::ALL.iter().map(|known| known.name).collect();
+    Failure::usage(format!("there is no policy {name:?}"), format!("there are {}", all.join(", ")))
+}
+
+/// The pool file's devices as modelled drives.
+fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failure> {
+    let file = &described.file;
+    let mut devices = Vec::new();
+    for entry in &file.devices {
+        let Some(model) = entry.pace else {
+            let help = format!(
+                "say which drive it is like: pace = \"ssd-nvme\"; there are {}",
+                weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+            );
+            return Err(Failure::usage(format!("device {} has no pace", entry.name), help));
+        };
+        let share = args.scale.iter().rev().find_map(|scale| match scale {
+            Scale::Device(name, share) if *name == entry.name => Some(*share),
+            _ => None,
+        });
+        let room = match (share, entry.size) {
+            (Some(share), _) => Room::Share(share),
+            (None, Some(size)) => Room::Size(size),
+            (None, None) => {
+                let help = format!("add a size to it, or scale it to the load: --scale {}=20%", entry.name);
+                return Err(Failure::usage(format!("device {} has no size", entry.name), help));
+            }
+        };
+        devices.push(DeviceSpec {
+            name: entry.name.clone(),
+            model: model.into(),
+            room,
+            metadata: entry.metadata,
+            noise: None,
+        });
+    }
+    let known = |scale: &&Scale| match scale {
+        Scale::Device(name, _) => !devices.iter().any(|device| device.name == *name),
+        Scale::Time(_) => false,
+    };
+    if let Some(Scale::Device(name, _)) = args.scale.iter().find(known) {
+        let names: Vec<_> = devices.iter().map(|device| &device.name[..]).collect();
+        let help = format!("scale time or one of {}", names.join(", "));
+        return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
+    }
+    let moves = if args.no_moves { Moves::Never } else { file.moves };
+    Ok(PoolSpec {
+        extent: file.extent,
+        devices,
+        mover_share: file.mover_share,
+        extent_cache: file.extent_cache,
+        moves,
+    })
+}
+
+/// The load, read once.
+struct Loaded {
+    /// `None` if it is made up.
+    trace: Option<Trace>,
+    /// What is to be said about it.
+    notes: Vec<String>,
+}
+
+impl Loaded {
+    fn read(args: &PlaceArgs) -> Result<Self, Failure> {
+        if weir_sim::load::is_made_up(&args.load) {
+            return Ok(Self { trace: None, notes: Vec::new() });
+        }
+        let trace = read_trace(Path::new(&args.load), args)?;
+        let notes = trace.tally.notes(trace.records.len());
+        Ok(Self { trace: Some(trace), notes })
+    }
+
+    /// The load from its start.
+    fn fresh(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
+        match &self.trace {
+            Some(trace) => Ok(Box::new(Replay::new(trace.clone(), stretch(args)))),
+            None => {
+                let load =
+                    weir_sim::load::made_up(&args.load, args.seed, pool_file::size, pool_file::duration);
+                load.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+            }
+        }
+    }
+}
+
+/// A trace in a file.
+fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
+    let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
+    let reader = traces::open(path, args.format.as_ref(), help)?;
+    progress::during("reading the trace", || Trace::load(reader, args.strict))
+        .map_err(|error| traces::told(&error))
+}
+
+fn stretch(args: &PlaceArgs) -> f64 {
+    let stretch = args.scale.iter().rev().find_map(|scale| match scale {
+        Scale::Time(stretch) => Some(*stretch),
+        Scale::Device(..) => None,
+    });
+    stretch.unwrap_or(1.0)
+}
+
+fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
+    if loaded.trace.as_ref().is_some_and(|trace| !trace.format.timed) && args.closed.is_none() {
+        let help = "replay it with so many requests under way: --closed 16";
+        return Err(Failure::usage(format!("{} has no times", args.load), help));
+    }
+    let mode = args.closed.map_or(Mode::Open, |depth| Mode::Closed(vec![(Nanos(0), depth)]));
+    let load = loaded.fresh(args)?;
+    let least = args.duration.unwrap_or(LEAST);
+    let lasts = match (&mode, args.duration) {
+        (_, Some(duration)) => duration,
+        // As often as it takes, whole.
+        (Mode::Open, None) => Nanos(load.lasts().0 * least.0.div_ceil(load.lasts().0.max(1)).max(1)),
+        (Mode::Closed(_), None) => least,
+    };
+    let unlimited = if mode == Mode::Open { u64::MAX } else { CLOSED_REQUESTS };
+    Ok(Plan {
+        mode,
+        lasts,
+        requests: args.requests.unwrap_or(unlimited),
+        warm_up: None,
+        windows: args.windows,
+        seed: Seed(args.seed),
+    })
+}
+
+/// Requests after which a closed loop ends unless told otherwise: on fast devices ten minutes hold very
+/// many.
+const CLOSED_REQUESTS: u64 = 3_000_000;

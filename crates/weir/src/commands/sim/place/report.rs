@@ -1,0 +1,154 @@
+//! What experiments came to, for people and as JSON.
+
+use crate::output::{Width, table};
+use serde_json::json;
+use weir_model::{Bytes, Nanos};
+use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
+
+/// One load under several policies.
+#[derive(Debug)]
+pub(in crate::commands::sim) struct Comparison {
+    /// The load, as it was named.
+    pub(super) load: String,
+    /// The seed.
+    pub(super) seed: u64,
+    /// What of the load could not be used as it is.
+    pub(super) notes: Vec<String>,
+    /// How it went.
+    pub(super) plan: Plan,
+    /// In the order the policies were named.
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+impl Comparison {
+    /// The document `--json` prints.
+    pub(in crate::commands::sim) fn to_json(&self) -> serde_json::Value {
+        let loop_ = match &self.plan.mode {
+            Mode::Open => json!("open"),
+            Mode::Closed(steps) => json!({ "closed": steps.first().map(|(_, depth)| depth) }),
+        };
+        json!({
+            "load": self.load,
+            "seed": self.seed,
+            "loop": loop_,
+            "lasts_ns": self.plan.lasts.0,
+            "notes": self.notes,
+            "results": self.outcomes,
+        })
+    }
+
+    /// Two tables: responses by policy, devices by policy.
+    pub(in crate::commands::sim) fn human(&self, width: Width) -> String {
+        let measured = self.outcomes.first().map_or_else(String::new, |outcome| outcome.measured.to_string());
+        let mode = match &self.plan.mode {
+            Mode::Open => "open loop".to_owned(),
+            Mode::Closed(steps) => {
+                format!("closed loop of {}", steps.first().map_or(0, |(_, depth)| *depth))
+            }
+        };
+        let mut text = format!("{}, {mode}, {measured} measured, seed {}\n\n", self.load, self.seed);
+        text += &table(
+            width,
+            [
+                "POLICY",
+                "REQUESTS/S",
+                "MB/S",
+                "MEAN",
+                "P50",
+                "P99",
+                "P99.9",
+                "READS",
+                "READS P99",
+                "WRITES",
+                "WRITES P99",
+                "MOVED",
+            ],
+            self.outcomes.iter().map(responses_row),
+        );
+        text += "\n";
+        let rows = self
+            .outcomes
+            .iter()
+            .flat_map(|outcome| outcome.devices.iter().map(|device| device_row(&outcome.policy, device)));
+        text += &table(
+            width,
+            ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
+            rows,
+        );
+        for outcome in &self.outcomes {
+            let said = [outcome.cannot_keep_up(), outcome.all.heavy_tail()].into_iter().flatten();
+            said.for_each(|said| text += &format!("\n{}: {said}\n", outcome.policy));
+        }
+        for outcome in &self.outcomes {
+            text += &judged(outcome);
+        }
+        for note in &self.notes {
+            text += &format!("\nnote: {note}\n");
+        }
+        text
+    }
+}
+
+/// What moves came to by the engine's own estimate, and whether it stopped them.
+fn judged(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    if let Some(estimate) = outcome.estimate.filter(|_| outcome.moved > Bytes(0)) {
+        let (took, without) = (estimate.mean, estimate.without);
+        text += &format!(
+            "\n{}: a command took {took}, and without moves {without}, as the engine estimates\n",
+            outcome.policy
+        );
+    }
+    if outcome.stops > 0 {
+        text += &format!(
+            "\n{}: moves were stopped {} times, because they did harm\n",
+            outcome.policy, outcome.stops
+        );
+    }
+    text
+}
+
+fn responses_row(outcome: &Outcome) -> [String; 12] {
+    let Outcome { policy, rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
+    let or_none = |responses: &Responses, time: Nanos| {
+        responses.known(time).map_or_else(|| "-".to_owned(), |time| time.to_string())
+    };
+    [
+        policy.clone(),
+        format!("{rate:.0}"),
+        format!("{:.1}", bytes_rate / 1e6),
+        or_none(all, all.mean),
+        or_none(all, all.p50),
+        or_none(all, all.p99),
+        or_none(all, all.p999),
+        or_none(reads, reads.mean),
+        or_none(reads, reads.p99),
+        or_none(writes, writes.mean),
+        or_none(writes, writes.p99),
+        moved.to_string(),
+    ]
+}
+
+fn device_row(policy: &str, device: &DeviceOutcome) -> [String; 10] {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let used = device.used.0 as f64 / device.room.0.max(1) as f64;
+    let direction = |d: &weir_sim::outcome::DirectionOutcome| match d.count {
+        0 => "-".to_owned(),
+        count => format!("{count} of {}, {}", Bytes(d.bytes.0 / count), d.mean),
+    };
+    [
+        policy.to_owned(),
+        device.name.clone(),
+        device.model.clone(),
+        device.room.to_string(),
+        percent(used),
+        percent(device.share),
+        percent(device.load),
+        format!("{:.2}", device.queue),
+        direction(&device.reads),
+        direction(&device.writes),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Comparisons with long names, large figures, and none at all.
+
+use super::*;
+use crate::output::testing::{LONG, assert_fits};
+use weir_model::Seed;
+use weir_sim::outcome::DirectionOutcome;
+
+fn outcome() -> Outcome {
+    let time = Nanos(999_900_000);
+    let all = Responses { count: 1 << 40, mean: time, p50: time, p99: time, p999: time, max: time };
+    let direction = DirectionOutcome { count: 1 << 40, bytes: Bytes(1 << 60), mean: time };
+    let device = DeviceOutcome {
+        name: LONG.into(),
+        model: "intel-x25-m-g1-log".into(),
+        room: Bytes(1 << 50),
+        used: Bytes(1 << 50),
+        share: 1.0,
+        served: 1.0,
+        load: 1.0,
+        queue: 123_456.78,
+        reads: direction,
+        writes: direction,
+        metadata: Bytes(0),
+    };
+    Outcome {
+        policy: "a-policy-with-a-very-long-name-indeed".into(),
+        rate: 123_456_789.0,
+        bytes_rate: 1e12,
+        all,
+        reads: all,
+        writes: all,
+        devices: vec![device.clone(), device],
+        moved: Bytes(1 << 50),
+        ..Outcome::default()
+    }
+}
+
+fn comparison(outcomes: Vec<Outcome>) -> Comparison {
+    let plan = Plan {
+        mode: Mode::Open,
+        lasts: Nanos::secs(1),
+        requests: 1,
+        warm_up: None,
+        windows: 1,
+        seed: Seed(1),
+    };
+    Comparison { load: LONG.into(), seed: 1, notes: vec![], plan, outcomes }
+}
+
+#[test]
+fn a_comparison_fits_the_terminal() {
+    let comparison = comparison(vec![outcome(), outcome()]);
+    assert_fits(|width| comparison.human(width));
+}
+
+#[test]
+fn what_was_not_answered_took_no_time_that_could_be_told() {
+    let idle = Outcome { requests: 10, unanswered: 10, measured: Nanos::secs(1), ..Outcome::default() };
+    let comparison = comparison(vec![idle]);
+    let text = comparison.human(Width::UNLIMITED);
+    assert!(!text.contains("0 ns") && !text.contains("NaN"), "{text}");
+    assert!(text.contains("cannot keep up: 0 of 10 requests/s answered"), "{text}");
+    let json = comparison.to_json();
+    assert!(json["results"][0]["all"]["p99_ns"].is_null(), "{json}");
+}

@@ -1,0 +1,95 @@
+//! `weir trace analyze` and `weir trace plot`: what a trace is like, as a page, a document, or pictures.
+
+mod page;
+mod tables;
+
+use super::args::{AnalyzeArgs, AnalyzedArgs, Picture, TracePlotArgs};
+use super::span::open_span;
+use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::output::Width;
+use crate::traces::not_the_trace;
+use crate::{picture, progress};
+use serde_json::{Value, json};
+use weir_model::ErrorKind;
+use weir_sim::analysis::TraceAnalysis;
+use weir_sim::cache::EvictionPolicy;
+
+/// Analyses a trace, and writes a page of it if that is wanted.
+///
+/// # Errors
+/// If the trace cannot be used, or the page not be written.
+pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
+    args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
+    args.html.iter().try_for_each(|path| files::may_replace(path, Kind::Page))?;
+    let analyzed = read(&args.of, true)?;
+    if let Some(path) = &args.html {
+        let page = page::html(&analyzed);
+        files::replace(path, Kind::Page, page.as_bytes())?;
+    }
+    Ok(analyzed)
+}
+
+/// Draws a picture of a trace.
+///
+/// # Errors
+/// If the trace cannot be used, or the picture not be written.
+pub(super) fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
+    not_the_trace(&args.of.trace, &args.out)?;
+    files::may_replace(&args.out, Kind::Picture)?;
+    let analyzed = read(&args.of, args.what == Picture::Mrc)?;
+    let (drawn, what) = match args.what {
+        Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),
+        Picture::Heat => (analyzed.hot_spots(), "accesses by time and place"),
+        Picture::Footprint => (analyzed.footprint(), "footprint over time"),
+    };
+    let name = args.of.trace.file_name().unwrap_or(args.of.trace.as_os_str()).display();
+    picture::write(&args.out, &drawn.svg(&format!("{name}: {what}")))?;
+    Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
+}
+
+/// What was drawn, and what is to be said of the trace, for people.
+pub(super) fn drawn(args: &TracePlotArgs, drawn: &Value) -> String {
+    let notes = drawn["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let notes = notes.map(|note| format!("\nnote: {note}\n")).collect::<String>();
+    format!("{} is drawn\n{notes}", args.out.display())
+}
+
+/// Analyses a trace; the curves of policies other than `lru` are there if they are wanted.
+fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
+    let help = "name a file, or - for standard input";
+    let reader = open_span(&args.trace, args.format.as_ref(), &args.span, help)?;
+    let sampling = args.sample.unwrap_or_default();
+    let (mut analyzed, sample) = progress::during("reading the trace", || {
+        TraceAnalysis::read(reader, args.disk.as_deref(), args.strict, args.blocks, sampling)
+    })
+    .map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?;
+    progress::during("playing the sample to caches", || {
+        let policies = args.policy.iter().filter(|_| curves);
+        for policy in policies.filter_map(|name| EvictionPolicy::by_name(name)) {
+            analyzed.add_curve(&sample, policy);
+        }
+    });
+    Ok(analyzed)
+}
+
+/// One page for the terminal.
+pub(super) fn human(analyzed: &TraceAnalysis, width: Width) -> String {
+    let mut text = format!("{}\n", heading(analyzed));
+    for part in tables::all(analyzed) {
+        text += &format!("\n{}\n{}", part.title, part.text(width));
+    }
+    for note in &analyzed.notes {
+        text += &format!("\nnote: {note}\n");
+    }
+    text
+}
+
+fn heading(analyzed: &TraceAnalysis) -> String {
+    let TraceAnalysis { trace, format, disks, .. } = analyzed;
+    let disks = if disks.len() == 1 { "1 disk".into() } else { format!("{} disks", disks.len()) };
+    format!("{trace} ({format}, {disks})")
+}
+
+#[cfg(test)]
+mod tests;

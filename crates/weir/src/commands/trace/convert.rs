@@ -1,0 +1,115 @@
+//! `weir trace convert`: a trace again in another format.
+
+use super::args::ConvertArgs;
+use super::output::{Output, Traced, Written, merged};
+use super::span::open_span;
+use crate::failure::Failure;
+use crate::progress;
+use crate::traces::told;
+use serde::Serialize;
+use weir_trace::{Disk, Format, OddSizes, Reader, TraceError};
+
+/// What came of a conversion.
+#[derive(Debug, Serialize)]
+pub(super) struct Converted {
+    from: String,
+    to: String,
+    requests: u64,
+    disks: Vec<String>,
+    /// Lines or records without a request to replay.
+    left_out: u64,
+    /// Requests the new format has no way to say.
+    unsaid: u64,
+    /// Lines that could not be read.
+    bad: u64,
+    notes: Vec<String>,
+}
+
+impl Converted {
+    /// For people.
+    pub(super) fn human(&self) -> String {
+        let mut text = format!(
+            "{} requests of {} disk{}, from {} to {}\n",
+            self.requests,
+            self.disks.len(),
+            if self.disks.len() == 1 { "" } else { "s" },
+            self.from,
+            self.to
+        );
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
+        }
+        text
+    }
+}
+
+/// Writes a trace again in another format.
+///
+/// # Errors
+/// If the trace cannot be read, or mostly is not what it should be, or the output cannot be written: then there is no
+/// output.
+pub(super) fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
+    let help = "name a file, or - for standard input";
+    let reader = open_span(&args.input, args.from.as_ref(), &args.span, help)?;
+    let output = Output::create(&args.output, args.force)?;
+    output.write(&args.to, |traced| {
+        progress::during("converting the trace", || copy(reader, &args.to, traced, args.strict))
+    })
+}
+
+fn copy(
+    mut reader: Reader<'_>,
+    to: &Format,
+    traced: &mut Traced<'_>,
+    strict: bool,
+) -> Result<Converted, Failure> {
+    let (mut requests, mut unsaid, mut bad) = (0, 0, 0);
+    let mut notes: Vec<_> = reader.note().map(str::to_owned).into_iter().collect();
+    let mut odd_sizes = OddSizes::default();
+    // By their numbers, and whether a request is to one: some may be in what is left out.
+    let (mut disks, mut first_bad) = (Vec::<(String, bool)>::new(), None);
+    while let Some(next) = reader.next() {
+        match next {
+            Ok(record) => {
+                odd_sizes.count(&record);
+                let at = record.disk.0 as usize;
+                let named = disks.len() as u32..=record.disk.0;
+                disks.extend(named.map(|disk| (reader.disk(Disk(disk)).unwrap_or_default(), false)));
+                let (name, is_asked) = &mut disks[at];
+                *is_asked = true;
+                match traced.write(&record, name)? {
+                    Written::Said => requests += 1,
+                    Written::Unsaid => unsaid += 1,
+                    Written::Enough => break,
+                }
+            }
+            Err(error) if strict => return Err(told(&error)),
+            Err(cut @ TraceError::Cut { .. }) if requests + unsaid > 0 => {
+                notes.push(format!("{} requests were read: {cut}", requests + unsaid));
+            }
+            Err(cut @ TraceError::Cut { .. }) => return Err(told(&cut)),
+            Err(error) => {
+                bad += 1;
+                first_bad.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(first) = first_bad {
+        if bad > requests + unsaid + reader.unwanted() {
+            let (trace, lines) = (reader.name().to_owned(), reader.lines());
+            return Err(told(&TraceError::MostlyBad { trace, bad, lines, first: Box::new(first) }));
+        }
+        notes.push(format!("{bad} lines were left out; the first: {first}"));
+    }
+    notes.extend(odd_sizes.note(requests + unsaid));
+    if unsaid > 0 {
+        notes.push(format!("{unsaid} requests were left out that {} has no way to say", to.name));
+    }
+    let disks: Vec<_> = disks.into_iter().filter_map(|(name, is_asked)| is_asked.then_some(name)).collect();
+    notes.extend(merged(to, disks.len()));
+    if requests == 0 && unsaid == 0 {
+        return Err(told(&reader.nothing()));
+    }
+    let (from, left_out) = (reader.format().name.clone().into_owned(), reader.left_out());
+    Ok(Converted { from, to: to.name.clone().into_owned(), requests, disks, left_out, unsaid, bad, notes })
+}

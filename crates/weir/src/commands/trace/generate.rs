@@ -1,0 +1,92 @@
+//! `weir trace generate`: a trace that is made up, the same for the same words and seed.
+
+use super::args::GenerateArgs;
+use super::output::{Output, Written, merged};
+use crate::failure::Failure;
+use crate::output::{Table, Width};
+use crate::{pool_file, progress};
+use serde::Serialize;
+use weir_model::{ErrorKind, ExtentSize, Nanos};
+use weir_sim::load::{KINDS, made_up, records};
+
+/// What was made up.
+#[derive(Debug, Serialize)]
+pub(super) struct Generated {
+    load: String,
+    seed: u64,
+    format: String,
+    requests: u64,
+    disks: usize,
+    seconds: f64,
+    /// Requests the format has no way to say.
+    unsaid: u64,
+    notes: Vec<String>,
+}
+
+impl Generated {
+    /// For people.
+    pub(super) fn human(&self) -> String {
+        let Self { load, seed, format, requests, disks, seconds, unsaid, notes } = self;
+        let disks = if *disks == 1 { "1 disk".to_owned() } else { format!("{disks} disks") };
+        let mut text = format!("{requests} requests to {disks} in {seconds:.3} s, as {format}\n");
+        text += &format!("load: {load}\nseed: {seed}\n");
+        if *unsaid > 0 {
+            text += &format!("note: {unsaid} requests were left out that {format} has no way to say\n");
+        }
+        for note in notes {
+            text += &format!("note: {note}\n");
+        }
+        text
+    }
+}
+
+/// Writes what a load asks for as a trace, until it ends, or there are as many requests as were wanted.
+///
+/// # Errors
+/// If the words make no sense, or the trace cannot be written: then there is none.
+pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
+    let words = args.load.join(" ");
+    let wrong = |error: weir_sim::SimError| Failure::told(ErrorKind::Usage, &error.to_string());
+    let mut load = made_up(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
+    let disks = load.spaces(ExtentSize::DEFAULT).len();
+    let names: Vec<_> = (0..disks).map(|disk| disk.to_string()).collect();
+    // So many requests take as long as they take.
+    let unbounded = if args.requests.is_some() { Nanos::MAX } else { load.lasts() };
+    let (until, most) = (args.duration.unwrap_or(unbounded), args.requests.unwrap_or(u64::MAX));
+    let (mut requests, mut unsaid, mut last) = (0, 0, Nanos(0));
+    let output = Output::create(&args.out, args.force)?;
+    output.write(&args.format, |traced| {
+        progress::during("making the trace up", || {
+            let mut records = records(&mut *load, until);
+            // Those the format cannot say count, too: it may be all of them.
+            while requests + unsaid < most
+                && let Some(record) = records.next()
+            {
+                match traced.write(&record, &names[record.disk.0 as usize])? {
+                    Written::Said => (requests, last) = (requests + 1, record.at),
+                    Written::Unsaid => unsaid += 1,
+                    Written::Enough => break,
+                }
+            }
+            Ok(())
+        })
+    })?;
+    let (format, seconds) = (args.format.name.clone().into_owned(), last.as_secs_f64());
+    let notes = merged(&args.format, disks).into_iter().collect();
+    Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid, notes })
+}
+
+/// Help is not wider than this.
+const HELP_WIDTH: usize = 100;
+
+/// Whole loads with names, for the help.
+pub(super) fn kinds() -> String {
+    let rows = KINDS.iter().map(|kind| [kind.name.to_owned(), kind.about.to_owned()]);
+    let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
+    let words = KINDS.iter().map(|kind| format!("\n{}:\n  {}\n", kind.name, kind.words));
+    format!(
+        "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"What would have been\"",
+        table.text(Width::of_stdout().at_most(HELP_WIDTH)),
+        words.collect::<String>()
+    )
+}

@@ -1,0 +1,84 @@
+//! `weir trace`: traces from one format to another, made up, recorded, analysed, drawn, and which formats there are.
+
+mod analyze;
+mod args;
+mod convert;
+mod formats;
+mod generate;
+mod output;
+mod record;
+mod span;
+
+use super::show;
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::output as out;
+use crate::traces::STANDARD;
+use clap::Subcommand;
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+
+/// weir's own format.
+const OWN: &str = "weir";
+
+/// `weir trace ...`
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Write a trace again in another format
+    Convert(Box<args::ConvertArgs>),
+    /// Make up a trace: the same words and seed, the same bytes
+    #[command(after_long_help = generate::kinds())]
+    Generate(Box<args::GenerateArgs>),
+    /// Record what is asked of volumes that are served, or of a block device
+    Record(Box<args::RecordArgs>),
+    /// What a trace is like: sizes, footprint, hot spots, bursts, reuse, and what caches would miss
+    Analyze(Box<args::AnalyzeArgs>),
+    /// Draw what a trace is like
+    Plot(Box<args::TracePlotArgs>),
+    /// Which formats there are
+    Formats,
+}
+
+/// Carries out the command.
+///
+/// # Errors
+/// If a trace cannot be read or written.
+pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure> {
+    match command {
+        TraceCommand::Convert(args) => {
+            let converted = convert::convert(&args)?;
+            show_beside(common, &args.output, &converted, || converted.human());
+        }
+        TraceCommand::Generate(args) => {
+            let generated = generate::generate(&args)?;
+            show_beside(common, &args.out, &generated, || generated.human());
+        }
+        TraceCommand::Record(args) => {
+            let recorded = record::record(&common.pool, &args)?;
+            show_beside(common, &args.out, &recorded, || recorded.human());
+        }
+        TraceCommand::Analyze(args) => {
+            let analyzed = analyze::analyze(&args)?;
+            show(common, &analyzed, |width| analyze::human(&analyzed, width));
+        }
+        TraceCommand::Plot(args) => {
+            let drawn = analyze::plot(&args)?;
+            show(common, &drawn, |_| analyze::drawn(&args, &drawn));
+        }
+        TraceCommand::Formats => {
+            let formats = formats::formats();
+            show(common, &json!({ "formats": formats }), |width| formats::list(&formats, width));
+        }
+    }
+    Ok(())
+}
+
+/// Shows what came of a trace that was written: on standard error if the trace went to standard output.
+fn show_beside(common: &Common, path: &Path, document: &impl Serialize, human: impl FnOnce() -> String) {
+    if path.as_os_str() == STANDARD {
+        out::tell(&human());
+    } else {
+        show(common, document, |_| human());
+    }
+}

@@ -1,0 +1,160 @@
+//! `weir trace record`: what is asked of a served volume, or of a device, as a trace.
+
+mod device;
+mod volumes;
+
+use super::args::RecordArgs;
+use super::output::{Output, Traced, Written, merged};
+use crate::failure::Failure;
+use crate::signals::interruption;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_trace::Record;
+
+/// How often it is looked whether a recording is to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often what was recorded is saved: a recorder that is killed loses no more.
+const SAVE: Duration = Duration::from_secs(5);
+
+/// What was recorded.
+#[derive(Debug, Serialize)]
+pub(super) struct Recorded {
+    /// The volumes, or the device.
+    disks: Vec<String>,
+    format: String,
+    requests: u64,
+    seconds: f64,
+    /// Requests that came faster than they could be taken down.
+    dropped: u64,
+    /// Requests the format has no way to say.
+    unsaid: u64,
+    notes: Vec<String>,
+}
+
+impl Recorded {
+    /// For people.
+    pub(super) fn human(&self) -> String {
+        let Self { disks, format, requests, seconds, .. } = self;
+        let mut text =
+            format!("{requests} requests to {} in {seconds:.3} s, as {format}\n", disks.join(", "));
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
+        }
+        text
+    }
+}
+
+/// Records until the time is over, there are as many requests as were wanted, or a signal comes.
+///
+/// # Errors
+/// If nothing can be recorded, or the trace not be written. What was written of it by then stays, as a trace that
+/// breaks off; so does what was [saved](SAVE), under the name of a part, if this process is killed.
+pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> {
+    once_each(&args.volumes)?;
+    let until = Until::new(args)?;
+    let output = Output::create(&args.out, args.force)?.kept_if_broken();
+    output.write(&args.format, |traced| {
+        let mut taken = Taken::new(traced, args.requests.unwrap_or(u64::MAX));
+        let came = match &args.device {
+            Some(device) => device::record(device, &until, &mut taken),
+            None => volumes::record(pool_file, &args.volumes, &until, &mut taken),
+        }?;
+        let Taken { requests, unsaid, .. } = taken;
+        let mut notes = came.notes;
+        if came.dropped > 0 {
+            notes.push(format!("{} requests are missing that came too fast to be recorded", came.dropped));
+        }
+        if unsaid > 0 {
+            let format = &args.format.name;
+            notes.push(format!("{unsaid} requests were left out that {format} has no way to say"));
+        }
+        notes.extend(merged(&args.format, came.disks.len()));
+        Ok(Recorded {
+            disks: came.disks,
+            format: args.format.name.clone().into_owned(),
+            requests,
+            seconds: came.lasted.as_secs_f64(),
+            dropped: came.dropped,
+            unsaid,
+            notes,
+        })
+    })
+}
+
+/// Of a volume named twice each request would be one of the first name's alone.
+fn once_each(volumes: &[String]) -> Result<(), Failure> {
+    let again = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at]));
+    match again {
+        Some(at) => Err(Failure::usage(format!("volume {} is named twice", volumes[at]), "name it once")),
+        None => Ok(()),
+    }
+}
+
+/// When a recording ends.
+struct Until {
+    duration: Option<Duration>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Until {
+    fn new(args: &RecordArgs) -> Result<Self, Failure> {
+        let duration = args.duration.map(|duration| Duration::from_nanos(duration.0));
+        Ok(Self { duration, interrupted: interruption()? })
+    }
+
+    /// Whether it is over that began then.
+    fn is_over(&self, began: Instant) -> bool {
+        let is_late = self.duration.is_some_and(|duration| began.elapsed() >= duration);
+        is_late || self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// What a recording came to.
+struct Came {
+    disks: Vec<String>,
+    lasted: Duration,
+    dropped: u64,
+    notes: Vec<String>,
+}
+
+/// The trace as it is written, and how many requests are in it.
+struct Taken<'t, 'o> {
+    traced: &'t mut Traced<'o>,
+    most: u64,
+    requests: u64,
+    unsaid: u64,
+    /// Requests that were saved, and when.
+    saved: (u64, Instant),
+}
+
+impl<'t, 'o> Taken<'t, 'o> {
+    fn new(traced: &'t mut Traced<'o>, most: u64) -> Self {
+        Self { traced, most, requests: 0, unsaid: 0, saved: (0, Instant::now()) }
+    }
+
+    /// Saves what was written, if it is time; whether more requests are wanted.
+    fn save_if_due(&mut self) -> Result<bool, Failure> {
+        let (requests, at) = self.saved;
+        if requests == self.requests || at.elapsed() < SAVE {
+            return Ok(true);
+        }
+        self.saved = (self.requests, Instant::now());
+        self.traced.save()
+    }
+
+    /// Writes a request; whether more are wanted.
+    fn take(&mut self, record: &Record, disk: &str) -> Result<bool, Failure> {
+        if self.requests >= self.most {
+            return Ok(false);
+        }
+        match self.traced.write(record, disk)? {
+            Written::Said => self.requests += 1,
+            Written::Unsaid => self.unsaid += 1,
+            Written::Enough => return Ok(false),
+        }
+        Ok(self.requests < self.most && self.save_if_due()?)
+    }
+}

@@ -1,0 +1,74 @@
+//! Records what clients ask of volumes: the server tells it over its control socket.
+
+use super::{Came, LOOK, Taken, Until};
+use crate::devices::Described;
+use crate::failure::Failure;
+use crate::pool::{CONTROL, is_nobody, unexpected};
+use std::path::Path;
+use std::time::Instant;
+use weir_model::Nanos;
+use weir_serve::control::Answer;
+use weir_serve::recording::{Heard, Recorded, Recording};
+use weir_trace::{Disk, Record};
+
+pub(super) fn record(
+    pool_file: &Path,
+    volumes: &[String],
+    until: &Until,
+    taken: &mut Taken<'_, '_>,
+) -> Result<Came, Failure> {
+    let mut recording = begin(pool_file, volumes)?;
+    let began = Instant::now();
+    crate::output::tell(&format!("recording requests to {}; Ctrl-C ends it", volumes.join(", ")));
+    let unreadable = |error: std::io::Error| {
+        Failure::environment(format!("the server's recording cannot be read: {error}"), "try again")
+    };
+    // Those who come later were not in time.
+    let end = until.duration.map_or(Nanos(u64::MAX), |duration| Nanos(duration.as_nanos() as u64));
+    let mut heard = Vec::new();
+    let mut write = |heard: &mut Vec<Recorded>| {
+        let in_time = heard.drain(..).filter(|one| one.at < end);
+        let mut is_more = true;
+        for Recorded { at, volume, op, offset, len } in in_time {
+            let disk = volumes.get(usize::from(volume)).map_or("", |name| name);
+            let record = Record { at, disk: Disk(volume.into()), op, offset, len };
+            is_more = is_more && taken.take(&record, disk)?;
+        }
+        // Though none came: earlier ones may wait for it.
+        Ok::<_, Failure>(is_more && taken.save_if_due()?)
+    };
+    let mut how = Heard::More;
+    let mut is_more = true;
+    while is_more && how == Heard::More && !until.is_over(began) {
+        how = recording.hear(LOOK, |one| heard.push(one)).map_err(unreadable)?;
+        is_more = write(&mut heard)?;
+    }
+    let lasted = began.elapsed();
+    let mut dropped = recording.dropped();
+    if is_more && how == Heard::More {
+        (how, dropped) = recording.end(|one| heard.push(one)).map_err(unreadable)?;
+        write(&mut heard)?;
+    }
+    let broken =
+        (how == Heard::Broken).then(|| "the server went away: its last requests may be missing".into());
+    Ok(Came { disks: volumes.to_vec(), lasted, dropped, notes: broken.into_iter().collect() })
+}
+
+/// Has the server tell what clients ask of these volumes.
+///
+/// # Errors
+/// If the pool is not served, there is no such volume, or requests are being recorded already.
+fn begin(pool_file: &Path, volumes: &[String]) -> Result<Recording, Failure> {
+    let described = Described::read(pool_file)?;
+    let control = described.beside(CONTROL);
+    match Recording::begin(&control, volumes) {
+        Ok(Ok(recording)) => Ok(recording),
+        Ok(Err(Answer::Failed { class, message })) => Err(Failure::told(class.into(), &message)),
+        Ok(Err(answer)) => Err(unexpected(&answer)),
+        Err(error) if is_nobody(&error) => Err(Failure::refused(
+            format!("pool {} is not being served: nobody asks anything of it", described.file.name),
+            "start it: weir serve",
+        )),
+        Err(error) => Err(Failure::os("ask the server at", &control, &error)),
+    }
+}

@@ -1,0 +1,95 @@
+//! Which part of a trace is read.
+
+use crate::args::duration;
+use crate::failure::Failure;
+use crate::traces::{buffered, file, open, told};
+use clap::Args;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use weir_model::Nanos;
+use weir_trace::{Format, Reader, Span, seek, seek_number};
+
+/// Which part of a trace is read.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct SpanArgs {
+    /// From then on, since the trace's first request
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub start: Option<Nanos>,
+    /// Until then
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub end: Option<Nanos>,
+    /// Without so many requests at the beginning
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"])]
+    pub skip: Option<u64>,
+    /// At most so many requests, in the order of the file
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"], value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+}
+
+/// A part of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// All.
+    Whole,
+    /// By time, from the first request on.
+    Time(Span),
+    /// By the requests' numbers, from 0.
+    Numbers(Range<u64>),
+}
+
+impl SpanArgs {
+    /// The part that is meant.
+    ///
+    /// # Errors
+    /// If it ends before it begins.
+    fn part(&self) -> Result<Part, Failure> {
+        if self.skip.is_some() || self.requests.is_some() {
+            let skip = self.skip.unwrap_or(0);
+            return Ok(Part::Numbers(skip..skip.saturating_add(self.requests.unwrap_or(u64::MAX))));
+        }
+        let span = Span { start: self.start.unwrap_or(Nanos(0)), end: self.end.unwrap_or(Nanos::MAX) };
+        if span.start >= span.end {
+            return Err(Failure::usage("--end is not after --start", "name a later one"));
+        }
+        let is_whole = self.start.is_none() && self.end.is_none();
+        Ok(if is_whole { Part::Whole } else { Part::Time(span) })
+    }
+}
+
+/// As [`open`], but of the trace only what the arguments say; the rest is not even read where the format and the file let
+/// it be found.
+///
+/// # Errors
+/// As [`open`], or if the span ends before it begins.
+pub(super) fn open_span(
+    path: &Path,
+    format: Option<&Format>,
+    span: &SpanArgs,
+    help: &str,
+) -> Result<Reader<'static>, Failure> {
+    let part = span.part()?;
+    let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
+    let may_seek = is_file && format.is_none_or(|format| format.name == super::OWN);
+    let cannot = |error: io::Error| Failure::os("read", path, &error);
+    let of = |input| Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error));
+    match part {
+        Part::Time(span) if may_seek => {
+            if let Ok(found) = seek(file(path, help)?, span).map_err(cannot)? {
+                return Ok(of(buffered(found.input))?.within(span, Some(found.first)));
+            }
+        }
+        Part::Numbers(numbers) if may_seek => {
+            if let Ok(found) = seek_number(file(path, help)?, numbers.start).map_err(cannot)? {
+                return Ok(of(buffered(found.input))?.numbered(numbers, found.before));
+            }
+        }
+        _ => {}
+    }
+    let reader = open(path, format, help)?;
+    Ok(match span.part()? {
+        Part::Whole => reader,
+        Part::Time(span) => reader.within(span, None),
+        Part::Numbers(numbers) => reader.numbered(numbers, 0),
+    })
+}

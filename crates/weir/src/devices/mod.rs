@@ -1,0 +1,556 @@
+//! From a pool file to open, locked devices that belong together.
+
+mod opening;
+
+pub use opening::{Opening, expected};
+
+use crate::args::Accept;
+use crate::failure::Failure;
+use crate::pool_file::{self, DeviceEntry, Fault, PoolFile};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
+use weir_map::create::read_superblock;
+use weir_map::{MapError, OpenOptions, Recovery, Superblock};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Store as _};
+
+/// A pool file that was read and checked, and where it is.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// What it says.
+    pub file: PoolFile,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+/// A pool's devices, open and locked.
+#[derive(Debug)]
+pub struct Opened {
+    /// By the order of the pool file, which is that of their ids.
+    pub devices: Devices,
+    /// What each carries, in the same order.
+    pub superblocks: Vec<Superblock>,
+    /// How the map may be opened.
+    pub options: OpenOptions,
+}
+
+impl Described {
+    /// Reads and checks a pool file.
+    ///
+    /// # Errors
+    /// If it cannot be read or has a mistake; the message says where.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::usage(
+                format!("there is no pool file {}", path.display()),
+                "name it with --pool FILE or $WEIR_POOL, or write ./pool.toml; docs/guide.md shows one",
+            ),
+            io::ErrorKind::InvalidData => Failure::usage(format!("{} is not UTF-8 text", path.display()), ""),
+            _ => Failure::os("read", path, &error),
+        })?;
+        let file =
+            pool_file::parse(&text).map_err(|mistakes| mistakes.of_file(&path.display().to_string()))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Where a device is: its path is relative to the pool file.
+    pub fn device_path(&self, device: &DeviceEntry) -> PathBuf {
+        let path = self.path.parent().unwrap_or(Path::new("")).join(&device.path);
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    /// A file beside the pool file with its name and this extension.
+    pub fn beside(&self, extension: &str) -> PathBuf {
+        self.path.with_extension(extension)
+    }
+
+    /// Opens and locks all devices for a new pool; files that do not exist are created. Calls `opened` with each
+    /// device as soon as it is open.
+    ///
+    /// # Errors
+    /// If some cannot be opened, are used by anybody else, or are named twice; all of them are told.
+    pub fn open_to_create(&self, mut opened: impl FnMut(&Device)) -> Result<Devices, Failure> {
+        self.refuse_two_names()?;
+        let (mut devices, mut failed) = (Devices::new(), Vec::new());
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
+            let path = self.device_path(entry);
+            let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
+            if let Err(error) = devices.open(id, &path, &options) {
+                failed.push(not_usable(entry, error));
+            }
+            let Some(device) = devices.get(id) else { continue };
+            opened(device);
+            if let Some(user) = device.other_user() {
+                failed.push(Failure::refused(
+                    format!("device {:?}: {} is {user}", entry.name, path.display()),
+                    "choose another device, or have its user let go of it first",
+                ));
+            }
+        }
+        match Failure::all(failed) {
+            Some(failure) => Err(failure),
+            None => Ok(devices),
+        }
+    }
+
+    /// Refuses two paths to one file or block device before the second finds it locked by the
+    /// first.
+    fn refuse_two_names(&self) -> Result<(), Failure> {
+        let mut seen: Vec<(Identity, &str, PathBuf)> = Vec::new();
+        for entry in &self.file.devices {
+            let path = self.device_path(entry);
+            let identity = Identity::of(&path);
+            if let Some((_, name, first)) = seen.iter().find(|(other, ..)| *other == identity) {
+                let first = first.display().to_string();
+                let second = path.display().to_string();
+                let paths = if first == second { first } else { format!("{first} and {second}") };
+                return Err(Failure::usage(
+                    format!("{name:?} and {:?} are the same device: {paths}", entry.name),
+                    "name it once",
+                ));
+            }
+            seen.push((identity, &entry.name, path));
+        }
+        Ok(())
+    }
+
+    /// Opens the devices of a pool that was created, as far as they are there, and checks that they are
+    /// it. Whether it may be opened without those that are not, the map decides.
+    ///
+    /// # Errors
+    /// If they are not: no pool yet, another pool's, damaged, of another size.
+    pub fn open_pool(&self, accept: &Accept, wait: Duration) -> Result<Opened, Failure> {
+        let without = self.ids(&accept.without)?;
+        let (mut devices, absent) = self.open_present(without, wait)?;
+        let mut superblocks = Vec::new();
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
+            let Some(size) = devices.get(id).map(|device| device.size()) else { continue };
+            let found = read_superblock(&mut devices, id, size).map_err(|error| self.explain(error))?;
+            let path = self.device_path(entry);
+            let superblock = found.ok_or_else(|| {
+                Failure::refused(
+                    format!("device {} ({}) belongs to no pool", entry.name, path.display()),
+                    "if the pool was never created: weir pool create; if it was, this is the wrong device, or its size changed",
+                )
+            })?;
+            self.check(entry, &path, size, &superblock, superblocks.first())?;
+            self.refuse_regrown(entry, &path, &mut devices, id, size)?;
+            self.check_number(entry, id, &superblock)?;
+            superblocks.push(superblock);
+        }
+        if superblocks.is_empty() && absent.iter().next().is_some() {
+            return Err(self.none_exists());
+        }
+        let options =
+            OpenOptions { accept_rollback: accept.accept_rollback, without, ..OpenOptions::default() };
+        Ok(Opened { devices, superblocks, options })
+    }
+
+    /// Opens and locks the devices that exist and are not to be done without; says which are absent.
+    pub(super) fn open_present(
+        &self,
+        without: DeviceSet,
+        wait: Duration,
+    ) -> Result<(Devices, DeviceSet), Failure> {
+        self.refuse_two_names()?;
+        let (mut devices, mut absent) = (Devices::new(), DeviceSet::default());
+        for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
+            let path = self.device_path(entry);
+            if without.contains(id) || !path.exists() {
+                absent.insert(id);
+            } else {
+                devices.insert(id, open(entry, &path, wait)?)?;
+            }
+        }
+        Ok((devices, absent))
+    }
+
+    /// That no device exists, not even the first.
+    pub(super) fn none_exists(&self) -> Failure {
+        does_not_exist(self.named(DeviceId(0)))
+    }
+
+    /// The devices of these names.
+    fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
+        let id = |name: &String| {
+            let at = self.file.devices.iter().position(|entry| entry.name == *name);
+            at.map(|at| DeviceId(at as u8)).ok_or_else(|| {
+                let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
+                Failure::usage(
+                    format!("the pool has no device {name}"),
+                    format!("its devices are {}", names.join(", ")),
+                )
+            })
+        };
+        names.iter().map(id).collect()
+    }
+
+    /// Devices are known to the map by their number.
+    fn check_number(&self, entry: &DeviceEntry, id: DeviceId, found: &Superblock) -> Result<(), Failure> {
+        let listed = self.file.devices.len();
+        if found.device == id && usize::from(found.devices) == listed {
+            return Ok(());
+        }
+        Err(Failure::refused(
+            format!(
+                "device {} is number {} of the pool's {}, the pool file has it as number {} of {listed}",
+                entry.name,
+                found.device.0 + 1,
+                found.devices,
+                id.0 + 1
+            ),
+            "list all devices in the order in which the pool was created",
+        ))
+    }
+
+    /// Says what opening found that the user should know.
+    pub fn log_recovery(&self, recovery: &Recovery) {
+        for device in recovery.absent.iter() {
+            tracing::warn!("device {} is absent: what is on it gives I/O errors", self.named(device));
+        }
+        for device in recovery.left_behind.iter() {
+            tracing::warn!(
+                "the pool's metadata is not mirrored: the copy on device {} is not the newest",
+                self.named(device)
+            );
+        }
+        for device in recovery.levelled.iter() {
+            tracing::info!("the pool's metadata is mirrored on device {} again", self.named(device));
+        }
+        for device in recovery.outdated.iter() {
+            tracing::warn!(
+                "what is found as device {} is older than what the pool has used: its file was truncated, \
+                 removed or replaced while the pool was served; what other devices hold counts, and second \
+                 copies are made anew",
+                self.named(device)
+            );
+        }
+        if recovery.repaired > 0 {
+            tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
+        }
+        if recovery.older_root {
+            tracing::warn!("the newest root was damaged; the one before it and its journal were used");
+        }
+    }
+
+    /// A device's name.
+    fn name(&self, device: DeviceId) -> &str {
+        self.file.devices.get(device.index()).map_or("?", |entry| &entry.name)
+    }
+
+    /// A device's name and path.
+    pub fn named(&self, device: DeviceId) -> String {
+        let entry = self.file.devices.get(device.index());
+        entry.map_or_else(
+            || device.to_string(),
+            |entry| format!("{} ({})", entry.name, self.device_path(entry).display()),
+        )
+    }
+
+    /// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so is the last
+    /// page, where its second superblock was.
+    fn refuse_regrown(
+        &self,
+        entry: &DeviceEntry,
+        path: &Path,
+        devices: &mut Devices,
+        id: DeviceId,
+        size: Bytes,
+    ) -> Result<(), Failure> {
+        let mut page = vec![0xff; weir_map::PAGE];
+        // One that cannot be read is another matter: the first superblock is there for that.
+        let read = devices.read(id, Superblock::second_at(size), &mut page);
+        if read.is_err() || page.iter().any(|byte| *byte != 0) {
+            return Ok(());
+        }
+        Err(Failure::refused(
+            format!(
+                "device {} ({}) has zeros where its second superblock was, in the last 4 KiB of its {size}: it was \
+                 truncated and has grown again, and what was cut off is gone",
+                entry.name,
+                path.display()
+            ),
+            format!(
+                "go on without it: --without {} (what it alone held gives I/O errors), or, if no volume has two \
+                 copies, restore it from a backup, or read what is left of it, zeros where it was cut off: \
+                 weir pool check --repair",
+                entry.name
+            ),
+        ))
+    }
+
+    /// Checks a device's superblock against the pool file and the first device's.
+    fn check(
+        &self,
+        entry: &DeviceEntry,
+        path: &Path,
+        size: Bytes,
+        found: &Superblock,
+        first: Option<&Superblock>,
+    ) -> Result<(), Failure> {
+        let device = format!("device {} ({})", entry.name, path.display());
+        let refused = |message: String, help: &str| Err(Failure::refused(message, help));
+        if found.size != size {
+            return refused(
+                format!("{device} has {size}, but had {} when it joined the pool", found.size),
+                "put the right device or file back, or go on without it (--without NAME: what it alone held gives I/O \
+                 errors); weir never goes on with one that shrank or grew",
+            );
+        }
+        if let Some(declared) = entry.size.filter(|declared| *declared != size) {
+            return refused(
+                format!(
+                    "{device} has {size} ({} bytes), the pool file says size = {declared} ({} bytes)",
+                    size.0, declared.0
+                ),
+                "correct size in the pool file, or leave it out: a device keeps the size it had when the pool was created",
+            );
+        }
+        if let Some(first) = first.filter(|first| first.pool != found.pool) {
+            return refused(
+                format!(
+                    "{device} belongs to pool {} ({}), the devices before it to pool {} ({})",
+                    found.pool_name, found.pool, first.pool_name, first.pool
+                ),
+                "list the devices of one pool",
+            );
+        }
+        if found.device_name != entry.name || found.pool_name != self.file.name {
+            return refused(
+                format!("{device} is device {} of pool {}", found.device_name, found.pool_name),
+                "correct the names in the pool file, or the path; devices keep the order in which the pool was created",
+            );
+        }
+        if found.extent != self.file.extent {
+            return refused(
+                format!(
+                    "pool {} has extents of {}, the pool file says {}",
+                    self.file.name,
+                    found.extent.bytes(),
+                    self.file.extent.bytes()
+                ),
+                "correct extent in the pool file; it cannot change once the pool is created",
+            );
+        }
+        Ok(())
+    }
+
+    /// A map's error, with the device's name and path in place of its number.
+    pub fn explain(&self, error: MapError) -> Failure {
+        let kind = error.kind();
+        if let MapError::MetadataAbsent { absent, present } = error {
+            return self.metadata_absent(absent, present);
+        }
+        let is_absence = matches!(
+            error,
+            MapError::Absent { .. }
+                | MapError::MirrorAbsent { .. }
+                | MapError::Stale { .. }
+                | MapError::Split { .. }
+        );
+        let mut message = error.to_string();
+        for (entry, id) in self.file.devices.iter().zip(0u8..) {
+            let name = format!("{} ({})", entry.name, self.device_path(entry).display());
+            message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
+            message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
+        }
+        // The message speaks of some device; it is this one that there is a choice about.
+        if let MapError::Absent { device } = error {
+            message = message.replace("--without NAME", &format!("--without {}", self.name(device)));
+        }
+        match error {
+            _ if is_absence => Failure::told(kind, &message),
+            MapError::Io { device, .. } => Failure::new(kind, message, self.way_round(device)),
+            MapError::Damaged { .. } => Failure::new(
+                kind,
+                message,
+                "weir pool check shows all that is damaged, and repairs what takes no guessing (--repair)",
+            ),
+            MapError::Outdated { device, .. } => Failure::new(
+                kind,
+                message,
+                format!(
+                    "put its current file back, or go on without it: --without {} (what it alone held gives \
+                     I/O errors), or accept its older data for good: --accept-rollback",
+                    self.name(device)
+                ),
+            ),
+            MapError::OutdatedMetadata { .. } => Failure::new(
+                kind,
+                message,
+                "put its current file back, or accept the older state for good: --accept-rollback (the \
+                 volumes are then as its metadata says, and blocks written since may hold other data)",
+            ),
+            MapError::Mismatch(_) => Failure::new(
+                kind,
+                message,
+                "list exactly the devices of one pool, in the order in which it was created; weir pool check \
+                 says what it finds on each",
+            ),
+            _ => Failure::told(kind, &message),
+        }
+    }
+
+    /// None of the devices at hand has the pool's metadata.
+    fn metadata_absent(&self, absent: DeviceSet, present: DeviceSet) -> Failure {
+        let named = |devices: DeviceSet| {
+            devices.iter().map(|device| self.named(device)).collect::<Vec<_>>().join(", device ")
+        };
+        let which = match absent.len() {
+            1 => format!("device {} does not exist or is left out, and it has", named(absent)),
+            _ => format!("device {} do not exist or are left out, and one of them has", named(absent)),
+        };
+        Failure::refused(
+            format!(
+                "{which} the only copy of the pool's metadata; found were device {}, which hold data only",
+                named(present)
+            ),
+            "bring it back, or correct its path in the pool file; without it nothing can be read, and neither \
+             --without nor --accept-rollback helps. If it is lost for good, so is what the pool held: make the \
+             pool anew with metadata = true for two devices, and restore the volumes from a backup",
+        )
+    }
+
+    /// What to do about a device that fails while the pool is opened.
+    fn way_round(&self, device: DeviceId) -> String {
+        let name = self.name(device);
+        let mut help =
+            "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
+        if self.file.devices.len() > 1 {
+            help += &format!(
+                ", or go on without it: --without {name}, and --accept-rollback if it has a copy of the \
+                 metadata (what only it has then gives I/O errors)"
+            );
+        }
+        help
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// A block device.
+    Block(u64),
+    /// A file: its file system, and its number there.
+    File(u64, u64),
+    /// Nothing yet: where it would be made.
+    Nothing(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match std::fs::metadata(path) {
+            Ok(found) if found.file_type().is_block_device() => Self::Block(found.rdev()),
+            Ok(found) => Self::File(found.dev(), found.ino()),
+            Err(_) => Self::Nothing(resolve(path.to_owned())),
+        }
+    }
+}
+
+/// Where a file would be made by this path: its folder and symbolic links followed as far as they exist.
+fn resolve(mut path: PathBuf) -> PathBuf {
+    // As many as Linux follows.
+    for _ in 0..40 {
+        if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
+            && let Ok(folder) = folder.canonicalize()
+        {
+            path = folder.join(name);
+        }
+        match (std::fs::read_link(&path), path.parent()) {
+            (Ok(target), Some(folder)) => path = folder.join(target),
+            _ => break,
+        }
+    }
+    path
+}
+
+fn does_not_exist(device: impl std::fmt::Display) -> Failure {
+    Failure::refused(
+        format!("device {device} does not exist"),
+        "if the pool was never created: weir pool create; if it was, bring the device back",
+    )
+}
+
+fn open(entry: &DeviceEntry, path: &Path, wait: Duration) -> Result<Device, Failure> {
+    if !path.exists() {
+        return Err(does_not_exist(format_args!("{} ({})", entry.name, path.display())));
+    }
+    Ok(Device::open(path, &options(entry, wait))?)
+}
+
+/// How a device is opened that exists.
+fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
+    DeviceOptions {
+        lock_wait: wait,
+        // What a fault layer holds back is as volatile as a cache.
+        volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
+        class: entry.class.or_else(|| class_of(entry.pace?)),
+        pace: entry.pace.map(str::to_owned),
+        forget: forget(entry.fault),
+        fails_on_demand: entry.fault == Some(Fault::OnDemand),
+        ..DeviceOptions::default()
+    }
+}
+
+/// An error of opening a device for a new pool, with the device's name.
+fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
+    let is_nowhere = matches!(error, DeviceError::NoSuchDevice { .. } | DeviceError::Missing { .. });
+    let failure = Failure::from(error);
+    match is_nowhere {
+        true => Failure {
+            message: failure.message.replacen("device ", &format!("device {:?}: ", entry.name), 1),
+            ..failure
+        },
+        false => failure,
+    }
+}
+
+/// The layer that forgets, if the device is to have it.
+fn forget(fault: Option<Fault>) -> Option<ForgetOptions> {
+    let early_permille = match fault? {
+        Fault::ForgetUnflushed => 0,
+        Fault::ForgetSome => 300,
+        Fault::OnDemand => return None,
+    };
+    Some(ForgetOptions { early_permille, ..ForgetOptions::default() })
+}
+
+/// The kind of drive a model is of.
+fn class_of(pace: &str) -> Option<DeviceClass> {
+    let family = pace.split('-').next();
+    [DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd]
+        .into_iter()
+        .find(|class| family == Some(class.name()))
+}
+
+/// Says in the log which device files other users of the machine may read or write: all volumes' data is there.
+///
+/// # Errors
+/// If the system does not say.
+pub fn warn_of_readers(described: &Described, devices: &Devices) -> Result<(), Failure> {
+    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+        let Some(device) = devices.get(id) else { continue };
+        if let Some(mode) = device.open_to_others()? {
+            let (name, path) = (&entry.name, device.path().display());
+            tracing::warn!(
+                "device {name:?}: every user may read or write {path} (mode {mode:04o}); chmod 600 {path}"
+            );
+        }
+    }
+    Ok(())
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        if let DeviceError::InUse { path, .. } = &error {
+            // How long a command waited in all is not for a single device to say.
+            let message = format!("device {} is in use by another weir process", path.display());
+            let help = "if that is a server of this pool, it is starting or stopping: try again; \
+                        else stop that process, or name the pool file it was started with";
+            return Self { held: Some(path.clone()), ..Self::refused(message, help) };
+        }
+        Self::told(error.kind(), &error.to_string())
+    }
+}

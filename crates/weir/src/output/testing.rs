@@ -1,0 +1,34 @@
+//! For tests of reports: whether they fit terminals of many widths.
+
+use super::Width;
+use std::collections::BTreeSet;
+use unicode_width::UnicodeWidthStr as _;
+
+/// A name that is longer than anybody expects.
+pub(crate) const LONG: &str =
+    "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1-of-the-machine-in-the-cellar";
+
+/// Checks that no line of a report is too long, and that no word or number of it is broken.
+#[track_caller]
+pub(crate) fn assert_fits(human: impl Fn(Width) -> String) {
+    let whole = human(Width::UNLIMITED);
+    let whole: BTreeSet<_> = whole.split_whitespace().collect();
+    for columns in [40, 60, 80, 100, 200] {
+        let width = Width::columns(columns);
+        let text = width.fold(&human(width));
+        for line in text.lines() {
+            let is_whole_word = line.split_whitespace().count() == 1;
+            assert!(
+                line.width() <= columns || is_whole_word,
+                "{} columns of {columns}: {line:?} in\n{text}",
+                line.width()
+            );
+        }
+        let broken = |word: &&str| !whole.contains(word) && !word.contains('…');
+        let table = text.lines().filter(|line| !line.starts_with("(--wide") && !line.ends_with("names)"));
+        for word in table.flat_map(str::split_whitespace).filter(broken) {
+            // What is left out of a table is named below it.
+            assert!(text.contains("(--wide") && word.ends_with([',', ')']), "{word:?} is broken in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! How commands reach a pool: on its devices while it is idle, through its server while it is served.
+
+mod held;
+mod idle;
+
+use crate::args::Accept;
+use crate::devices::{Described, Opened};
+use crate::failure::Failure;
+use crate::output;
+use crate::status::{IDLE, Status, VolumePart};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use weir_policy::placement::Settings;
+use weir_serve::control::{Answer, Request};
+
+pub(crate) use idle::Idle;
+pub use idle::{give_policies, policy, settings};
+
+/// The control socket's extension, beside the pool file.
+pub const CONTROL: &str = "control";
+/// How long a command waits for devices that another process holds.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long a server may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long before it looks again whether that process is a server.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// The pool as it is.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn status(pool_file: &Path) -> Result<Status, Failure> {
+    status_accepting(pool_file, &Accept::default())
+}
+
+/// As [`status`], of a pool that may not be all there.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Failure> {
+    let mut status = match on(pool_file, &Request::Status, accept)? {
+        Outcome::Served(Answer::Status(status)) => {
+            serde_json::from_value::<Status>(status).map_err(|error| {
+                Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
+            })?
+        }
+        Outcome::Served(answer) => return Err(unexpected(&answer)),
+        Outcome::Idle(status) => *status,
+    };
+    status.compare(&Described::read(pool_file)?.file);
+    Ok(status)
+}
+
+/// A policy's keys as the pool file tunes them.
+pub(crate) fn tuning(described: &Described, policy: &str) -> BTreeMap<String, f64> {
+    let tuned = described.file.tuning.get(policy).into_iter().flat_map(Settings::given);
+    tuned.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Has the server do what only a server can; `instead` says what to write in the pool file if there is none.
+pub(crate) fn tell_server(
+    described: &Described,
+    request: &Request,
+    instead: impl Fn() -> String,
+) -> Result<(), Failure> {
+    match ask(&described.beside(CONTROL), request)? {
+        Some(Answer::Done) => Ok(()),
+        Some(answer) => Err(unexpected(&answer)),
+        None => Err(Failure::refused(
+            format!("pool {} is not being served", described.file.name),
+            format!("{} in {}", instead(), described.path.display()),
+        )),
+    }
+}
+
+/// Carries out a change of volumes, and says which there are then.
+///
+/// # Errors
+/// If it is refused, or the pool cannot be opened.
+pub(crate) fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePart>, Failure> {
+    match on(pool_file, request, &Accept::default())? {
+        Outcome::Served(Answer::Done) => Ok(status(pool_file)?.volumes),
+        Outcome::Served(answer) => Err(unexpected(&answer)),
+        Outcome::Idle(status) => Ok(status.volumes),
+    }
+}
+
+/// How a request was carried out.
+#[derive(Debug)]
+enum Outcome {
+    /// By the server, which answered this.
+    Served(Answer),
+    /// On the devices; the pool as it was afterwards.
+    Idle(Box<Status>),
+}
+
+const UPGRADE: &str = "use the weir the server was started with, or restart the server";
+
+/// Carries out a request by the server if there is one, else on the idle pool. Servers come and
+/// go meanwhile: as long as somebody has the devices, both are tried.
+fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
+    let described = Described::read(pool_file)?;
+    let control = described.beside(CONTROL);
+    until_free(&described, |pause| {
+        if let Some(answer) = ask(&control, request)? {
+            return Ok(Outcome::Served(answer));
+        }
+        let idle = Idle::open(&described, accept, pause)?;
+        Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?)))
+    })
+}
+
+/// Opens a pool's devices for a new server, waiting for the one before it to let go of them.
+///
+/// # Errors
+/// If the pool is being served already; those of [`Described::open_pool`].
+pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, Failure> {
+    until_free(described, |pause| {
+        refuse_served(described)?;
+        described.open_pool(accept, pause)
+    })
+}
+
+/// Attempts something with devices until no other process holds them, or [`WAIT`] is over; says
+/// on standard error that it waits. An attempt waits for each device as long as it is told.
+pub(crate) fn until_free<T>(
+    described: &Described,
+    mut attempt: impl FnMut(Duration) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let began = Instant::now();
+    let mut told = false;
+    loop {
+        match attempt(PAUSE) {
+            Err(failure @ Failure { held: Some(_), .. }) if began.elapsed() < WAIT => {
+                if !std::mem::replace(&mut told, true) {
+                    output::tell(&format!("waiting up to {} s: {}", WAIT.as_secs(), failure.message));
+                }
+            }
+            Err(Failure { held: Some(device), .. }) => {
+                return Err(held::explain(&device, &described.beside(CONTROL)));
+            }
+            other => return other,
+        }
+    }
+}
+
+pub(crate) fn refuse_served(described: &Described) -> Result<(), Failure> {
+    if !weir_serve::control::answers(&described.beside(CONTROL), ANSWER) {
+        return Ok(());
+    }
+    Err(Failure::refused(
+        format!("pool {} ({}) is already being served", described.file.name, described.path.display()),
+        "weir pool status shows it; SIGTERM to its weir serve stops it",
+    ))
+}
+
+/// The server's answer; `None` if there is no server.
+pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
+    match weir_serve::control::ask(control, request) {
+        Ok(Answer::Failed { class, message }) => Err(Failure::told(class.into(), &message)),
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if is_nobody(&error) => Ok(None),
+        // It is being killed. What else was asked of it might have been done.
+        Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
+        Err(error) => Err(Failure::os("ask the server at", control, &error)),
+    }
+}
+
+/// No server is there.
+pub(crate) fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn has_gone_away(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> Failure {
+    Failure::environment(format!("the server answered {answer:?}"), UPGRADE)
+}
+
+fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<Status, Failure> {
+    let result = request.command().map(|command| idle.admin(command).result);
+    let engine = idle.engine();
+    let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
+    let status = status.with_devices(|id| idle.device(id));
+    let damaged = idle.close();
+    result.transpose()?;
+    let failed = damaged.map(|device| {
+        Failure::environment(
+            format!("device {} was removed, truncated or overwritten just now", described.named(device)),
+            "what was changed may be gone with it: weir pool check says what is left",
+        )
+    });
+    failed.map_or(Ok(status), Err)
+}
