@@ -1,0 +1,204 @@
+//! A pool's status from the engine, the pool file and the devices.
+
+use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, SERVED, Status, Traffic, VolumePart};
+use crate::devices::{self, Described, Opening};
+use crate::pool_file::{DeviceEntry, PoolFile};
+use weir_device::{Device, PaceStats};
+use weir_engine::{DeviceState, DeviceStatus, PoolStatus, Remark, Room, VolumeInfo};
+use weir_map::{Map, Superblock};
+use weir_model::{Bytes, DeviceId, Nanos};
+
+impl Status {
+    /// From what the engine says, and what only the pool file and the devices know.
+    pub fn new(
+        state: &str,
+        described: &Described,
+        map: &Map,
+        engine: PoolStatus,
+        paces: &[Option<PaceStats>],
+        opening: &Opening,
+    ) -> Self {
+        let pool = PoolPart::new(state, map, &engine, opening);
+        let parts = described.file.devices.iter().zip(map.devices()).zip(engine.devices);
+        let devices = parts.map(|((entry, superblock), device)| {
+            let pace = paces.get(device.id.index()).copied().flatten().unwrap_or_default();
+            DevicePart {
+                path: described.device_path(entry).display().to_string(),
+                left_behind: map.left_behind().contains(device.id),
+                absent: map.absent().contains(device.id),
+                traffic: (state == SERVED).then(|| Traffic::new(&device, pace)),
+                responses: device.responses.iter().filter(|_| state == SERVED).map(Into::into).collect(),
+                ..DevicePart::new(entry, superblock, &device)
+            }
+        });
+        let volumes = engine.volumes.into_iter().map(VolumePart::from);
+        let mut status = Self { pool, devices: devices.collect(), volumes: volumes.collect() };
+        status.volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        status
+    }
+
+    /// Adds what only the open devices know.
+    pub fn with_devices<'a>(mut self, device: impl Fn(DeviceId) -> Option<&'a Device>) -> Self {
+        for (part, id) in self.devices.iter_mut().zip((0u8..).map(DeviceId)) {
+            let Some(device) = device(id) else { continue };
+            part.size_now_bytes = device.size_now().ok().map(Bytes::get);
+            part.page_cache = device.is_refused_direct();
+            part.open_file = device.removed_file().map(|path| path.display().to_string());
+            part.removed |= part.open_file.is_some();
+            part.moved = device.misplaced().map(Into::into);
+            // Also where the engine has had no reason to look.
+            match part.state.as_str() {
+                "lost" => {}
+                _ if part.removed => part.state = "removed".to_owned(),
+                "ok" if part.moved.is_some() => part.state = "moved".to_owned(),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    /// Notes what the pool file says that is in force from the server's next start on.
+    pub fn compare(&mut self, file: &PoolFile) {
+        let other = |is: &str, will_be: &str| (is != will_be).then(|| will_be.to_owned());
+        self.pool.policy_after_restart = other(&self.pool.policy, file.policy);
+        for volume in &mut self.volumes {
+            let will_be = file.volumes.get(&volume.name).copied().unwrap_or(POOLS_POLICY);
+            let is = volume.policy.as_deref().unwrap_or(POOLS_POLICY);
+            volume.policy_after_restart = other(is, will_be);
+        }
+    }
+}
+
+fn used(device: &DeviceStatus) -> u64 {
+    (device.total - device.free).get()
+}
+
+impl PoolPart {
+    fn new(state: &str, map: &Map, engine: &PoolStatus, opening: &Opening) -> Self {
+        let page = |pages: u32| u64::from(pages) * weir_map::PAGE as u64;
+        let space = &engine.space;
+        Self {
+            name: engine.name.clone(),
+            id: map.pool().to_string(),
+            state: state.to_owned(),
+            policy: engine.policy.to_owned(),
+            policy_after_restart: None,
+            extent_bytes: engine.extent.get(),
+            data_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
+            used_bytes: engine.devices.iter().map(used).sum(),
+            releasing_bytes: engine.devices.iter().map(|device| device.releasing.get()).sum(),
+            promised_bytes: space.promised.get(),
+            filling_bytes_per_second: space.fill_rate,
+            full_in_ns: space.full_in.map(Nanos::get),
+            warning_percent: space.warning.map(|at| at.0),
+            full: space.full.map(|room| room_name(room).to_owned()),
+            waiting: space.waiting as u64,
+            refused: space.refused,
+            metadata_warning_percent: space.metadata_warning.map(|at| at.0),
+            metadata_written_bytes: (engine.written.frames + engine.written.checkpoints).get(),
+            data_written_bytes: engine.written.data.get(),
+            recovery_ns: devices::expected(map, opening).get(),
+            metadata_bytes: page(engine.metadata.pages),
+            metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
+            map_memory_bytes: engine.memory.total().get(),
+            moves: engine.mover.into(),
+            spread: engine.spread.into(),
+            cache: engine.cache.into(),
+            unreachable_bytes: engine.unreachable.get(),
+            judged: engine.moves.into(),
+            remarks: engine.remarks.iter().map(remark).collect(),
+            read_only: engine.read_only,
+            clients: None,
+        }
+    }
+}
+
+impl DevicePart {
+    /// What it says of itself, and the engine of it; traffic aside.
+    fn new(entry: &DeviceEntry, superblock: &Superblock, device: &DeviceStatus) -> Self {
+        let lost = match device.state {
+            DeviceState::InUse => None,
+            DeviceState::Lost { why, for_ } => Some((why.to_string(), for_.get())),
+        };
+        let damaged = matches!(device.state, DeviceState::Lost { why, .. } if why.is_damage());
+        let device_state = match lost {
+            Some(_) => "lost",
+            None if device.removed => "removed",
+            None if device.doubtful > 0 => "doubtful",
+            None => "ok",
+        };
+        Self {
+            name: entry.name.clone(),
+            class: device.class.name().to_owned(),
+            metadata: device.metadata,
+            pace: entry.pace.map(str::to_owned),
+            size_bytes: superblock.size.get(),
+            damaged,
+            removed: device.removed,
+            data_bytes: device.total.get(),
+            used_bytes: used(device),
+            state: device_state.to_owned(),
+            lost_ns: lost.as_ref().map(|lost| lost.1),
+            lost_why: lost.map(|lost| lost.0),
+            doubtful_blocks: device.doubtful,
+            ..Self::default()
+        }
+    }
+}
+
+impl Traffic {
+    fn new(device: &DeviceStatus, pace: PaceStats) -> Self {
+        Self {
+            reads: (device.reads.0, device.reads.1, device.read_response).into(),
+            writes: (device.writes.0, device.writes.1, device.write_response).into(),
+            flushes: device.flushes,
+            failed: device.errors.total(),
+            failed_reads: device.errors.reads,
+            failed_writes: device.errors.writes,
+            failed_flushes: device.errors.flushes,
+            no_space: device.errors.no_space,
+            in_flight: device.in_flight,
+            load: device.load.into(),
+            mover: device.mover.into(),
+            idle_response_ns: device.idle_response.map(Nanos::get),
+            in_doubt: device.doubtful > 0,
+            overruns_share: pace.overrun_share(),
+            figures_invalid: !pace.valid(),
+        }
+    }
+}
+
+impl From<VolumeInfo> for VolumePart {
+    fn from(volume: VolumeInfo) -> Self {
+        Self {
+            name: volume.name,
+            size_bytes: volume.size.get(),
+            used_bytes: volume.allocated.get(),
+            hardening: volume.hardening.into(),
+            copies: volume.copies,
+            policy: volume.policy.map(str::to_owned),
+            policy_after_restart: None,
+            judged: volume.moves.map(Into::into),
+            degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
+            metadata_bytes: volume.metadata.map(Bytes::get),
+        }
+    }
+}
+impl From<(u64, Bytes, Option<Nanos>)> for Commands {
+    fn from((count, bytes, response): (u64, Bytes, Option<Nanos>)) -> Self {
+        Self { count, bytes: bytes.get(), response_ns: response.map(Nanos::get) }
+    }
+}
+
+/// What a policy has to say, for people.
+fn remark(remark: &Remark) -> String {
+    let volume = remark.volume.as_ref().map_or(String::new(), |volume| format!(" of volume {volume}"));
+    format!("policy {}{volume}: {}", remark.policy, remark.text)
+}
+
+fn room_name(room: Room) -> &'static str {
+    match room {
+        Room::Data => "data",
+        Room::Metadata => "metadata",
+    }
+}
