@@ -41,7 +41,7 @@ pub use set::{Cents, DeviceSet, Offer, Several, sets};
 pub use split::{Level, Sizes, Slots};
 
 use crate::cache::BlockTraceError;
-use crate::outcome::{Collected, Responses};
+use crate::place::outcome::{Collected, Responses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;

@@ -1,6 +1,6 @@
 //! When the requests of a trace come, if it does not say so or they are to come at another rate.
 
-use crate::synthetic::Chance;
+use crate::load::synthetic::Chance;
 use weir_model::{Nanos, Seed};
 use weir_trace::Trace;
 

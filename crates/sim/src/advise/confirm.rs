@@ -1,8 +1,8 @@
 //! What a set comes to when the engine runs the trace on it in virtual time.
 
 use super::{DeviceSet, EXTENT, HEADROOM, Judged, Level, Measured, Search, Several, flash_life};
-use crate::outcome::Outcome;
-use crate::run::LEAST;
+use crate::place::outcome::Outcome;
+use crate::place::run::LEAST;
 use crate::{DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, Room, SimError, place};
 use weir_engine::MOVER_SHARE;
 use weir_model::{Bytes, Nanos, Seed};

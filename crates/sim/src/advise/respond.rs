@@ -4,8 +4,8 @@
 use super::demand::{Asked, Demand};
 use super::split::{Home, Level, Sizes, Split, split};
 use super::{EXTENT, HEADROOM};
-use crate::outcome::Collected;
-use crate::pool::scaled;
+use crate::place::outcome::Collected;
+use crate::place::pool::scaled;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 use weir_timing::drives::Drive;

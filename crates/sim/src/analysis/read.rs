@@ -2,7 +2,6 @@
 
 use super::{Analysis, Analyzer, LookedAt, Sample, Sampling, Settings};
 use crate::cache::{BlockTraceError, EvictionPolicy};
-use crate::plot::TracePicture;
 use serde::Serialize;
 use thiserror::Error;
 use weir_model::BLOCK;
@@ -138,20 +137,5 @@ impl TraceAnalysis {
     pub fn disk(&self, number: u32) -> &str {
         let only = (self.disks.len() == 1).then_some(0);
         self.disks.get(only.unwrap_or(number as usize)).map_or("", |name| name)
-    }
-
-    /// A picture of its curves.
-    pub fn miss_ratios(&self) -> TracePicture<'_> {
-        TracePicture::MissRatios(&self.analysis.curves, self.analysis.blocks)
-    }
-
-    /// A picture of accesses by time and place.
-    pub fn hot_spots(&self) -> TracePicture<'_> {
-        TracePicture::HotSpots(&self.analysis.timeline, self.timed)
-    }
-
-    /// A picture of the footprint over time.
-    pub fn footprint(&self) -> TracePicture<'_> {
-        TracePicture::Footprint(&self.analysis.timeline, self.timed)
     }
 }

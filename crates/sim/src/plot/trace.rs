@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Unit};
 use super::sheet::{Look, Mark, Panel, Shape, Sheet};
-use crate::analysis::{Curve, Spread, Timeline};
+use crate::analysis::{Curve, Spread, Timeline, TraceAnalysis};
 use weir_model::BLOCK;
 
 /// What is drawn.
@@ -16,6 +16,23 @@ pub enum TracePicture<'a> {
     Footprint(&'a Timeline, bool),
     /// How numbers of this unit are spread, by powers of two; each with its name.
     Spreads(&'a str, Vec<(&'a str, &'a Spread)>),
+}
+
+impl TraceAnalysis {
+    /// A picture of its curves.
+    pub fn miss_ratios(&self) -> TracePicture<'_> {
+        TracePicture::MissRatios(&self.analysis.curves, self.analysis.blocks)
+    }
+
+    /// A picture of accesses by time and place.
+    pub fn hot_spots(&self) -> TracePicture<'_> {
+        TracePicture::HotSpots(&self.analysis.timeline, self.timed)
+    }
+
+    /// A picture of the footprint over time.
+    pub fn footprint(&self) -> TracePicture<'_> {
+        TracePicture::Footprint(&self.analysis.timeline, self.timed)
+    }
 }
 
 const HEIGHT: f64 = 320.0;

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_model::{Bytes, ExtentSize, Nanos, Seed};
 use weir_policy::harm::Moves;
-use weir_sim::run::LEAST;
+use weir_sim::place::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room};
 use weir_trace::{Reader, Trace};
 
@@ -44,7 +44,7 @@ pub(super) struct Row {
 enum Source {
     /// A file among the traces, and how much slower it is replayed.
     Trace(&'static str, f64),
-    /// See [`weir_sim::synthetic`] and [`weir_sim::postmark`].
+    /// See [`weir_sim::load::synthetic`] and [`weir_sim::load::postmark`].
     MadeUp(&'static str),
 }
 

@@ -132,7 +132,7 @@ pub(super) fn devices(outcome: &Outcome) -> String {
         let _always_fits = writeln!(text, "    moves stopped {} times", outcome.stops);
     }
     for device in &outcome.devices {
-        let direction = |d: &weir_sim::outcome::DirectionOutcome| {
+        let direction = |d: &weir_sim::place::outcome::DirectionOutcome| {
             format!("{} of {}, {}", d.count, Bytes(d.bytes.0 / d.count.max(1)), d.mean)
         };
         let _always_fits = writeln!(

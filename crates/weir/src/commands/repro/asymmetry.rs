@@ -6,7 +6,7 @@ use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
 use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::mix::{Mix, Weights};
+use weir_sim::load::mix::{Mix, Weights};
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "asymmetry",

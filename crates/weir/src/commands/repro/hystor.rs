@@ -6,7 +6,7 @@ use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_engine::Percent;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::files::Shape;
+use weir_sim::load::files::Shape;
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "hystor",

@@ -135,8 +135,8 @@ impl Results {
             served: 1.0,
             load: 1.0,
             queue: 1.0,
-            reads: weir_sim::outcome::DirectionOutcome::default(),
-            writes: weir_sim::outcome::DirectionOutcome::default(),
+            reads: weir_sim::place::outcome::DirectionOutcome::default(),
+            writes: weir_sim::place::outcome::DirectionOutcome::default(),
             metadata: Bytes(0),
         };
         let window = weir_sim::Window {

@@ -5,11 +5,11 @@ use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Load;
-use weir_sim::dbench::{Dbench, Recording};
-use weir_sim::files::{Files, Shape};
+use weir_sim::load::dbench::{Dbench, Recording};
+use weir_sim::load::files::{Files, Shape};
 use weir_sim::load::made_up;
-use weir_sim::mix::{Mix, Mixed, Weights};
-use weir_sim::process::{Processes, Program};
+use weir_sim::load::mix::{Mix, Mixed, Weights};
+use weir_sim::load::process::{Processes, Program};
 
 /// Those who write back, besides the processes: as many commands as Linux has waiting at once.
 pub(super) const WRITERS: usize = 128;

@@ -27,7 +27,7 @@ use lab::{Experiment, Results};
 use report::{Experiments, Report};
 use serde_json::json;
 use weir_model::ErrorKind;
-use weir_sim::dbench::Recording;
+use weir_sim::load::dbench::Recording;
 use weir_sim::plot::{Compared, compared_svg};
 
 /// What a paper says of a ratio.

@@ -6,8 +6,8 @@ use super::loads::{Course, Dirty, WRITERS, shape};
 use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::files::Shape;
-use weir_sim::mix::{Mix, Weights};
+use weir_sim::load::files::Shape;
+use weir_sim::load::mix::{Mix, Weights};
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "wardrop",

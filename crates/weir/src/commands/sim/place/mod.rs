@@ -15,7 +15,7 @@ use report::Comparison;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::Moves;
-use weir_sim::run::LEAST;
+use weir_sim::place::run::LEAST;
 use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place, plot};
 use weir_trace::Trace;
 

@@ -132,7 +132,7 @@ fn responses_row(outcome: &Outcome) -> [String; 12] {
 fn device_row(policy: &str, device: &DeviceOutcome) -> [String; 10] {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let used = device.used.0 as f64 / device.room.0.max(1) as f64;
-    let direction = |d: &weir_sim::outcome::DirectionOutcome| match d.count {
+    let direction = |d: &weir_sim::place::outcome::DirectionOutcome| match d.count {
         0 => "-".to_owned(),
         count => format!("{count} of {}, {}", Bytes(d.bytes.0 / count), d.mean),
     };

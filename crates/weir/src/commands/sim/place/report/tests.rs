@@ -3,7 +3,7 @@
 use super::*;
 use crate::output::testing::{LONG, assert_fits};
 use weir_model::Seed;
-use weir_sim::outcome::DirectionOutcome;
+use weir_sim::place::outcome::DirectionOutcome;
 
 fn outcome() -> Outcome {
     let time = Nanos(999_900_000);

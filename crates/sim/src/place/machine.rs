@@ -1,9 +1,9 @@
 //! What stands in for a machine: the real engine over modelled devices, in virtual time.
 
-use crate::hollow::Hollow;
-use crate::meter::Meter;
-use crate::noise::{Noise, Noisy};
-use crate::pool::{Layout, PoolSpec};
+use super::hollow::Hollow;
+use super::meter::Meter;
+use super::noise::{Noise, Noisy};
+use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
 use smallvec::SmallVec;
 use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, QUIET, SpaceRules};

@@ -1,6 +1,6 @@
 //! What an experiment came to.
 
-use crate::meter::Meter;
+use super::meter::Meter;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;

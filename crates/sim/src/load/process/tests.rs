@@ -1,6 +1,6 @@
 use super::*;
-use crate::files::Shape;
-use crate::mix::{Mix, Mixed, Weights};
+use crate::load::files::Shape;
+use crate::load::mix::{Mix, Mixed, Weights};
 
 fn load(weights: Weights) -> Processes {
     let shape = Shape {

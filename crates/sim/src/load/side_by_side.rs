@@ -1,7 +1,7 @@
 //! Loads made of others: several at the same time, with volumes of their own or the same ones, and one whose clients
 //! think.
 
-use crate::load::{Client, Next};
+use super::{Client, Next};
 use crate::{Arrival, Load, Space};
 use weir_model::{ExtentSize, Nanos};
 

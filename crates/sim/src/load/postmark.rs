@@ -17,7 +17,7 @@
 //! | `sync` | flushes after changes | no |
 //! | `rate=` | transactions a second, for an open loop | `100` |
 
-use crate::synthetic::{Chance, words::share};
+use super::synthetic::{Chance, words::share};
 use crate::{Arrival, Load, SimError, Space};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;

@@ -3,9 +3,9 @@
 //! Which file is next is drawn by Zipf's law, or all alike. A file that is made takes the number of none that
 //! is there; the number of files stays about the same as long as as many are made as removed.
 
-use crate::files::{Ask, FileId, Files};
-use crate::process::{Program, Step};
-use crate::synthetic::Chance;
+use super::files::{Ask, FileId, Files};
+use super::process::{Program, Step};
+use super::synthetic::Chance;
 use rand_distr::{Distribution as _, Zipf};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

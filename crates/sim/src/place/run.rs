@@ -1,19 +1,16 @@
 //! The course of an experiment: data is laid out, the load begins, its first third (or as much as the plan
 //! says) warms up, the rest is measured.
 
-use crate::load::Next;
-use crate::machine::Machine;
-use crate::meter::Meter;
-use crate::outcome::{
+use super::machine::Machine;
+use super::meter::Meter;
+use super::outcome::{
     Collected, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, parts, shares,
 };
-use crate::{Arrival, Client, Load, PoolSpec, Space};
+use crate::load::Next;
+use crate::{Arrival, Client, Load, PoolSpec, SimError, Space};
 use slab::Slab;
 use std::collections::VecDeque;
-use thiserror::Error;
-use weir_engine::{AdminError, StartError};
-use weir_map::MapError;
-use weir_model::{BLOCK, Bytes, Nanos, Op, RequestError, RequestId, Seed};
+use weir_model::{BLOCK, Bytes, Nanos, Op, RequestId, Seed};
 use weir_policy::harm::Estimate;
 use weir_policy::placement::Placement;
 
@@ -46,58 +43,6 @@ pub struct Plan {
 
 /// Loads go on for at least so long.
 pub const LEAST: Nanos = Nanos::secs(600);
-
-/// Why an experiment was not possible. Messages have the form "what is wrong; the way out".
-#[derive(Debug, Error)]
-pub enum SimError {
-    /// No such drive.
-    #[error("device {device}: there is no model of {model:?}; there are {known}")]
-    UnknownDrive {
-        /// The device's name.
-        device: String,
-        /// The model asked for.
-        model: String,
-        /// All there are.
-        known: String,
-    },
-    /// No such policy, or it cannot be set so.
-    #[error("there is no policy {0}; there are {names}", names = policies())]
-    UnknownPolicy(String),
-    /// The data does not fit.
-    #[error("{data} of data do not fit into {room}; scale the devices to more than 100 % in all")]
-    TooSmall {
-        /// What there is before the load begins, in whole extents.
-        data: Bytes,
-        /// What all devices have for data.
-        room: Bytes,
-    },
-    /// The devices cannot be a pool.
-    #[error(transparent)]
-    Pool(#[from] MapError),
-    /// The engine does not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// A volume of the load's is not possible.
-    #[error(transparent)]
-    Volume(AdminError),
-    /// A request failed.
-    #[error("a request failed {1} after the start: {0}")]
-    Request(RequestError, Nanos),
-    /// Nothing is to come, and something is still waited for.
-    #[error("nothing happens any more {0} after the start: a mistake in weir; please report it")]
-    Stuck(Nanos),
-    /// The same instant never ends.
-    #[error("the engine runs in circles {0} after the start: a mistake in weir; please report it")]
-    Circles(Nanos),
-    /// The words of a load make none.
-    #[error("{0}")]
-    Load(String),
-}
-
-/// The names of all policies.
-fn policies() -> String {
-    weir_policy::placement::ALL.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
-}
 
 /// Runs a load over a pool under a policy.
 ///
@@ -490,6 +435,6 @@ fn estimate(judged: Estimate) -> Option<EstimateOutcome> {
     (judged.commands > 0).then_some(EstimateOutcome { commands: judged.commands, mean, without })
 }
 
-fn direction(direction: crate::meter::Direction) -> DirectionOutcome {
+fn direction(direction: crate::place::meter::Direction) -> DirectionOutcome {
     DirectionOutcome { count: direction.count, bytes: direction.bytes, mean: direction.mean() }
 }

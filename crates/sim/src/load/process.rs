@@ -4,8 +4,8 @@
 //! each with its processor time; the others write back. As an open loop the processes ask in turn, as fast as
 //! they can.
 
-use crate::files::{Ask, Files};
-use crate::load::{Client, Next};
+use super::files::{Ask, Files};
+use super::{Client, Next};
 use crate::{Arrival, Load, Space};
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -5,8 +5,8 @@
 //! to them; the others, and looking for names, take their processor time only, for directories are in
 //! memory. A flush syncs its file.
 
-use crate::files::{Ask, FileId, Files};
-use crate::process::{Program, Step};
+use super::files::{Ask, FileId, Files};
+use super::process::{Program, Step};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -253,8 +253,8 @@ impl Program for Dbench {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::Shape;
     use super::*;
-    use crate::files::Shape;
     use weir_model::{Bytes, Op};
 
     const TEXT: &str = r#"Deltree "\clients\client1" NT_STATUS_OK
