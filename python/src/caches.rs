@@ -7,22 +7,14 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_model::Bytes;
-use weir_sim::cache::{
-    self, AdmissionPolicy, BlockSize, CacheFigures, EvictionPolicy, Setup, Size, WriteMode,
-};
+use weir_sim::cache::{self, AdmissionPolicy, BlockSize, CacheConfig, CacheFigures, Setup, Size, WriteMode};
 
 /// Caches as they are asked for, of whatever trace.
 #[pyclass(frozen, module = "weir._native")]
 pub(crate) struct Caches {
-    caches: Vec<Cache>,
+    caches: Vec<CacheConfig>,
     mode: WriteMode,
     block: BlockSize,
-}
-
-struct Cache {
-    eviction: &'static EvictionPolicy,
-    admission: &'static AdmissionPolicy,
-    size: Size,
 }
 
 #[pymethods]
@@ -38,19 +30,13 @@ impl Caches {
         let block =
             cache::block_size(block_size).map_err(|allowed| wrong(format!("block_size: {allowed}")))?;
         let dirty = cache::share(dirty).map_err(|allowed| wrong(format!("dirty: {allowed}")))?;
-        let mode = match write_mode {
-            "through" => WriteMode::Through,
-            "around" => WriteMode::Around,
-            "back" => WriteMode::Back { dirty },
-            _ => {
-                return Err(wrong(format!(
-                    "there is no write mode {write_mode:?}; there are through, around, back"
-                )));
-            }
-        };
+        let mode = WriteMode::named(write_mode, dirty).ok_or_else(|| {
+            let all = WriteMode::NAMES.join(", ");
+            wrong(format!("there is no write mode {write_mode:?}; there are {all}"))
+        })?;
         let parsed = |(policy, admission, size): &(String, String, String)| {
             let (eviction, admission) = (eviction(policy)?, admission_policy(admission)?);
-            Ok(Cache { eviction, admission, size: size_of(size, block)? })
+            Ok(CacheConfig { eviction, admission, size: size_of(size, block)?, mode })
         };
         Ok(Self { caches: caches.iter().map(parsed).collect::<PyResult<_>>()?, mode, block })
     }
@@ -69,10 +55,7 @@ impl Caches {
     /// The share of the cache that may be dirty, if writes go back.
     #[getter]
     fn dirty(&self) -> Option<f64> {
-        match self.mode {
-            WriteMode::Back { dirty } => Some(dirty),
-            WriteMode::Through | WriteMode::Around => None,
-        }
+        self.mode.dirty()
     }
 }
 
@@ -136,13 +119,7 @@ impl BlockTrace {
 
     /// What plays it to the caches.
     fn run(&self, caches: &Caches) -> Run {
-        let setup = |cache: &Cache| Setup {
-            eviction: cache.eviction,
-            admission: cache.admission,
-            capacity: cache.size.of(&self.trace),
-            mode: caches.mode,
-        };
-        let setups: Vec<_> = caches.caches.iter().map(setup).collect();
+        let setups: Vec<_> = caches.caches.iter().map(|cache| cache.setup(&self.trace)).collect();
         Run { trace: self.trace.clone(), passes: cache::passes(&setups), setups, stop: self.stop.clone() }
     }
 }

@@ -10,6 +10,7 @@
 pub const COUNTED_AS: u32 = 1;
 
 mod blocks;
+mod config;
 mod numbers;
 mod outcome;
 mod play;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError};
 pub(crate) use blocks::{homes, place};
+pub use config::CacheConfig;
 pub(crate) use numbers::Numbers;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
 pub use play::{Setup, WriteMode, passes, play, play_pass, play_warmed};

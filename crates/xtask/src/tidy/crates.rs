@@ -17,7 +17,7 @@ const NEEDS: [(&str, &[&str]); 14] = [
     ("world", &["engine", "map", "model", "policy", "session", "timing"]),
     ("serve", &["device", "model", "session"]),
     ("sim", &["engine", "map", "model", "policy", "timing", "trace", "world"]),
-    ("weir", &["device", "engine", "map", "model", "policy", "serve", "session", "sim", "timing", "trace"]),
+    ("weir", &["device", "engine", "map", "model", "policy", "serve", "sim", "timing", "trace"]),
     ("python", &["model", "sim", "trace"]),
     ("xtask", &["engine", "model", "policy", "sim", "trace", "world"]),
 ];

@@ -4,7 +4,7 @@ use crate::args::evictions;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
-use weir_sim::cache::{self, AdmissionPolicy, BlockSize};
+use weir_sim::cache::{self, AdmissionPolicy, BlockSize, WriteMode};
 use weir_trace::Format;
 
 /// `weir sim cache ...`
@@ -28,7 +28,7 @@ pub struct CacheArgs {
     pub admission: Vec<String>,
     /// Where writes go: through the cache to the disk, around the cache, or to the cache and back to the disk later
     #[arg(long, value_name = "MODE", default_value = "through",
-          value_parser = PossibleValuesParser::new(["through", "around", "back"]))]
+          value_parser = PossibleValuesParser::new(WriteMode::NAMES))]
     pub write_mode: String,
     /// With --write-mode back: how much of the cache may be dirty
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = cache::share)]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
 use weir_sim::cache::COUNTED_AS;
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheFigures, EvictionPolicy, Ratios, Setup, Size, WriteMode, passes,
+    AdmissionPolicy, BlockTrace, CacheConfig, CacheFigures, EvictionPolicy, Ratios, Size, WriteMode, passes,
     play_pass,
 };
 use weir_trace::Tally;
@@ -49,19 +49,11 @@ struct Played {
     cpu_seconds: f64,
 }
 
-/// A cache that is asked for, of any trace.
-#[derive(Clone, Copy, Debug)]
-struct Cache {
-    eviction: &'static EvictionPolicy,
-    admission: &'static AdmissionPolicy,
-    size: Size,
-}
-
 /// A trace, and what is to be played to it.
 struct Job<'a> {
     path: &'a Path,
     /// With the key each is kept under, if it is.
-    caches: Vec<(Cache, Option<Key>)>,
+    caches: Vec<(CacheConfig, Option<Key>)>,
 }
 
 /// Plays every trace to every cache that was asked for; what is kept in a file already is taken from there.
@@ -101,24 +93,22 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
 }
 
 fn mode(args: &CacheArgs) -> WriteMode {
-    match &args.write_mode[..] {
-        "around" => WriteMode::Around,
-        "back" => WriteMode::Back { dirty: args.dirty },
-        _ => WriteMode::Through,
-    }
+    // The command line takes no other name.
+    WriteMode::named(&args.write_mode, args.dirty).unwrap_or(WriteMode::Through)
 }
 
-fn caches(args: &CacheArgs) -> Vec<Cache> {
-    let mut caches = Vec::new();
+fn caches(args: &CacheArgs) -> Vec<CacheConfig> {
+    let (mut caches, mode) = (Vec::new(), mode(args));
     for eviction in args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name)) {
         for admission in args.admission.iter().filter_map(|name| AdmissionPolicy::by_name(name)) {
-            caches.extend(args.size.iter().map(|size| Cache { eviction, admission, size: *size }));
+            let config = |size: &Size| CacheConfig { eviction, admission, size: *size, mode };
+            caches.extend(args.size.iter().map(config));
         }
     }
     caches
 }
 
-fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
+fn key(args: &CacheArgs, sha256: &str, cache: &CacheConfig) -> Key {
     Key {
         weir: format!("{}+{COUNTED_AS}", env!("CARGO_PKG_VERSION")),
         trace_sha256: sha256.into(),
@@ -129,7 +119,7 @@ fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
         admission: cache.admission.name.into(),
         size: cache.size.to_string(),
         write_mode: args.write_mode.clone(),
-        dirty: (args.write_mode == "back").then(|| args.dirty.to_string()),
+        dirty: cache.mode.dirty().map(|dirty| dirty.to_string()),
     }
 }
 
@@ -183,11 +173,7 @@ fn play_job(
 ) -> Result<Vec<(usize, Played)>, Failure> {
     let (trace, tally) = load(job.path, args)?;
     let notes = tally.notes(trace.requests());
-    let setup = |at: &usize| {
-        let Cache { eviction, admission, size } = job.caches[*at].0;
-        Setup { eviction, admission, capacity: size.of(&trace), mode: mode(args) }
-    };
-    let setups: Vec<_> = caches.iter().map(setup).collect();
+    let setups: Vec<_> = caches.iter().map(|at| job.caches[*at].0.setup(&trace)).collect();
     let done = parallel::map(&passes(&setups), threads, stop, |pass| {
         let of_pass: Vec<_> = pass.iter().map(|at| setups[*at]).collect();
         let start = thread_time();
@@ -225,11 +211,7 @@ fn thread_time() -> Duration {
 impl CacheComparison {
     /// The document `--json` prints.
     pub(super) fn to_json(&self) -> serde_json::Value {
-        let (mode, dirty) = match self.mode {
-            WriteMode::Through => ("through", None),
-            WriteMode::Around => ("around", None),
-            WriteMode::Back { dirty } => ("back", Some(dirty)),
-        };
+        let (mode, dirty) = (self.mode.name(), self.mode.dirty());
         let trace = |first: &Played| {
             json!({
                 "trace": first.trace,
