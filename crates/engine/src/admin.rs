@@ -377,6 +377,9 @@ impl Engine {
                 let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
+            (AdminStep::RemovalBegun(volume), None) if self.stopped_changes.is_some() => {
+                self.removal_failed(volume, RequestError::ReadOnly);
+            }
             (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
                 self.removal_failed(volume, error);
@@ -394,7 +397,7 @@ impl Engine {
         }
     }
 
-    /// The metadata can no longer be written: removals that wait for requests under way do not go on.
+    /// No more changes are accepted: removals that wait for requests in flight do not go on before the next start.
     pub(crate) fn fail_draining_removals(&mut self) {
         let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();

@@ -331,7 +331,9 @@ impl Engine {
         self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
         self.commits.metadata_failed = true;
         self.fail_commit_waiters(RequestError::ReadOnly);
-        self.fail_draining_removals();
+        if !self.is_planted(Mutant::DrainingRemovalForgotten) {
+            self.fail_draining_removals();
+        }
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
         self.ready.extend(self.waiting_scratch.drain(..));

@@ -380,6 +380,7 @@ impl Engine {
     pub fn begin_stop(&mut self, now: Nanos) {
         self.now = now;
         self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.fail_draining_removals();
         self.want_last_check();
         self.close_intents();
         self.retry_waiting_space();

@@ -64,6 +64,7 @@ mod rules {
     pub(super) const ABANDONED: &str = "server: a lost connection writes nothing once its client is back";
     pub(super) const LEFT: &str = "server: of a client that has gone nothing is left";
     pub(super) const RECORDED: &str = "server: what is recorded is what clients asked for, all of it";
+    pub(super) const ANSWERED: &str = "a command that cannot be carried out any more fails";
     pub(super) const VERIFIED: &str = "nothing is durable on a device that was truncated";
 }
 
@@ -215,6 +216,8 @@ mutants! {
     VolumeIdReused = "volume-id-reused", rules::OWNERS, Net::Campaign;
     /// A volume is removed while requests to it are in flight.
     RemovalNotDrained = "removal-not-drained", rules::OWNERS, Net::Campaign;
+    /// A removal that waits for requests in flight is forgotten when the metadata fails.
+    DrainingRemovalForgotten = "draining-removal-forgotten", rules::ANSWERED, Net::Campaign;
 
     // Reads, writes and locks.
     /// The last block of every longer write is left out of the bitmap.

@@ -21,7 +21,7 @@ mod audit;
 mod copies;
 pub(crate) mod errors;
 mod failure;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod lifecycle;
 mod requests;
 mod rot;

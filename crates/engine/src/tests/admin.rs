@@ -71,3 +71,39 @@ fn a_removal_under_way_fails_when_the_metadata_does() {
     h.reopen();
     assert!(h.engine.volumes().next().is_none(), "the next opening takes it up again");
 }
+
+/// A removal waits for a read in flight while the engine is stopped.
+#[test]
+fn a_removal_under_way_fails_when_the_engine_stops() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.begin(Op::Read, 0, 4096);
+    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.run();
+    assert!(h.engine.next_admin_reply().is_none(), "the read is in flight");
+    h.begin_stop();
+    h.release(None);
+    assert_failed_by_a_stop(h);
+}
+
+/// The engine is stopped before a removal has begun durably.
+#[test]
+fn a_removal_that_begins_while_the_engine_stops_fails() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.begin_stop();
+    assert_failed_by_a_stop(h);
+}
+
+fn assert_failed_by_a_stop(mut h: Harness) {
+    while h.engine.next_reply().is_some() {}
+    let reply = h.engine.next_admin_reply().expect("an answer to the removal");
+    assert!(matches!(reply.result, Err(AdminError::Failed(_))), "{reply:?}");
+    assert!(h.engine.stopped());
+    h.reopen();
+    assert!(h.engine.volumes().next().is_none(), "the next opening takes it up again");
+}

@@ -85,8 +85,9 @@ impl Driver {
         let no_space = error == RequestError::NoSpace;
         self.statistics.no_space += u64::from(no_space);
         self.statistics.errors += u64::from(!no_space);
-        self.note_given_up(&ask);
-        if no_space { self.check_no_space(request) } else { Ok(()) }
+        let is_right = if no_space { self.check_no_space(request) } else { Ok(()) };
+        self.note_kept(request, false);
+        is_right
     }
 
     fn is_in_order(&self, request: &UnderWay, error: RequestError) -> bool {

@@ -289,7 +289,7 @@ impl Driver {
     /// end: then the power is cut to have them mended.
     pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
         match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
-            Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
+            Err(Failure::Admin { .. }) if self.health == Health::Broken => {
                 Err(self.armed.now(&Crash::at_once()))
             }
             other => other,

@@ -25,7 +25,6 @@ impl Driver {
         if ask.op == (Op::WriteZeroes { no_hole: true }) {
             self.keep_space(&ask);
         }
-        self.note_given_up(&ask);
         let buffer = if ask.op.has_payload() { Some(self.take_buffer(&ask)?) } else { None };
         let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
         let ticket = match ask.op {
@@ -35,6 +34,7 @@ impl Driver {
             Op::Trim => self.oracle.change(place, Change::Trim, ask.fua),
             Op::Flush => self.oracle.flush(ask.volume),
         };
+        self.note_keeping(&ask, ticket);
         if let Some(buffer) = buffer {
             let bytes = self.world.memory.bytes_mut(buffer);
             let payload = within(&ask);
@@ -246,7 +246,7 @@ impl Driver {
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),
         }
-        self.note_kept(request);
+        self.note_kept(request, true);
         Ok(())
     }
 }

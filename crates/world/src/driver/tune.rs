@@ -37,7 +37,7 @@ impl Driver {
         let name = self.volumes[volume].name.clone();
         match self.admin(Command::SetHardening { name, hardening }) {
             Ok(()) => {}
-            Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.health == Health::Broken => {
+            Err(Failure::Admin { .. }) if self.health == Health::Broken => {
                 return Err(self.armed.now(&Crash::at_once()));
             }
             Err(failure) => return Err(failure),

@@ -20,6 +20,7 @@ use super::sockets::{Report, Sockets};
 use super::stranger::Visitor;
 use super::{Act, Front, Leave};
 use crate::campaign::{History, Outcome};
+use crate::driver::kept::{Kept, Shape};
 use crate::driver::lifecycle::create_pool;
 use crate::driver::{Armed, Copies, Failure, Setup, Step, VolumeSpec};
 use crate::{Oracle, Statistics, Ticket, World};
@@ -35,6 +36,13 @@ use weir_session::Server;
 /// needs some ten of them, one after the other, where space is short and commits and a checkpoint come first; so may the piece
 /// that has its blocks or its memory before it.
 pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
+
+/// Where devices fail, what is asked at the control socket is answered, done or failed, within this time and the
+/// deadlines of those that answer late.
+///
+/// A removal waits for requests in flight: each may wait half a minute for space, and once more that long for copies
+/// to be moved out of its way while devices bring them back.
+pub const CHANGED_WITHIN: Nanos = Nanos::secs(60);
 
 /// How many events may pass without a byte to or from any client, or a step or order coming to its end.
 const IDLE_EVENTS_MAX: u32 = 200_000;
@@ -92,6 +100,8 @@ pub struct Served {
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
     faults: Faults,
+    /// What writes are promised of space.
+    kept: Kept,
     /// A jump of the clock to come, and after how many more events.
     jump: Option<(u64, Nanos)>,
     /// What the operator asked and was not told the end of.
@@ -164,6 +174,7 @@ impl Served {
             copies: Copies::default(),
             layout,
             faults: Faults::default(),
+            kept: Kept::default(),
             jump: None,
             unsettled: None,
             is_stopping: false,
@@ -241,14 +252,16 @@ impl Served {
 
     /// What a client's answers are held against.
     fn judge(&mut self, number: usize) -> (Judge<'_>, Option<&mut Connection>, &mut Sockets, &mut u64) {
-        let volume = &self.volumes[self.front.clients[number].volume].name;
+        let Volume { name: volume, spec } = &self.volumes[self.front.clients[number].volume];
+        let shape = Shape { extent: self.setup.extent, size: spec.size };
         let members = (0..if self.setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
         let judge = Judge {
             oracle: &mut self.oracle,
+            kept: &mut self.kept,
+            shape,
             faults: &self.faults,
             engine: self.server.as_ref().map(Server::volumes),
             volume,
-            extent: self.setup.extent,
             members,
         };
         (judge, self.clients[number].as_mut(), &mut self.sockets, &mut self.moment)
