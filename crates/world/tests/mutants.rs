@@ -30,6 +30,8 @@ const FOUND_AT_ONCE: &[Mutant] = &[
     Mutant::ReusedBeforeDurable,
     Mutant::RefusedSlotsLeaked,
     Mutant::SlotsFreeAfterOpening,
+    Mutant::KeptSpaceForgotten,
+    Mutant::DrainingRemovalForgotten,
     Mutant::BitmapBitLost,
     Mutant::PartialAllocationVisible,
     Mutant::TrimRoundsOutward,
@@ -75,6 +77,7 @@ const FOUND_BY_CLIENTS: &[Mutant] = &[
     Mutant::FuaOfFirstPieceOnly,
     Mutant::LimitsNotCheckedAgain,
     Mutant::RecordedWithGaps,
+    Mutant::KeptSpaceForgotten,
 ];
 
 /// The seed of a served pool that finds a mutant.

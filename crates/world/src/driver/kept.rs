@@ -7,99 +7,262 @@
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use crate::Ticket;
 use rustc_hash::FxHashMap;
-use weir_model::{Op, RequestError};
+use weir_model::{Bytes, ExtentSize, Op, RequestError};
 
 /// An extent of a volume, by the volume's position and its own number.
 type Extent = (usize, u64);
 
 /// What was promised.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Writes submitted later than this lack no space, and whether a crash does not undo that.
     promised: FxHashMap<Extent, (Ticket, bool)>,
     /// When space was given up last, or perhaps was: a request that does it was submitted or ended.
     given_up: FxHashMap<Extent, Ticket>,
+    /// Requests in flight that give up the space of these extents.
+    giving_up: FxHashMap<Ticket, Vec<Extent>>,
+    /// Requests in flight that keep space, and whether they promise anything.
+    keeping: FxHashMap<Ticket, bool>,
 }
 
-impl Kept {
-    /// Nothing is promised any more.
-    pub(super) fn forget_all(&mut self) {
-        self.promised.clear();
-    }
-
-    /// A volume is a new one.
-    pub(super) fn forget_volume(&mut self, volume: usize) {
-        self.promised.retain(|extent, _| extent.0 != volume);
-    }
-
-    /// What was not durable may be gone.
-    pub(super) fn crash(&mut self) {
-        self.promised.retain(|_, (_, durable)| *durable);
-        self.given_up.clear();
-    }
+/// The volume of a request, as a promise about space sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) extent: ExtentSize,
+    /// The volume's size.
+    pub(crate) size: Bytes,
 }
 
-impl Driver {
+impl Shape {
     /// The extents that a request touches, or those that it covers.
-    fn extents_of(&self, ask: &Ask, covered: bool) -> impl Iterator<Item = Extent> + use<> {
-        let (extent, size) = (self.setup.extent.bytes().0, self.volumes[ask.volume].spec.size.0);
+    fn extents_of(self, ask: &Ask, covered: bool) -> impl Iterator<Item = Extent> + use<> {
+        let (extent, size) = (self.extent.bytes().0, self.size.0);
         let (start, end, volume) = (ask.offset.0, ask.offset.0 + ask.len.0, ask.volume);
         let first = if covered { start.div_ceil(extent) } else { start / extent };
         // The last one may be shorter.
         let last = if covered && end < size { end / extent } else { end.div_ceil(extent) };
         (first..last).map(move |index| (volume, index))
     }
+}
 
-    /// A request that may give space up is submitted, or has ended.
-    pub(super) fn note_given_up(&mut self, ask: &Ask) {
-        if matches!(ask.op, Op::Trim | Op::WriteZeroes { no_hole: false }) {
-            let now = self.oracle.latest();
-            for extent in self.extents_of(ask, true) {
-                self.kept_space.promised.remove(&extent);
-                self.kept_space.given_up.insert(extent, now);
+impl Kept {
+    /// Nothing is promised any more, nor by what is in flight.
+    pub(crate) fn forget_all(&mut self) {
+        self.promised.clear();
+        self.promise_nothing();
+    }
+
+    /// A volume is a new one.
+    pub(crate) fn forget_volume(&mut self, volume: usize) {
+        self.promised.retain(|extent, _| extent.0 != volume);
+        self.giving_up.retain(|_, extents| extents.first().is_none_or(|extent| extent.0 != volume));
+    }
+
+    /// What was not durable may be gone.
+    pub(crate) fn crash(&mut self) {
+        self.promised.retain(|_, (_, durable)| *durable);
+        self.given_up.clear();
+        self.giving_up.clear();
+        self.keeping.clear();
+    }
+
+    /// Whether a request in flight is to keep space.
+    pub(crate) fn is_keeping(&self) -> bool {
+        self.keeping.values().any(|promises| *promises)
+    }
+
+    /// What is in flight promises nothing. Where the metadata area is full, zeros are written, and that
+    /// space is to be kept is not remembered.
+    pub(crate) fn promise_nothing(&mut self) {
+        self.keeping.values_mut().for_each(|promises| *promises = false);
+    }
+
+    /// A request is submitted.
+    pub(crate) fn begun(&mut self, ask: &Ask, ticket: Ticket, shape: Shape) {
+        match ask.op {
+            Op::WriteZeroes { no_hole: true } => {
+                self.keeping.insert(ticket, true);
             }
+            Op::Trim | Op::WriteZeroes { no_hole: false } => {
+                let extents: Vec<_> = shape.extents_of(ask, true).collect();
+                self.give_up(&extents, ticket);
+                self.giving_up.insert(ticket, extents);
+            }
+            _ => {}
         }
     }
 
-    /// A request succeeded: what it promises of space.
-    pub(super) fn note_kept(&mut self, request: &UnderWay) {
-        let UnderWay { ask, ticket, .. } = request;
-        let now = self.oracle.latest();
-        match ask.op {
-            // Where the metadata area is full, zeros are written, and that space is to be kept is not
-            // remembered.
-            Op::WriteZeroes { no_hole: true }
-                if self.health == Health::Whole && self.engine.map().has_metadata_room() =>
-            {
-                for extent in self.extents_of(ask, false) {
-                    if self.kept_space.given_up.get(&extent).is_none_or(|at| at < ticket) {
-                        let known = self.kept_space.promised.entry(extent).or_insert((now, ask.fua));
-                        known.1 |= ask.fua;
-                    }
+    /// A request has ended, with success or without, or nothing more is carried out of it.
+    pub(crate) fn ended(&mut self, ticket: Ticket, now: Ticket) {
+        if let Some(extents) = self.giving_up.remove(&ticket) {
+            self.give_up(&extents, now);
+        }
+        self.keeping.remove(&ticket);
+    }
+
+    /// A request succeeded, of which [`Self::ended`] is not told yet: what it promises.
+    pub(crate) fn succeeded(&mut self, ask: &Ask, ticket: Ticket, now: Ticket, shape: Shape) {
+        if self.keeping.get(&ticket).is_some_and(|promises| *promises) {
+            for extent in shape.extents_of(ask, false) {
+                let is_given_up = self.giving_up.values().any(|extents| extents.contains(&extent));
+                if !is_given_up && self.given_up.get(&extent).is_none_or(|at| *at < ticket) {
+                    let known = self.promised.entry(extent).or_insert((now, ask.fua));
+                    known.1 |= ask.fua;
                 }
             }
-            Op::Flush => {
-                let all = self.kept_space.promised.iter_mut();
-                let covered = all.filter(|(extent, (at, _))| extent.0 == ask.volume && at < ticket);
-                covered.for_each(|(_, (_, durable))| *durable = true);
-            }
-            _ => self.note_given_up(ask),
         }
+        if ask.op == Op::Flush {
+            self.flushed(ask.volume, ticket);
+        }
+    }
+
+    /// A flush submitted then succeeded.
+    pub(crate) fn flushed(&mut self, volume: usize, ticket: Ticket) {
+        let all = self.promised.iter_mut();
+        let covered = all.filter(|(extent, (at, _))| extent.0 == volume && *at < ticket);
+        covered.for_each(|(_, (_, durable))| *durable = true);
+    }
+
+    /// Whether a request cannot be told that there is no space.
+    pub(crate) fn is_promised(&self, ask: &Ask, ticket: Ticket, shape: Shape) -> bool {
+        let is_kept = |extent: Extent| self.promised.get(&extent).is_some_and(|(at, _)| *at < ticket);
+        matches!(ask.op, Op::Write | Op::WriteZeroes { .. }) && shape.extents_of(ask, false).all(is_kept)
+    }
+
+    fn give_up(&mut self, extents: &[Extent], at: Ticket) {
+        for extent in extents {
+            self.promised.remove(extent);
+            self.given_up.insert(*extent, at);
+        }
+    }
+}
+
+impl Driver {
+    fn shape(&self, ask: &Ask) -> Shape {
+        Shape { extent: self.setup.extent, size: self.volumes[ask.volume].spec.size }
+    }
+
+    /// A request is submitted.
+    pub(super) fn note_keeping(&mut self, ask: &Ask, ticket: Ticket) {
+        let shape = self.shape(ask);
+        self.kept_space.begun(ask, ticket, shape);
+    }
+
+    /// A request has ended: what it promises of space, and what it gave up.
+    pub(super) fn note_kept(&mut self, request: &UnderWay, succeeded: bool) {
+        let UnderWay { ask, ticket, .. } = request;
+        let (now, shape) = (self.oracle.latest(), self.shape(ask));
+        if self.kept_space.is_keeping()
+            && (self.health != Health::Whole || !self.engine.map().has_metadata_room())
+        {
+            self.kept_space.promise_nothing();
+        }
+        if succeeded {
+            self.kept_space.succeeded(ask, *ticket, now, shape);
+        }
+        self.kept_space.ended(*ticket, now);
     }
 
     /// A change was told that there is no space: not where it was kept.
     pub(super) fn check_kept(&self, request: &UnderWay) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = request;
-        let is_kept =
-            |extent: Extent| self.kept_space.promised.get(&extent).is_some_and(|(at, _)| at < ticket);
-        let writes = matches!(ask.op, Op::Write | Op::WriteZeroes { .. });
-        if writes
-            && self.health == Health::Whole
-            && !self.deceived
-            && self.extents_of(ask, false).all(is_kept)
-        {
+        let is_whole = self.health == Health::Whole && !self.deceived;
+        if is_whole && self.kept_space.is_promised(ask, *ticket, self.shape(ask)) {
             return Err(Failure::Refused { ask: *ask, error: RequestError::NoSpace });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Oracle, Place};
+    use weir_model::VolumeOffset;
+
+    const EXTENT: u64 = 64 << 10;
+
+    struct Server {
+        oracle: Oracle,
+        kept: Kept,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            Self { oracle: Oracle::new(&[Bytes(4 * EXTENT)]), kept: Kept::default() }
+        }
+
+        fn shape() -> Shape {
+            Shape { extent: ExtentSize::new(Bytes(EXTENT)).expect("64 KiB"), size: Bytes(4 * EXTENT) }
+        }
+
+        fn begin(&mut self, op: Op, extents: u64) -> (Ask, Ticket) {
+            let ask =
+                Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes(extents * EXTENT), fua: false };
+            let place = Place { volume: 0, offset: ask.offset, len: ask.len };
+            let ticket = match op {
+                Op::Flush => self.oracle.flush(0),
+                _ => self.oracle.change(place, Change::Zero, false),
+            };
+            self.kept.begun(&ask, ticket, Self::shape());
+            (ask, ticket)
+        }
+
+        fn end(&mut self, (ask, ticket): (Ask, Ticket)) {
+            self.oracle.changed(ticket);
+            let now = self.oracle.latest();
+            self.kept.succeeded(&ask, ticket, now, Self::shape());
+            self.kept.ended(ticket, now);
+        }
+
+        fn is_promised(&mut self, extents: u64) -> bool {
+            let (ask, ticket) = self.begin(Op::Write, extents);
+            self.kept.is_promised(&ask, ticket, Self::shape())
+        }
+    }
+
+    const KEEP: Op = Op::WriteZeroes { no_hole: true };
+
+    #[test]
+    fn what_is_kept_is_promised_to_later_writes_until_it_is_given_up() {
+        let mut server = Server::new();
+        let keep = server.begin(KEEP, 2);
+        let (early, ticket) = server.begin(Op::Write, 1);
+        server.end(keep);
+        assert!(!server.kept.is_promised(&early, ticket, Server::shape()), "it was submitted before");
+        assert!(server.is_promised(2) && !server.is_promised(3));
+        let trim = server.begin(Op::Trim, 1);
+        assert!(!server.is_promised(1) && !server.is_promised(2));
+        server.end(trim);
+        assert!(!server.is_promised(1));
+    }
+
+    #[test]
+    fn a_trim_in_flight_may_come_after_what_keeps_space() {
+        let mut server = Server::new();
+        let trim = server.begin(Op::Trim, 1);
+        let keep = server.begin(KEEP, 1);
+        server.end(keep);
+        assert!(!server.is_promised(1), "the trim may still come");
+        server.end(trim);
+        assert!(!server.is_promised(1), "it may have come last");
+        let again = server.begin(KEEP, 1);
+        server.end(again);
+        assert!(server.is_promised(1));
+    }
+
+    #[test]
+    fn a_crash_undoes_what_no_flush_covered() {
+        let mut server = Server::new();
+        let keep = server.begin(KEEP, 1);
+        server.end(keep);
+        server.kept.crash();
+        assert!(!server.is_promised(1));
+        let keep = server.begin(KEEP, 1);
+        server.end(keep);
+        let flush = server.begin(Op::Flush, 0);
+        server.end(flush);
+        server.kept.crash();
+        assert!(server.is_promised(1));
     }
 }

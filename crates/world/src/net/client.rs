@@ -216,6 +216,14 @@ impl Connection {
         self.is_crowded = true;
     }
 
+    /// Its volume may be removed before it is let in.
+    pub(super) fn may_lack(&mut self) {
+        self.may_lack = true;
+        if let Stage::Hello(hello) = &mut self.stage {
+            hello.may_lack();
+        }
+    }
+
     pub(super) const fn was_let_in(&self) -> bool {
         self.let_in
     }
@@ -370,6 +378,9 @@ impl Connection {
         turn.begun.extend(open.key(offset, len));
         (open.offset, open.len) = (offset, len);
         open.holders = judge.holders(&open.touched());
+        if let What::Told(ticket) = open.what {
+            judge.begun(&open.ask, ticket);
+        }
         transmission.expect(flags, kind, cookie, offset, len);
         self.out.extend(nbd::request(flags, kind, cookie, offset, len));
         self.out.extend(payload);
@@ -491,6 +502,7 @@ impl Connection {
             {
                 let own: Vec<Ticket> = self.given_up().collect();
                 failed(&ask, ticket, error, &own, judge.oracle, turn);
+                judge.ended(&ask, ticket, false);
                 return Ok(());
             }
             (_, Some(error)) => return Err(self.failure(format!("told error {error} for {ask:?}"))),
@@ -500,23 +512,18 @@ impl Connection {
                 turn.compared += ask.len;
                 let data = &reply.data[head..head + ask.len.0 as usize];
                 let same = judge.oracle.read_done(ticket, Answer::Bytes(data));
-                same.map_err(|difference| Failure::Difference { ask, difference })
+                same.map_err(|difference| Failure::Difference { ask, difference })?;
             }
             // Another client may have been told before, and not received yet, that what this flush was to
             // make durable is lost: a loss is told once.
             Op::Flush if judge.faults.is_broken && judge.oracle.has_flush_beside(ticket) => {
                 judge.oracle.flush_given_up(ticket);
-                Ok(())
             }
-            Op::Flush => {
-                judge.oracle.flushed(ticket);
-                Ok(())
-            }
-            _ => {
-                judge.oracle.changed(ticket);
-                Ok(())
-            }
+            Op::Flush => judge.oracle.flushed(ticket),
+            _ => judge.oracle.changed(ticket),
         }
+        judge.ended(&ask, ticket, true);
+        Ok(())
     }
 
     /// Runs follow one another from the request's start, to its end at most, and where there is said to be nothing zeros

@@ -143,6 +143,11 @@ impl Opt {
 }
 
 impl Hello {
+    /// Its volume may be gone.
+    pub(super) const fn may_lack(&mut self) {
+        self.wanted.may_lack = true;
+    }
+
     /// To say all of this.
     pub(super) fn new(wanted: Wanted, mut options: Vec<Opt>, rng: &mut Rng) -> Self {
         options.reverse();

@@ -6,10 +6,11 @@
 
 use crate::driver::Ask;
 use crate::driver::errors::{Holders, are_well, holders};
+use crate::driver::kept::{Kept, Shape};
 use crate::net::nbd::{EIO, ENOSPC, ESHUTDOWN};
 use crate::{Oracle, Place, Ticket};
 use weir_engine::Engine;
-use weir_model::{Bytes, DeviceSet, ExtentSize, Op, VolumeOffset};
+use weir_model::{Bytes, DeviceSet, Nanos, Op, VolumeOffset};
 
 /// What devices behind the server have suffered since they were last mended.
 #[derive(Debug, Default)]
@@ -18,16 +19,20 @@ pub(super) struct Faults {
     pub(super) is_broken: bool,
     /// Those that failed something.
     pub(super) failing: DeviceSet,
+    /// How much longer than usual devices that answer late may hold up a change that an operator asks for.
+    pub(super) delay: Nanos,
 }
 
 /// What a client's requests and answers are held against.
 pub(super) struct Judge<'a> {
     pub(super) oracle: &'a mut Oracle,
+    /// What writes are promised of space.
+    pub(super) kept: &'a mut Kept,
+    pub(super) shape: Shape,
     pub(super) faults: &'a Faults,
     pub(super) engine: Option<&'a Engine>,
     /// The name of the client's volume.
     pub(super) volume: &'a str,
-    pub(super) extent: ExtentSize,
     /// Devices that hold the pool's metadata.
     pub(super) members: DeviceSet,
 }
@@ -40,7 +45,24 @@ impl Judge<'_> {
         }
         let engine = self.engine?;
         let volume = engine.volumes().find(|volume| volume.name == self.volume)?.id;
-        Some(holders(engine.map(), self.extent, volume, read))
+        Some(holders(engine.map(), self.shape.extent, volume, read))
+    }
+
+    /// A request is sent.
+    pub(super) fn begun(&mut self, ask: &Ask, ticket: Ticket) {
+        self.kept.begun(ask, ticket, self.shape);
+        if self.faults.is_broken {
+            self.kept.promise_nothing();
+        }
+    }
+
+    /// A request is answered.
+    pub(super) fn ended(&mut self, ask: &Ask, ticket: Ticket, succeeded: bool) {
+        let now = self.oracle.latest();
+        if succeeded {
+            self.kept.succeeded(ask, ticket, now, self.shape);
+        }
+        self.kept.ended(ticket, now);
     }
 
     /// Whether a request may be answered with this error. `before` is what held the blocks of a read
@@ -48,7 +70,7 @@ impl Judge<'_> {
     pub(super) fn admits(&self, ask: &Ask, ticket: Ticket, before: Option<&Holders>, error: u32) -> bool {
         let fails = !self.faults.failing.is_empty();
         match (error, ask.op) {
-            (ENOSPC, op) => op.changes(),
+            (ENOSPC, op) => op.changes() && !self.kept.is_promised(ask, ticket, self.shape),
             (EIO, Op::Read) => fails && self.may_fail_to_read(ask, ticket, before),
             (EIO, Op::Flush) => fails && self.oracle.may_owe(ask.volume),
             (EIO, _) => fails,
@@ -74,7 +96,7 @@ impl Judge<'_> {
 
     /// All of the extents that a place touches.
     fn extents_of(&self, place: Place) -> Place {
-        let extent = self.extent.bytes().0;
+        let extent = self.shape.extent.bytes().0;
         let start = place.offset.0 / extent * extent;
         let end = (place.offset.0 + place.len.0).next_multiple_of(extent);
         Place { offset: VolumeOffset(start), len: Bytes(end - start), ..place }

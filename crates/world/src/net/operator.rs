@@ -55,7 +55,7 @@ pub(super) enum Asked {
 impl Asked {
     /// Whether it changes the pool durably.
     pub(super) const fn is_change(&self) -> bool {
-        matches!(self, Self::Harden(..) | Self::Remove(_) | Self::Create(_))
+        matches!(self, Self::Harden(..) | Self::Remove(_) | Self::RemoveUsed(_) | Self::Create(_))
     }
 }
 
@@ -78,6 +78,11 @@ impl Operator {
     /// Whether it waits for an answer.
     pub(super) const fn is_asking(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Whether it has waited for an answer longer than that.
+    pub(super) fn is_late(&self, now: Nanos, than: Nanos) -> bool {
+        self.is_asking() && now.since(self.moved) > than
     }
 
     /// The clock has jumped to `now`.

@@ -37,10 +37,11 @@ impl Served {
             return;
         }
         // Some try to get in while their volume makes way for another one.
-        let may_lack = self.is_being_replaced(character.volume);
+        let is_replaced = self.is_being_replaced(character.volume);
+        let may_lack = is_replaced || self.may_be_removed(character.volume);
         let volume = &self.volumes[character.volume];
         let wanted = Wanted { name: volume.name.clone(), size: volume.spec.size.0, may_lack };
-        if may_lack && !number.is_multiple_of(2) {
+        if is_replaced && !number.is_multiple_of(2) {
             return;
         }
         let Some(conn) = self.sockets.connect(&character.wire, self.peer(number), false) else { return };
@@ -61,6 +62,7 @@ impl Served {
         let is_over = |lost: &Lost| lost.volume == volume && lost.closed < asked;
         for lost in self.lost.extract_if(.., |lost| is_over(lost)) {
             self.oracle.given_up(lost.ticket);
+            self.kept.ended(lost.ticket, self.oracle.latest());
         }
         self.unheard.retain(|(of, closed)| *of != volume || *closed >= asked);
         if !self.unheard.iter().any(|(of, _)| *of == volume) {

@@ -69,10 +69,8 @@ impl Served {
     pub(super) fn turn_of_aides(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         for aide in 0..self.aides.len() {
-            let waits =
-                self.aides[aide].is_asking() && now.since(self.aides[aide].moved) > super::ANSWERED_WITHIN;
-            if waits && !self.faults.is_broken {
-                return Err(Failure::Server(format!("{:?} is not answered", self.aides[aide].asked())));
+            if self.aides[aide].is_late(now, self.ordered_within()) {
+                return Err(self.not_answered(&self.aides[aide]));
             }
             if self.aides[aide].next(now, &self.sockets).is_none_or(|next| next > now) {
                 continue;
@@ -88,9 +86,7 @@ impl Served {
                     return Err(Failure::Server(format!("{asked:?} is answered with {answer}")));
                 }
                 // It gave way to others before it had asked.
-                (Err(_), Some(Asked::Side(..)))
-                    if self.aides[aide].may_be_cut_off() || self.faults.is_broken =>
-                {
+                (Err(_), Some(Asked::Side(..))) if self.aides[aide].may_be_cut_off() || self.is_stopping => {
                     self.aides[aide].leave(&mut self.sockets);
                     self.aides[aide] = Operator::default();
                 }
@@ -143,7 +139,7 @@ impl Served {
     /// Nobody is at the control socket any more, once what was asked there is answered.
     pub(super) fn end_control(&mut self) -> Result<(), Failure> {
         loop {
-            self.end_control_but_recording()?;
+            self.end_orders(true)?;
             let Some(recording) = &mut self.recording else { return Ok(()) };
             recording.end(&mut self.sockets);
             if !self.advance(Nanos::MAX)? {
@@ -152,14 +148,14 @@ impl Served {
         }
     }
 
-    /// What was asked at the control socket is answered.
-    pub(super) fn end_control_but_recording(&mut self) -> Result<(), Failure> {
+    /// What the operator asked is answered, and what the aides did, if they are waited for.
+    pub(super) fn end_orders(&mut self, of_aides: bool) -> Result<(), Failure> {
         while self.operator.is_asking()
             || !self.operator.orders.is_empty()
-            || self.aides.iter().any(Operator::is_asking)
+            || (of_aides && self.aides.iter().any(Operator::is_asking))
         {
             if !self.advance(Nanos::MAX)? {
-                return Err(self.operator_failed("no answer"));
+                return Err(self.not_answered(&self.operator));
             }
         }
         Ok(())

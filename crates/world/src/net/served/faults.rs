@@ -1,8 +1,10 @@
 //! Devices fail behind the server, and the clock jumps.
 
-use super::Served;
+use super::{ANSWERED_WITHIN, CHANGED_WITHIN, Served};
 use crate::driver::{Crash, Failure};
+use crate::net::operator::{Asked, Operator};
 use crate::{Fault, Moment, Strike};
+use serde_json::Value;
 use weir_engine::Activity;
 use weir_model::{DeviceId, Nanos};
 use weir_session::Server;
@@ -17,8 +19,18 @@ impl Served {
             Fault::Astray { .. } => return,
             fault => fault.clone(),
         };
+        if matches!(fault, Fault::Hang { .. } | Fault::Slow { .. }) {
+            // The engine waits so long for it, and then no more.
+            self.faults.delay += self.setup.deadline;
+        }
         self.world.break_device(device, fault);
         self.faults.is_broken = true;
+        self.kept.forget_all();
+    }
+
+    /// Within this time whoever asks at the control socket is answered.
+    pub(super) fn ordered_within(&self) -> Nanos {
+        if self.faults.is_broken { CHANGED_WITHIN + self.faults.delay } else { ANSWERED_WITHIN }
     }
 
     /// What has struck commands.
@@ -59,12 +71,32 @@ impl Served {
         self.faults = super::super::judge::Faults::default();
     }
 
-    /// What the operator asked was not done, or nobody knows: in order where devices fail or the clock
-    /// jumped. Then the power is cut, and it is seen what came of it.
-    pub(super) fn operator_failed(&mut self, what: &str) -> Failure {
-        if self.faults.is_broken || self.operator.may_be_cut_off() {
+    /// What the operator asked failed: in order where a device does. Then the power is cut, and it is seen
+    /// what came of it.
+    pub(super) fn change_failed(&mut self, asked: &Asked, answer: &Value) -> Failure {
+        if !self.faults.failing.is_empty() || self.operator.may_be_cut_off() {
+            return self.armed.now(&Crash::at_once());
+        }
+        Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}"))
+    }
+
+    /// The operator's connection ended, and nobody knows what became of what was asked: in order where the
+    /// server may have closed it for its silence. Then the power is cut, too.
+    pub(super) fn operator_cut_off(&mut self, what: &str) -> Failure {
+        if self.operator.may_be_cut_off() {
             return self.armed.now(&Crash::at_once());
         }
         Failure::Server(format!("at the control socket: {what}; asked was {:?}", self.operator.asked()))
+    }
+
+    /// The operator, or an aide, waits for longer than anything may take.
+    pub(super) fn not_answered(&self, who: &Operator) -> Failure {
+        Failure::Server(format!(
+            "{:?} is not answered within {}, nor were {:?}: {}",
+            who.asked(),
+            self.ordered_within(),
+            self.faults,
+            self.what_is_due()
+        ))
     }
 }

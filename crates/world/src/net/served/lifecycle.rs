@@ -5,7 +5,7 @@ use crate::driver::lifecycle::{is_of_devices, open_pool};
 use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec};
 use crate::net::operator::{Operator, Order};
 use crate::net::sockets::Sockets;
-use crate::{Driver, Seed, Stop, Strike};
+use crate::{Driver, Rng, Seed, Stop, Strike};
 use serde_json::json;
 use weir_engine::{Activity, AdminId, Command, Engine};
 use weir_model::{Memory, Nanos};
@@ -23,7 +23,7 @@ impl Served {
         loop {
             let how = match self.try_to_start() {
                 Err(Failure::Open(error)) if self.faults.is_broken && is_of_devices(&error) => Stop::Kill,
-                Err(Failure::Admin { .. } | Failure::NeverDone(_)) if self.faults.is_broken => Stop::PowerCut,
+                Err(Failure::Admin { .. }) if !self.faults.failing.is_empty() => Stop::PowerCut,
                 other => return other,
             };
             attempts += 1;
@@ -175,9 +175,11 @@ impl Served {
     }
 
     fn stop(&mut self, how: Stop) -> Result<(), Failure> {
+        self.note_removal_cut_short();
         self.server = None;
         self.world.stop(how);
         self.oracle.crash(how);
+        self.kept.crash();
         self.clients.iter_mut().for_each(|client| *client = None);
         self.half_closed.fill(0);
         self.lost.clear();
@@ -201,13 +203,13 @@ impl Served {
     /// have left nothing behind. Nor is any of the memory.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.operator.orders.clear();
-        self.end_control_but_recording()?;
+        self.end_orders(Rng::new(Seed(self.world.digest())).chance(0.5))?;
         self.is_stopping = true;
         self.recording.iter_mut().for_each(|recording| recording.note_crowd());
         // Whoever looks after it says so at the control socket, or sends a signal.
         if self.world.fork_rng().chance(0.5) {
             self.operator.orders.push_back(Order::Stop);
-            self.end_control_but_recording()?;
+            self.end_orders(false)?;
         } else {
             self.with_server(|server, outside| server.begin_stop(outside));
         }
@@ -238,6 +240,7 @@ impl Served {
         for volume in (0..self.volumes.len()).filter(|_| is_whole) {
             let promised = self.oracle.flush(volume);
             self.oracle.flushed(promised);
+            self.kept.flushed(volume, promised);
         }
         self.lost.clear();
         self.unheard.clear();

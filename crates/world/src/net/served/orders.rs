@@ -1,6 +1,6 @@
 //! What the operator wants, and what the answers say of the pool.
 
-use super::{ANSWERED_WITHIN, Served};
+use super::Served;
 use crate::driver::Failure;
 use crate::net::operator::{Asked, Order};
 use serde_json::{Value, json};
@@ -44,12 +44,11 @@ impl Served {
         self.visitors.iter_mut().for_each(|visitor| visitor.turn(now, &mut self.sockets));
         self.visitors.retain(|visitor| !visitor.is_gone());
         if self.operator.next(now, &self.sockets).is_none_or(|next| next > now) {
-            let waits = self.operator.is_asking() && now.since(self.operator.moved) > ANSWERED_WITHIN;
-            let is_demanded = waits && !self.faults.is_broken;
-            return if is_demanded { Err(self.operator_failed("no answer")) } else { Ok(()) };
+            let is_late = self.operator.is_late(now, self.ordered_within());
+            return if is_late { Err(self.not_answered(&self.operator)) } else { Ok(()) };
         }
         let turn = self.operator.turn(now, &mut self.sockets);
-        if let Some((asked, answer)) = turn.map_err(|what| self.operator_failed(&what))? {
+        if let Some((asked, answer)) = turn.map_err(|what| self.operator_cut_off(&what))? {
             self.idle_events = 0;
             self.heard(&asked, &answer)?;
         }
@@ -97,12 +96,13 @@ impl Served {
             },
             Order::RemoveUsed(volume) => {
                 let volume = of(volume);
-                let mut users =
-                    self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
-                if !users.any(|client| client.volume() == volume) || self.is_being_replaced(volume) {
+                if !self.is_used(volume) || self.is_being_replaced(volume) {
                     return;
                 }
-                (json!({"do": "remove_volume", "name": name(volume)}), Asked::RemoveUsed(volume))
+                let line = json!({"do": "remove_volume", "name": name(volume)});
+                // Should all of them go before the server decides, the volume goes, too.
+                self.clients.iter_mut().flatten().filter(|c| c.volume() == volume).for_each(|c| c.may_lack());
+                (line, Asked::RemoveUsed(volume))
             }
             Order::Stop => (json!({"do": "stop"}), Asked::Stop),
             Order::Record | Order::Churn(_) => return,
@@ -115,19 +115,63 @@ impl Served {
         debug_assert!(is_listened_to || self.is_stopping, "somebody listens at the control socket");
     }
 
-    /// All clients of a volume leave, then it is removed.
-    fn begin_replacing(&mut self, volume: usize) -> Option<(Value, Asked)> {
+    /// Whether a client uses a volume, so that it is not removed.
+    fn is_used(&self, volume: usize) -> bool {
+        let mut users = self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
+        users.any(|client| client.volume() == volume)
+    }
+
+    /// Whether a volume may be on its way out although a client used it when that was asked for: the last one may
+    /// have gone before the server decided.
+    pub(super) fn may_be_removed(&self, volume: usize) -> bool {
+        matches!(self.operator.asked(), Some(Asked::RemoveUsed(asked)) if *asked == volume)
+    }
+
+    /// A volume has been removed. Whoever uses it now has done so since before the server decided that nobody does.
+    fn removed(&mut self, volume: usize) -> Result<(), Failure> {
+        if self.is_used(volume) {
+            return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
+        }
+        self.make_way(volume);
+        self.replacing.iter_mut().for_each(|replacing| replacing.removed = true);
+        self.leave_volume(volume);
+        self.operator.orders.push_front(Order::Replace(0));
+        Ok(())
+    }
+
+    /// Another volume is to come in the place of this one.
+    fn make_way(&mut self, volume: usize) {
         if self.replacing.is_none() {
             self.names += 1;
             let new = format!("volume{volume}-{}", self.names);
             self.replacing = Some(Replacing { volume, new, removed: false });
         }
+    }
+
+    /// All clients of a volume close their connections.
+    fn leave_volume(&mut self, volume: usize) {
+        let of_it = |number: &usize| self.front.clients[*number].volume == volume;
+        let all: Vec<usize> = (0..self.clients.len()).filter(of_it).collect();
+        all.into_iter().for_each(|number| self.forget(number));
+    }
+
+    /// Everything stops: a volume whose removal was asked for while a client used it may be gone if none uses it any
+    /// more.
+    pub(super) fn note_removal_cut_short(&mut self) {
+        if let Some(Asked::RemoveUsed(volume)) = self.operator.asked().cloned()
+            && !self.is_used(volume)
+        {
+            self.make_way(volume);
+        }
+    }
+
+    /// All clients of a volume leave, then it is removed.
+    fn begin_replacing(&mut self, volume: usize) -> Option<(Value, Asked)> {
+        self.make_way(volume);
         let Replacing { volume, new, removed } = self.replacing.clone()?;
         if !removed {
             // Others may have come since it was tried last.
-            let of_it = |number: &usize| self.front.clients[*number].volume == volume;
-            let all: Vec<usize> = (0..self.clients.len()).filter(of_it).collect();
-            all.into_iter().for_each(|number| self.forget(number));
+            self.leave_volume(volume);
         }
         let spec = self.volumes[volume].spec;
         Some(if removed {
@@ -167,30 +211,33 @@ impl Served {
                 self.operator.orders.push_front(Order::Replace(0));
                 true
             }
-            Asked::Remove(volume) if is_done => {
-                let mut users =
-                    self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
-                if users.any(|client| client.volume() == volume) {
-                    return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
-                }
-                self.replacing.iter_mut().for_each(|replacing| replacing.removed = true);
-                self.operator.orders.push_front(Order::Replace(0));
+            Asked::Remove(volume) | Asked::RemoveUsed(volume) if is_done => {
+                self.removed(volume)?;
                 true
             }
             Asked::Create(_) if is_done => {
                 self.replaced();
                 true
             }
-            Asked::RemoveUsed(_) => refused,
+            Asked::RemoveUsed(_) if refused => true,
             Asked::Garbage => class == "usage",
-            Asked::Harden(..) | Asked::Remove(_) | Asked::Create(_) | Asked::Side(..) => false,
+            Asked::RemoveUsed(volume) if self.is_used(volume) => {
+                return Err(Failure::Server(format!(
+                    "the removal of a volume in use is answered with {answer}"
+                )));
+            }
+            Asked::Harden(..)
+            | Asked::Remove(_)
+            | Asked::RemoveUsed(_)
+            | Asked::Create(_)
+            | Asked::Side(..) => false,
         };
         if is_right {
             self.unsettled = None;
             return Ok(());
         }
         if asked.is_change() && answer["failed"]["message"].is_string() {
-            return Err(self.operator_failed(&format!("{asked:?} is answered with {answer}")));
+            return Err(self.change_failed(asked, answer));
         }
         Err(Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}")))
     }
@@ -218,6 +265,7 @@ impl Served {
         }
         self.volumes[volume].name = new;
         self.oracle.blank(volume);
+        self.kept.forget_volume(volume);
     }
 
     /// A crash caught what the operator wanted somewhere on its way: it is done or not.

@@ -4,7 +4,6 @@ use super::{ANSWERED_WITHIN, IDLE_EVENTS_MAX, Served};
 use crate::WorldMemory;
 use crate::driver::Failure;
 use crate::net::client::Turn;
-use crate::net::operator::Operator;
 use crate::net::sockets::{Report, Sockets};
 use weir_engine::{Activity, Engine};
 use weir_model::Nanos;
@@ -23,6 +22,11 @@ impl Served {
             self.world.start(io);
         }
         self.note_strikes();
+        if self.kept.is_keeping()
+            && self.server.as_ref().is_some_and(|server| !server.volumes().map().has_metadata_room())
+        {
+            self.kept.promise_nothing();
+        }
         result
     }
 
@@ -53,12 +57,6 @@ impl Served {
         // Devices that hang are given up at last.
         let most = IDLE_EVENTS_MAX * if self.faults.is_broken { 5 } else { 1 };
         if self.idle_events > most {
-            // Where devices fail, a change that the operator asked for may not come to an end.
-            if self.faults.is_broken
-                && (self.operator.is_asking() || self.aides.iter().any(Operator::is_asking))
-            {
-                return Err(self.operator_failed("no answer"));
-            }
             return Err(Failure::Server(self.what_is_due()));
         }
         let mut done = std::mem::take(&mut self.done);
@@ -85,7 +83,7 @@ impl Served {
     }
 
     /// For a server that goes on without anything coming to its end.
-    fn what_is_due(&self) -> String {
+    pub(super) fn what_is_due(&self) -> String {
         let now = self.world.now();
         let clients: Vec<_> = self.clients.iter().flatten().map(|c| c.next(now, &self.sockets)).collect();
         let server = self.server.as_ref().and_then(|server| server.deadline(now));
