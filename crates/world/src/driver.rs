@@ -18,6 +18,7 @@ use weir_policy::harm::Moves;
 mod absence;
 mod armed;
 mod audit;
+mod commands;
 mod copies;
 pub(crate) mod errors;
 mod failure;
@@ -30,6 +31,7 @@ mod tune;
 
 pub(crate) use absence::Absence;
 pub(crate) use armed::Armed;
+pub use commands::{Order, Told};
 pub(crate) use copies::Copies;
 use copies::Opened;
 pub use failure::Failure;
@@ -133,6 +135,8 @@ pub struct Driver {
     jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
     replacing: Option<Replacing>,
+    /// Commands under way.
+    commands: Option<commands::Commands>,
     /// Writes may go astray.
     astray: bool,
     /// What is left out when the pool is opened.
@@ -226,6 +230,7 @@ impl Driver {
             copies: Copies::default(),
             jump: None,
             replacing: None,
+            commands: None,
             astray: false,
             absence: Absence::default(),
             redundant: Vec::new(),
@@ -305,6 +310,7 @@ impl Driver {
                 Ok(())
             }
             Step::Replace(replace) => self.replace(replace),
+            Step::Tell(all) => self.tell(all),
             Step::Break(device, fault) => {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())

@@ -246,7 +246,7 @@ impl Served {
                 Ok(())
             }
             // What these do is tried without a server.
-            Step::Replace(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
+            Step::Replace(_) | Step::Tell(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
         }
     }
 
