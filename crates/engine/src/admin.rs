@@ -397,7 +397,8 @@ impl Engine {
         }
     }
 
-    /// No more changes are accepted: removals that wait for requests in flight do not go on before the next start.
+    /// No more changes are accepted: removals that wait for requests in flight do not go on before the
+    /// next start.
     pub(crate) fn fail_draining_removals(&mut self) {
         let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();

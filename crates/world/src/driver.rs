@@ -10,8 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId,
-    VolumeId,
+    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId, VolumeId,
 };
 use weir_policy::harm::Moves;
 
@@ -25,7 +24,7 @@ mod failure;
 pub(crate) mod kept;
 pub(crate) mod lifecycle;
 mod requests;
-mod rot;
+pub(crate) mod rot;
 mod step;
 mod tune;
 
@@ -345,10 +344,7 @@ impl Driver {
         };
         if self.health == Health::Whole {
             let superblock = &self.layout[device.index()];
-            let data = superblock.data_at..Superblock::second_at(superblock.size);
-            // One of two members stays good: the pool opens whatever happens to the other one.
-            let good = self.setup.mirrored && device == DeviceId(0);
-            let range = if good { data } else { DeviceOffset(0)..DeviceOffset(superblock.size.0) };
+            let range = rot::astray_range(superblock, self.setup.mirrored);
             self.world.break_device(device, Fault::Astray { range, further, chance, times });
             (self.astray, self.deceived) = (true, true);
         }

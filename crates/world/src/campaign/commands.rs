@@ -1,5 +1,5 @@
-//! Commands of operators, several at once and while clients ask, made up at random. Drawn apart, so that all else of a
-//! history is as it is without them.
+//! Commands of operators, several at once and while clients ask, made up at random. Drawn apart, so
+//! that all else of a history is as it is without them.
 
 use super::{Maker, between, pick, weighted};
 use crate::driver::{Ask, Order, Step, Told};

@@ -1,9 +1,10 @@
-//! Several commands of operators under way at once, while clients ask: volumes come, go and change, some of the same
-//! name.
+//! Several commands of operators under way at once, while clients ask: volumes come, go and change,
+//! some of the same name.
 //!
-//! The engine judges a command when it is given, by what was asked for before, durable or not: so it is known at once
-//! which ones must be refused, and why. The others take effect in the order in which they were given. After a crash a
-//! name is as some number of its commands has left it, those that were acknowledged among them.
+//! The engine judges a command when it is given, by what was asked for before, durable or not: so it is
+//! known at once which ones must be refused, and why. The others take effect in the order in which they
+//! were given. After a crash a name is as some number of its commands has left it, those that were
+//! acknowledged among them.
 
 use super::{Ask, Crash, Driver, Failure, Health, Volume, VolumeSpec};
 use crate::Ticket;
@@ -141,8 +142,9 @@ impl Commands {
         self.pending.iter().any(|pending| matches!(&pending.due, Due::Named(of, _) if of == name))
     }
 
-    /// What becomes of a command that is given now. A volume that is being made can be named once that is durable, which
-    /// may be before it is acknowledged: whether it `can_be_named` the engine must say.
+    /// What becomes of a command that is given now. A volume that is being made can be named once that
+    /// is durable, which may be before it is acknowledged: whether it `can_be_named` the engine must
+    /// say.
     fn foresee(&mut self, command: &Command, can_be_named: bool) -> Due {
         match command {
             Command::CreateVolume { name, .. }
@@ -182,8 +184,8 @@ impl Commands {
 }
 
 impl Driver {
-    /// Everything is asked for in turn, and then waited for. Where devices fail that may not be done: then the power
-    /// is cut to have them mended.
+    /// Everything is asked for in turn, and then waited for. Where devices fail that may not be done:
+    /// then the power is cut to have them mended.
     pub(super) fn tell(&mut self, all: &[Told]) -> Result<(), Failure> {
         self.commands = Some(Commands::of(&self.volumes));
         let told = all.iter().try_for_each(|told| match told {
@@ -256,7 +258,8 @@ impl Driver {
         let Some(commands) = &self.commands else { return Ok(()) };
         if let Command::CreateVolume { name, .. } = &command {
             let is_known = commands.bearer(name) != Bearer::Nothing || commands.is_leaving(name);
-            // Before a crash its removal had begun, and it is going on; or the metadata area may be too small.
+            // Before a crash its removal had begun, and it is going on; or the metadata area may be too
+            // small.
             let lingers = !is_known && self.engine.map().catalogue().by_name(name).is_some();
             if lingers || !self.engine.map().has_room_for_places() {
                 return Ok(());
@@ -343,7 +346,8 @@ impl Driver {
         }
     }
 
-    /// Waits for all commands, and puts the pool in order: each volume, or its successor, is there, and no other one.
+    /// Waits for all commands, and puts the pool in order: each volume, or its successor, is there, and
+    /// no other one.
     fn end_commands(&mut self) -> Result<(), Failure> {
         self.wait_for_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
@@ -401,8 +405,8 @@ impl Driver {
         }
     }
 
-    /// A crash caught commands somewhere on their way: each is done or not, and those that were acknowledged are. What is
-    /// lacking then is made, and what is too much removed.
+    /// A crash caught commands somewhere on their way: each is done or not, and those that were
+    /// acknowledged are. What is lacking then is made, and what is too much removed.
     pub(super) fn settle_commands(&mut self) -> Result<(), Failure> {
         let Some(commands) = self.commands.take() else { return Ok(()) };
         let found: Vec<_> = self.engine.volumes().collect();

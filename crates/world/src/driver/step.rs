@@ -25,7 +25,8 @@ pub enum Step {
     },
     /// Wait for what a volume's clients asked, remove it and create another one in its place.
     Replace(Replace),
-    /// Several commands of operators, one after the other without waiting, while clients ask; then wait for them.
+    /// Several commands of operators, one after the other without waiting, while clients ask; then wait
+    /// for them.
     Tell(Vec<Told>),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
