@@ -1,7 +1,7 @@
 //! Volumes made, changed and removed while the pool is served.
 
 use crate::Engine;
-use crate::active::{AdminId, AdminStep, Waiter};
+use crate::request::active::{AdminId, AdminStep, Waiter};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
@@ -106,8 +106,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// Space it takes on the devices, as its extents are in effect: every place counts, so copies, cached ones, and what
-    /// is kept, do too.
+    /// Space it takes on the devices, as its extents are in effect: every place counts, so copies, cached
+    /// ones, and what is kept, do too.
     pub allocated: Bytes,
     /// When its map changes are durable.
     pub hardening: Hardening,

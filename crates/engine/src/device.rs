@@ -1,12 +1,20 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
-use crate::doubt::{UNFLUSHED_MAX, Unflushed};
-use crate::measure::Measure;
-use crate::outstanding::{Behind, Outstanding};
-use crate::pacing::{Ended, Pacing, Whose};
-use crate::piece::Flight;
-use crate::route::Routing;
-use crate::watch::Watch;
+pub(crate) mod deadline;
+pub(crate) mod flush_order;
+pub(crate) mod lost;
+pub(crate) mod measure;
+pub(crate) mod outstanding;
+pub(crate) mod pacing;
+pub(crate) mod verify;
+
+use crate::device::deadline::Watch;
+use crate::device::measure::Measure;
+use crate::device::outstanding::{Behind, Outstanding};
+use crate::device::pacing::{Ended, Pacing, Whose};
+use crate::durability::doubt::{UNFLUSHED_MAX, Unflushed};
+use crate::read::route::Routing;
+use crate::request::piece::Flight;
 use crate::{LostWhy, Percent};
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{DeviceId, IoKind, Mutant, Nanos, Planted};
@@ -26,21 +34,21 @@ pub struct DeviceSettings {
     pub deadline: Nanos,
     /// How a durable write is carried out.
     pub durable_writes: DurableWrites,
-    /// How old the last check that the device still is what its superblock says may be when a FLUSH or a durable
-    /// change is acknowledged; `None`: it is never checked, as a device that holds no superblock. See
-    /// [`crate::verify`].
+    /// How old the last check that the device still is what its superblock says may be when a FLUSH or a
+    /// durable change is acknowledged; `None`: it is never checked, as a device that holds no superblock. See
+    /// [`crate::device::verify`].
     pub verified_within: Option<Nanos>,
 }
 
 /// How a device makes a single write durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurableWrites {
-    /// By one command ([`IoKind::Write`] with `fua`). Whatever error it answers, a lack of space included, may be
-    /// about an earlier write that was lost.
+    /// By one command ([`IoKind::Write`] with `fua`). Whatever error it answers, a lack of space included,
+    /// may be about an earlier write that was lost.
     #[default]
     OneCommand,
-    /// By a plain write and, once that has ended well, a flush: of a file. A lack of space that the write reports is
-    /// about that write alone; one that the flush reports is a lost write.
+    /// By a plain write and, once that has ended well, a flush: of a file. A lack of space that the write
+    /// reports is about that write alone; one that the flush reports is a lost write.
     WriteThenFlush,
 }
 
@@ -327,7 +335,7 @@ impl Device {
 
     /// Writes that are not durable beyond what one flush should cover: more must wait.
     pub(crate) fn is_behind(&self) -> bool {
-        self.unflushed.len() > 2 * crate::doubt::UNFLUSHED_MAX
+        self.unflushed.len() > 2 * crate::durability::doubt::UNFLUSHED_MAX
     }
 
     /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
@@ -421,8 +429,8 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doubt::Wrote;
-    use crate::piece::{NewIo, Purpose};
+    use crate::durability::doubt::Wrote;
+    use crate::request::piece::{NewIo, Purpose};
     use weir_map::Whole;
     use weir_model::{BlockRange, DeviceExtent, ExtentKey};
 

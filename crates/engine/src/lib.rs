@@ -12,102 +12,74 @@
 //! while let Some(reply) = engine.next_reply() { … }
 //! ```
 //!
-//! A request's life: [`Engine::submit`] checks it and cuts it into *pieces*, one per extent; a read
-//! piece ([`read`]) becomes device reads at once, each to the place the policy prefers or that is
-//! expected to answer soonest ([`route`]); a changing piece first takes its blocks
-//! ([`lock`]) and then writes ([`write`]) or clears ([`clear`]) them. Completed changes are in
-//! effect at once; they become durable by commits ([`commit`]), which FLUSH and FUA wait for.
-//! Volumes with two copies write both ([`mirror`]) under write intents ([`intents`]), and what has lost one
-//! gets it back ([`resync`]). What a policy buffers in slots may be on two devices, too ([`twice`]). When there is no
-//! space left copies give way to new data ([`reclaim`]). What fails is tried again ([`retry`]), put in doubt
-//! ([`doubt`]) or given up ([`lost`], [`watch`]), as is a device
-//! that was truncated ([`verify`]); what was read from a device given up is read elsewhere ([`again`]).
+//! Who does what:
+//!
+//! - [`request`]: checks a request, cuts it into *pieces*, one per extent, and answers it. A changing piece
+//!   first takes its blocks ([`request::block_locks`]).
+//! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
+//!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
+//!   ([`read::failover`]).
+//! - [`mod@write`]: selects the target ([`write::target`]), completes part-blocks and writes; volumes with
+//!   two copies write both ([`write::copies`]), a duplexed write-back area two slots ([`write::duplex`]);
+//!   [`write::clear`] trims and zeroes.
+//! - [`io`]: device commands, from their start to their end: coalesced, tried again, told to whoever began
+//!   them.
+//! - [`device`]: what is measured of a device, and when it is given up: lost, truncated ([`device::verify`]),
+//!   silent.
+//! - [`durability`]: completed changes are visible at once; commits make them durable, which FLUSH and FUA
+//!   wait for. Checkpoints, metadata members, write intents, and what a failed flush leaves in doubt.
+//! - [`space`]: admission of new data; where there is no space left copies give way to it
+//!   ([`space::reclaim`]).
+//! - [`mover`]: copies, moves and drops, as policies and background tasks ask.
+//! - [`background`]: second copies made anew, unreachable data, file systems' metadata, probes.
+//! - [`policy`]: the host of the placement policies, and the guard that stops harmful moves.
+//! - [`inspect`], [`admin`]: what people ask of the engine, and have it do.
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
-mod active;
-mod activity;
 mod admin;
-mod advice;
-mod again;
-mod cache;
-mod checkpoint;
-mod choose;
-mod clear;
-mod commit;
-mod consolidate;
+mod background;
 mod device;
-mod doubt;
-mod drops;
-mod explain;
-mod extra;
-mod feed;
-mod flow;
-mod harm;
-mod infer;
-mod intents;
-mod join;
-mod lock;
-mod lost;
-mod measure;
-mod members;
-mod mirror;
+mod durability;
+mod inspect;
+mod io;
 mod mover;
-mod notice;
-mod outstanding;
-mod pacing;
-mod piece;
-mod policies;
-mod probe;
-mod promise;
+mod policy;
 mod read;
-mod reclaim;
 mod request;
-mod resync;
-mod retry;
-mod rounds;
-mod route;
-mod runs;
-mod scratch;
-mod since;
 mod space;
-mod status;
-mod through;
-mod twice;
-mod unreachable;
-mod verify;
-mod walk;
-mod watch;
 mod write;
 
-pub use active::AdminId;
-pub use activity::Activity;
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
-pub use cache::CacheStatus;
-pub use commit::FlushRules;
-pub use consolidate::QUIET;
+pub use background::consolidate::QUIET;
+pub use device::lost::{DeviceEvent, LostWhy};
+pub use device::measure::{Load, Responses, ResponsesBySize};
+pub use device::pacing::MoverShare;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
-pub use doubt::Loss;
-pub use explain::{ExplainError, Explained, ExplainedPlace};
-pub use extra::{EXTRA_SPACE, Spread};
-pub use harm::MovesStatus;
-pub use lost::{DeviceEvent, LostWhy};
-pub use measure::{Load, Responses, ResponsesBySize};
+pub use durability::commit::FlushRules;
+pub use durability::doubt::Loss;
+pub use inspect::activity::Activity;
+pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
+pub use inspect::notice::Notice;
+pub use inspect::status::{
+    DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
+};
 pub use mover::{MOVER_SHARE, MoverStatus};
-pub use notice::Notice;
-pub use pacing::MoverShare;
-pub use rounds::Remark;
+pub use policy::harm::MovesStatus;
+pub use policy::rounds::Remark;
+pub use read::cache::CacheStatus;
+pub use request::active::AdminId;
+pub use space::extra::{EXTRA_SPACE, Spread};
 pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
-pub use status::{DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written};
 pub use weir_map::Hardening;
 
-use crate::active::{Active, ActiveId};
-use crate::commit::Commits;
 use crate::device::Device;
-use crate::lock::Locks;
-use crate::piece::{Flight, Piece, PieceId, Step};
-use crate::scratch::Scratch;
+use crate::durability::commit::Commits;
+use crate::request::active::{Active, ActiveId};
+use crate::request::block_locks::Locks;
+use crate::request::piece::{Flight, Piece, PieceId, Step};
+use crate::space::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
@@ -127,15 +99,15 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(3);
 #[derive(Debug)]
 pub struct Engine {
     map: Map,
-    policies: policies::Policies,
-    advice: advice::Advice,
+    policies: policy::registry::Policies,
+    advice: policy::advice::Advice,
     /// What the policy may draw from.
     random: Rng,
     mover: mover::Mover,
-    since: since::Since,
-    cache: cache::ExtentCache,
-    inference: infer::Inference,
-    harm: harm::Harm,
+    since: inspect::residence::Since,
+    cache: read::cache::ExtentCache,
+    inference: background::fs_metadata::Inference,
+    harm: policy::harm::Harm,
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
@@ -143,19 +115,19 @@ pub struct Engine {
     locks: Locks,
     scratch: Scratch,
     commits: Commits,
-    verification: verify::Verification,
-    members: members::Members,
-    mirror: mirror::Mirror,
-    intents: intents::Intents,
-    reclaim: reclaim::Reclaim,
-    extra: extra::Extra,
-    consolidation: consolidate::Consolidation,
-    resync: resync::Resync,
-    doubt: doubt::Doubt,
-    abandoned: lost::Abandoned,
-    again: again::Again,
-    through: through::Through,
-    checkpoint: checkpoint::Checkpoint,
+    verification: device::verify::Verification,
+    members: durability::members::Members,
+    mirror: write::copies::Mirror,
+    intents: durability::intents::Intents,
+    reclaim: space::reclaim::Reclaim,
+    extra: space::extra::Extra,
+    consolidation: background::consolidate::Consolidation,
+    resync: background::resync::Resync,
+    doubt: durability::doubt::Doubt,
+    abandoned: device::lost::Abandoned,
+    again: read::failover::Again,
+    through: read::gap_read::Through,
+    checkpoint: durability::checkpoint::Checkpoint,
     admin: admin::Admin,
     /// Requests over many extents that still have pieces to make.
     ranges: VecDeque<ActiveId>,
@@ -166,12 +138,12 @@ pub struct Engine {
     /// Pieces that may write where they want to once what was decided is durable.
     waiting_commit: Vec<PieceId>,
     space: space::SpaceState,
-    notices: notice::Notices,
-    unreachable: unreachable::Unreachable,
+    notices: inspect::notice::Notices,
+    unreachable: background::unreachable::Unreachable,
     written: Written,
-    probing: probe::Probing,
+    probing: background::probe::Probing,
     ios: VecDeque<Io>,
-    joined: join::Joined,
+    joined: io::coalesce::Joined,
     replies: VecDeque<Reply>,
     /// Why changes are no longer accepted.
     stopped_changes: Option<StoppedChanges>,
@@ -227,23 +199,23 @@ impl Engine {
         let have = memory.free();
         let scratch = Scratch::take(map.members().len(), memory)
             .ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
-        let Some(verification) = verify::Verification::take(devices, memory) else {
+        let Some(verification) = device::verify::Verification::take(devices, memory) else {
             scratch.give(memory);
             return Err(StartError::Memory { have, least: RESERVED_MEMORY });
         };
         let planted = map.planted();
         let mut engine = Self {
             devices: devices.iter().map(|settings| Device::new(*settings, planted)).collect(),
-            members: members::Members::new(map.members(), &scratch),
-            advice: advice::Advice::new(&map),
+            members: durability::members::Members::new(map.members(), &scratch),
+            advice: policy::advice::Advice::new(&map),
             map,
             random: Rng::new(Seed(0)),
             mover: mover::Mover::default(),
-            since: since::Since::default(),
-            cache: cache::ExtentCache::new(planted),
-            inference: infer::Inference::default(),
-            harm: harm::Harm::new(devices.len()),
-            policies: policies::Policies::new(now, policy),
+            since: inspect::residence::Since::default(),
+            cache: read::cache::ExtentCache::new(planted),
+            inference: background::fs_metadata::Inference::default(),
+            harm: policy::harm::Harm::new(devices.len()),
+            policies: policy::registry::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
             flights: Slab::new(),
@@ -251,29 +223,29 @@ impl Engine {
             scratch,
             commits: Commits::default(),
             verification,
-            mirror: mirror::Mirror::default(),
-            intents: intents::Intents::default(),
-            reclaim: reclaim::Reclaim::default(),
-            extra: extra::Extra::default(),
-            consolidation: consolidate::Consolidation::default(),
-            resync: resync::Resync::default(),
-            doubt: doubt::Doubt::default(),
-            abandoned: lost::Abandoned::default(),
-            again: again::Again::default(),
-            through: through::Through::new(),
-            checkpoint: checkpoint::Checkpoint::default(),
+            mirror: write::copies::Mirror::default(),
+            intents: durability::intents::Intents::default(),
+            reclaim: space::reclaim::Reclaim::default(),
+            extra: space::extra::Extra::default(),
+            consolidation: background::consolidate::Consolidation::default(),
+            resync: background::resync::Resync::default(),
+            doubt: durability::doubt::Doubt::default(),
+            abandoned: device::lost::Abandoned::default(),
+            again: read::failover::Again::default(),
+            through: read::gap_read::Through::new(),
+            checkpoint: durability::checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
             ranges: VecDeque::new(),
             ready: VecDeque::new(),
             waiting_scratch: VecDeque::new(),
             waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
-            notices: notice::Notices::default(),
-            unreachable: unreachable::Unreachable::default(),
+            notices: inspect::notice::Notices::default(),
+            unreachable: background::unreachable::Unreachable::default(),
             written: Written::default(),
-            probing: probe::Probing::default(),
+            probing: background::probe::Probing::default(),
             ios: VecDeque::new(),
-            joined: join::Joined::default(),
+            joined: io::coalesce::Joined::default(),
             replies: VecDeque::new(),
             stopped_changes: None,
             now,

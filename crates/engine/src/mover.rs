@@ -6,16 +6,19 @@
 //! no request waits for a move, with one exception: a write that would use the very location a
 //! mover's write has been submitted to waits for that one write.
 //!
-//! While clients use a device, moves have a bounded share of its time ([`crate::pacing`]).
+//! While clients use a device, moves have a bounded share of its time ([`crate::device::pacing`]).
 //!
 //! What is on its way while the power fails is lost, and nothing else: the map names a copy only
 //! when it is durable and so is what it was copied from, and drops follow copies in the order of the
 //! extent's versions.
 
+pub(crate) mod drops;
+pub(crate) mod piggyback;
+
 use crate::Engine;
 use crate::Percent;
-use crate::feed::Feed;
-use crate::piece::{Flight, NewIo, PieceId, Purpose, Spot};
+use crate::mover::piggyback::Feed;
+use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -327,8 +330,9 @@ impl Engine {
         }
     }
 
-    /// Whether the metadata area has room for what a move adds. For two whole places of what has a record there is
-    /// always some, or bringing blocks home would wait for what only that can release; a second copy is owed.
+    /// Whether the metadata area has room for what a move adds. For two whole places of what has a record
+    /// there is always some, or bringing blocks home would wait for what only that can release; a second copy
+    /// is owed.
     fn has_room_for_move(&self, key: ExtentKey, to: PlaceId) -> bool {
         let is_owed = self.is_mirrored(key) || matches!(self.map.find(key), Found::Record(_));
         if to.kind == PlaceKind::Whole && is_owed {
@@ -465,7 +469,8 @@ impl Engine {
         !self.space.is_waited_for() && space.free() > space.extents() / RESERVE
     }
 
-    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents that are.
+    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents
+    /// that are.
     fn slots_for_copies(&self, device: DeviceId, count: u16) -> u16 {
         let space = self.map.space(device);
         let there = if self.space.is_waited_for() { 0 } else { space.free_slots() };

@@ -1,10 +1,15 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
+pub(crate) mod cache;
+pub(crate) mod failover;
+pub(crate) mod gap_read;
+pub(crate) mod route;
+
 use crate::Engine;
-use crate::advice::places_of;
-use crate::piece::{Flight, NewIo, Piece, PieceId, Purpose};
-use crate::route::Route;
-use crate::through::Long;
+use crate::policy::advice::places_of;
+use crate::read::gap_read::Long;
+use crate::read::route::Route;
+use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use crate::write::alone_in;
 use smallvec::SmallVec;
 use weir_map::{Found, Record, Whole};
@@ -52,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Where all of a piece is to be read, if one place of a record has it alone, side by side, and it need not wait for
-    /// copies being written; and, if the policy is to be told, where its blocks are.
+    /// Where all of a piece is to be read, if one place of a record has it alone, side by side, and it need
+    /// not wait for copies being written; and, if the policy is to be told, where its blocks are.
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
         let Piece { key, range, takes_blocks, told, .. } = self.pieces[id.0 as usize];

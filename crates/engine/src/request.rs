@@ -1,7 +1,11 @@
 //! Requests: checked, cut into pieces, answered.
 
-use crate::active::{Active, ActiveId, Waiter};
-use crate::piece::{Clear, Piece, Work};
+pub(crate) mod active;
+pub(crate) mod block_locks;
+pub(crate) mod piece;
+
+use crate::request::active::{Active, ActiveId, Waiter};
+use crate::request::piece::{Clear, Piece, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
@@ -180,8 +184,8 @@ impl Engine {
         }
     }
 
-    /// Where the next extent begins that may hold anything, or that a change in flight is about to write to. Cost: the
-    /// changes in flight.
+    /// Where the next extent begins that may hold anything, or that a change in flight is about to write to.
+    /// Cost: the changes in flight.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
         let taken = self.locks.next_taken(key).map_or(end, |index| self.map.extent().start(index));
         VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))

@@ -6,15 +6,18 @@
 //! none: see [`Engine::start_clear`](crate::Engine) for the one case that might. Whoever waits tries
 //! again whenever some has come back.
 
-use crate::piece::PieceId;
+use crate::request::piece::PieceId;
 use crate::{Engine, Notice};
 use std::collections::VecDeque;
 use weir_map::Whole;
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
 
+pub(crate) mod extra;
 mod fill_rate;
 mod gauge;
 mod lack;
+pub(crate) mod reclaim;
+pub(crate) mod scratch;
 
 use fill_rate::FillRate;
 use gauge::Gauge;
@@ -50,10 +53,11 @@ pub struct SpaceRules {
     pub when_full: WhenFull,
     /// How full it is when its users are to be warned, ascending.
     pub warn_at: Vec<Percent>,
-    /// Of its space for data, what may be taken beyond one place an extent where the policy keeps none on purpose; without a
-    /// bound unless given.
+    /// Of its space for data, what may be taken beyond one place an extent where the policy keeps none on
+    /// purpose; without a bound unless given.
     pub extra: Option<Percent>,
-    /// How long clients must have asked for nothing before extents in pieces are put together; they never are unless given.
+    /// How long clients must have asked for nothing before extents in pieces are put together; they never are
+    /// unless given.
     pub quiet: Option<Nanos>,
 }
 
@@ -98,8 +102,8 @@ pub struct SpaceStatus {
     pub refused: u64,
     /// Net bytes taken per second of late, given back ones subtracted; negative while space is freed.
     pub fill_rate: f64,
-    /// When all space is taken if this goes on; `None` if it would never be, or is, or nobody can tell: too little was
-    /// seen, or it grows much faster or slower now than over the last half hour.
+    /// When all space is taken if this goes on; `None` if it would never be, or is, or nobody can tell: too
+    /// little was seen, or it grows much faster or slower now than over the last half hour.
     pub full_in: Option<Nanos>,
 }
 

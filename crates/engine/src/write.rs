@@ -4,13 +4,20 @@
 //! if it is valid nowhere, else with the old block, read first. To a block that is valid there the
 //! sectors alone are written, if the device can.
 
+pub(crate) mod clear;
+pub(crate) mod copies;
+pub(crate) mod duplex;
+pub(crate) mod target;
+
 use crate::Engine;
-use crate::active::ActiveId;
-use crate::advice::{places_of, see};
-use crate::doubt::{Unflushed, Wrote};
-use crate::piece::{Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Spot, Target, Tried, Work};
-use crate::policies::Which;
+use crate::durability::doubt::{Unflushed, Wrote};
+use crate::policy::advice::{places_of, see};
+use crate::policy::registry::Which;
 use crate::read::Source;
+use crate::request::active::ActiveId;
+use crate::request::piece::{
+    Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Spot, Target, Tried, Work,
+};
 use smallvec::SmallVec;
 use weir_map::{Found, Location, Place, Record, Slot};
 use weir_model::{
@@ -70,9 +77,9 @@ impl Engine {
         self.write_to(id, spot, Some(&record), memory);
     }
 
-    /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are in, side by
-    /// side, if no other place holds any of them or did of late, and the device is not lost. What most writes find:
-    /// nothing is copied to tell. `know` is then told what the map has there.
+    /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are
+    /// in, side by side, if no other place holds any of them or did of late, and the device is not lost. What
+    /// most writes find: nothing is copied to tell. `know` is then told what the map has there.
     #[inline(always)]
     fn plain_spot(&self, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
         let found = self.map.find(key);
@@ -103,8 +110,8 @@ impl Engine {
         Some((spot, self.tell_and_ask(id, which, &access)))
     }
 
-    /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if the
-    /// blocks are whole.
+    /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if
+    /// the blocks are whole.
     fn overwrite<M: Memory>(&mut self, id: PieceId, spot: Spot, memory: &mut M) {
         debug_assert!(self.goes_there_anyway(id, spot), "the long way leads elsewhere than to {spot:?}");
         let piece = &mut self.pieces[id.0 as usize];

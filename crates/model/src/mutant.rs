@@ -234,7 +234,7 @@ mutants! {
     PartialOverlapNotLocked = "partial-overlap-not-locked", rules::LOCKS, Net::Campaign;
     /// A piece overtakes those that wait for the same blocks.
     LockOvertaken = "lock-overtaken", rules::LOCKS,
-        Net::Test("lock::tests::nobody_overtakes_a_piece_that_waits_for_the_same_blocks");
+        Net::Test("request::block_locks::tests::nobody_overtakes_a_piece_that_waits_for_the_same_blocks");
     /// A read of several parts ends with the first one.
     ReadEndsWithFirstPart = "read-ends-with-first-part", rules::LOCKS, Net::Campaign;
     /// Commands are joined that lie side by side on the device but not in memory.
@@ -259,7 +259,7 @@ mutants! {
     IntentClosedUnflushed = "intent-closed-unflushed", rules::INTENT, Net::Campaign;
     /// A write intent is withdrawn while writes to the extent are in flight.
     IntentClosedUnderWrites = "intent-closed-under-writes", rules::INTENT,
-        Net::Test("tests::mirror::an_intent_stays_open_under_a_write_in_flight");
+        Net::Test("tests::copies::an_intent_stays_open_under_a_write_in_flight");
     /// Recovery keeps both copies of blocks with a write intent.
     IntentNotSettled = "intent-not-settled", rules::INTENT, Net::Campaign;
     /// Recovery chooses a copy without writing it again.

@@ -13,8 +13,8 @@ impl Lack {
     /// Most extents that must become available in a large pool.
     const MARGIN_MAX: u64 = 8;
 
-    /// So many extents of all were available. The margin is a small part of the pool, so that one at its limit does not
-    /// change its mind with each extent that comes and goes.
+    /// So many extents of all were available. The margin is a small part of the pool, so that one at its
+    /// limit does not change its mind with each extent that comes and goes.
     pub(super) fn of(available: u64, all: u64) -> Self {
         Self { available, margin: (all / 1000).min(Self::MARGIN_MAX) }
     }

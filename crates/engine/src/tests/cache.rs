@@ -1,4 +1,5 @@
-//! The extent cache: what it answers, what it fetches, and that it never shows anything else than the devices would.
+//! The extent cache: what it answers, what it fetches, and that it never shows anything else than the devices
+//! would.
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use proptest::prelude::*;
@@ -151,7 +152,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Beside a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves what was there.
+    /// Beside a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves what was
+    /// there.
     #[test]
     fn reads_are_as_without_a_cache(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
         let shape = Shape { devices: 3, members: 2, copies, ..Shape::default() };

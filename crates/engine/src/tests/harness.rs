@@ -464,8 +464,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Creates empty volumes until the metadata area has no room for places that nobody needs; there is still some for
-    /// those that somebody does.
+    /// Creates empty volumes until the metadata area has no room for places that nobody needs; there is still
+    /// some for those that somebody does.
     pub(super) fn leave_no_room_for_places(&mut self) {
         for n in 0.. {
             if !self.engine.map().has_room_for_places() {

@@ -1,4 +1,5 @@
-//! Space kept by WRITE_ZEROES with NO_HOLE: until a TRIM of a whole extent gives it up, no write to it lacks space.
+//! Space kept by WRITE_ZEROES with NO_HOLE: until a TRIM of a whole extent gives it up, no write to it lacks
+//! space.
 
 use super::harness::{EXTENT, Harness};
 use proptest::prelude::*;

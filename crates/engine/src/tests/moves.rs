@@ -382,7 +382,8 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
             h.write(at, &[2; 4096]);
             h.act(Action::Move { key, blocks: ALL, to: place(1, kind) });
             assert_eq!(h.read(at, 4096).1, [2; 4096]);
-            // The metadata is on a third. The first loses what was written there: the copy is all there is. The second loses the copy.
+            // The metadata is on a third. The first loses what was written there: the copy is all there is.
+            // The second loses the copy.
             h.fail_next(IoKind::Flush, IoError::Os(5));
             h.fail_next(IoKind::Flush, IoError::Os(5));
             h.flush().expect_err("the write is lost");

@@ -122,7 +122,8 @@ impl Placement for SlotsFirst {
     }
 }
 
-/// The pool with blocks 4 to 7 of extent 0 in slots of the second device alone and of the first, and the second slow.
+/// The pool with blocks 4 to 7 of extent 0 in slots of the second device alone and of the first, and the
+/// second slow.
 fn with_slow_slots() -> Harness {
     let mut h = pool();
     let (key, slots) = (h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });

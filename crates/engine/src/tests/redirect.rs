@@ -278,8 +278,8 @@ fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
     }
 }
 
-/// The quarantine is one of two defences: slots are given up when every command of their write has ended, unless it
-/// was sent to a device that is lost, which hands out no space.
+/// The quarantine is one of two defences: slots are given up when every command of their write has ended,
+/// unless it was sent to a device that is lost, which hands out no space.
 #[test]
 fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     let mut r = Redirected::new(3);

@@ -248,8 +248,8 @@ mod property {
     }
 }
 
-/// A write waits for space for the first blocks of an extent. What is cleared there later comes after it, also for a client
-/// that does not wait for the write because its connection is lost.
+/// A write waits for space for the first blocks of an extent. What is cleared there later comes after it,
+/// also for a client that does not wait for the write because its connection is lost.
 #[test]
 fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
     for (op, first) in [(Op::WriteZeroes { no_hole: false }, 1), (Op::Trim, 1), (Op::Trim, 0)] {

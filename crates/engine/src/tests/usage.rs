@@ -41,8 +41,8 @@ fn naive(h: &Harness) -> (u64, u64) {
     (bytes, extents.len() as u64)
 }
 
-/// Whatever is in flight: the volume's figure is exact, and the pool's is but for shared extents all of whose slots have
-/// just been given up.
+/// Whatever is in flight: the volume's figure is exact, and the pool's is but for shared extents all of whose
+/// slots have just been given up.
 fn check(h: &Harness, settled: bool) -> Result<(), TestCaseError> {
     let (bytes, extents) = naive(h);
     let status = h.engine.status();

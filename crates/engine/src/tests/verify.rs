@@ -125,7 +125,8 @@ fn volumes_with_two_copies_go_on() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    // One that is given up has the superblocks of the others written anew: that is no reason to give these up.
+    // One that is given up has the superblocks of the others written anew: that is no reason to give these
+    // up.
     h.truncate(DeviceId(1), Bytes::mib(1), true);
     h.flush().expect("the other copy, and the other metadata, are there");
     assert_eq!((lost(&h, DeviceId(1)), lost(&h, DeviceId(2))), (Some(LostWhy::Replaced), None));

@@ -1,0 +1,204 @@
+//! Extents in pieces are put together while nobody asks for anything.
+//!
+//! Redirected writes, moves that were interrupted and policies that are no longer in use leave an extent in
+//! several places: each request for it then takes several commands, and it takes more space than it needs.
+//! Once clients have asked for nothing for a while, a walk over all extents brings each to one whole place,
+//! but for what its policy means to keep ([`Keeps`]): places on these devices stay, and of the others one
+//! whole place is left. As soon as a client asks for something the walk stops; it begins anew with the next
+//! quiet.
+//!
+//! What is done goes by the mover and by drops, under their rules: nothing is given up that no other place
+//! holds.
+
+use crate::Engine;
+use crate::background::walk::after;
+use weir_map::{BlockSet, Place, Record};
+use weir_model::{BlockRange, DeviceSet, ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_policy::harm::Moves;
+use weir_policy::placement::{Action, Keeps};
+
+/// How long clients must have asked for nothing, unless told otherwise.
+pub const QUIET: Nanos = Nanos::secs(2);
+/// Extents looked at at a time, and when the walk goes on.
+const LOOKS: usize = 1024;
+const NEXT: Nanos = Nanos::millis(1);
+/// Moves under way and queued at a time, and when it is looked whether there are fewer.
+const MOVES: usize = 8;
+const SOON: Nanos = Nanos::millis(5);
+
+/// The walk.
+#[derive(Debug, Default)]
+pub(crate) struct Consolidation {
+    /// Clients' commands completed when it was last looked, and since when they are so many.
+    served: u64,
+    since: Nanos,
+    due: Nanos,
+    /// Where the walk goes on.
+    at: ExtentKey,
+    /// Extents of which something was asked for in this walk, and blocks moved and dropped when it began.
+    asked: u64,
+    done: u64,
+    /// Nothing is left to be done until clients have asked for something.
+    settled: bool,
+}
+
+impl Engine {
+    /// When to look again.
+    pub(crate) fn consolidation_due(&self) -> Option<Nanos> {
+        let may = self.space.rules().quiet.is_some() && self.stopped_changes.is_none();
+        (may && !self.consolidation.settled).then_some(self.consolidation.due)
+    }
+
+    /// Looks whether it is quiet, and goes on with the walk then.
+    pub(crate) fn drive_consolidation(&mut self) {
+        let Some(quiet) = self.space.rules().quiet.filter(|_| self.consolidation.due <= self.now) else {
+            return;
+        };
+        let served = self.served().sum();
+        let walk = &mut self.consolidation;
+        if served != walk.served || !self.active.is_empty() {
+            (walk.served, walk.since, walk.settled) = (served, self.now, false);
+            walk.at = ExtentKey::default();
+        }
+        let begins = walk.since + quiet;
+        walk.due = begins.max(self.now + NEXT);
+        if walk.settled {
+            walk.due = self.now + quiet;
+        } else if self.now >= begins {
+            self.walk_quietly();
+        }
+    }
+
+    fn walk_quietly(&mut self) {
+        let is_held_up = self.stopped_changes.is_some() || self.space.is_waited_for();
+        if is_held_up || matches!(self.harm.moves, Moves::Never) {
+            self.consolidation.settled = true;
+            return;
+        }
+        if self.consolidation.at == ExtentKey::default() {
+            (self.consolidation.asked, self.consolidation.done) = (0, self.moved_and_dropped());
+        }
+        for _ in 0..LOOKS {
+            if self.mover_load() >= MOVES {
+                self.consolidation.due = self.now + SOON;
+                return;
+            }
+            let Some(key) = self.next_extent(self.consolidation.at, |volume| volume.copies == 1) else {
+                return self.end_quiet_walk();
+            };
+            self.consolidation.at = after(key);
+            if self.put_together(key) {
+                self.consolidation.asked += 1;
+            }
+        }
+    }
+
+    /// All extents have been looked at. What was asked for may have to be gone on with in another walk; one
+    /// that came to nothing is the last.
+    fn end_quiet_walk(&mut self) {
+        if self.mover_load() > 0 {
+            self.consolidation.due = self.now + SOON;
+            return;
+        }
+        let has_come_to_something = self.moved_and_dropped() > self.consolidation.done;
+        if has_come_to_something {
+            // The space comes back once what was put together is durable.
+            self.request_commit();
+        }
+        self.consolidation.settled = self.consolidation.asked == 0 || !has_come_to_something;
+        self.consolidation.at = ExtentKey::default();
+    }
+
+    fn moved_and_dropped(&self) -> u64 {
+        let mover = self.mover_status();
+        mover.copied + mover.dropped
+    }
+
+    /// Has an extent brought together; whether there was anything to do.
+    fn put_together(&mut self, key: ExtentKey) -> bool {
+        let Keeps::On(kept) = self.keeps(self.policies.of(key.volume)) else { return false };
+        let Some(record) = self.record(key).filter(|record| record.copies == 1) else { return false };
+        let others = record.places.iter().filter(|place| !kept.contains(place.device()));
+        let is_one = others.clone().count() <= 1 && others.clone().all(is_whole);
+        if (is_one && !is_split(&record, kept)) || record.places.iter().any(|p| !self.is_usable(p.device())) {
+            return false;
+        }
+        let home = self.home_among(&record, |place| is_whole(place) && !kept.contains(place.device()));
+        let home = home.or_else(|| self.home_among(&record, is_whole));
+        match home.map(|place| place.at.id()) {
+            Some(home) => self.bring_pieces_to(key, &record, kept, home),
+            None => self.make_home(key),
+        }
+        true
+    }
+
+    /// Of these places the one that holds most.
+    fn home_among<'a>(&self, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
+        record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
+            (place.valid.count(), std::cmp::Reverse(self.advice.view(place.device()).reads.response.get()))
+        })
+    }
+
+    /// What is in no whole place, but in slots of several devices: a new whole place where the policy has new
+    /// data.
+    fn make_home(&mut self, key: ExtentKey) {
+        let access = self.access_to_all(key);
+        let which = self.policies.of(key.volume);
+        let device = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        if let Some(device) = device {
+            let to = PlaceId { device, kind: PlaceKind::Whole };
+            self.request_action(Action::Move { key, blocks, to });
+        }
+    }
+
+    /// What places that are not kept hold besides this one goes there, and then leaves them.
+    fn bring_pieces_to(&mut self, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        if kept.is_empty() {
+            return self.request_action(Action::Move { key, blocks, to: home });
+        }
+        let Some(there) = record.place(home) else { return };
+        let mut missing = there.valid.none_of_these();
+        for place in record.places.iter().filter(|place| place.at.id() != home) {
+            // Of what is kept only whole places: what is in slots there is to be there.
+            if !kept.contains(place.device()) || is_whole(place) {
+                missing.union(&place.valid);
+            }
+        }
+        missing.subtract(&there.valid);
+        if missing.is_empty() {
+            let leftover = |place: &&Place| place.at.id() != home && !kept.contains(place.device());
+            let from: Vec<_> = record.places.iter().filter(leftover).map(|place| place.at.id()).collect();
+            return from.into_iter().for_each(|from| self.request_action(Action::Drop { key, blocks, from }));
+        }
+        let mut at = 0;
+        while let Some(run) = missing.next_run(at, blocks.count) {
+            at = run.end();
+            self.request_action(Action::Copy { key, blocks: run, to: home });
+        }
+    }
+}
+
+fn is_whole(place: &Place) -> bool {
+    place.at.id().kind == PlaceKind::Whole
+}
+
+/// Whether an extent that has whole places on kept devices and elsewhere has no whole place that, with the
+/// slots that are kept, holds all of it.
+fn is_split(record: &Record, kept: DeviceSet) -> bool {
+    let wholes = || record.places.iter().filter(|place| is_whole(place));
+    if wholes().count() < 2 {
+        return false;
+    }
+    let mut held = record.places[0].valid.clone();
+    record.places.iter().for_each(|place| held.union(&place.valid));
+    let slots = record.places.iter().filter(|place| !is_whole(place) && kept.contains(place.device()));
+    slots.for_each(|place| held.subtract(&place.valid));
+    let lacks = |place: &Place| {
+        let mut lacking: BlockSet = held.clone();
+        lacking.subtract(&place.valid);
+        !lacking.is_empty()
+    };
+    wholes().all(lacks)
+}

@@ -1,0 +1,198 @@
+//! Second copies made anew: what a device that failed, a cut, or a lack of space has left with one.
+//!
+//! Which extents may lack a copy is kept as one bit each: noted where a copy is lost, and found by a walk
+//! over all volumes with two copies after the pool is opened and after a device is lost. In the
+//! background they are looked at in turn, and the mover makes the copies, a few at a time.
+
+use crate::Engine;
+use crate::background::walk::after;
+use crate::write::copies::wholes;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use weir_map::Record;
+use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Mutant, Nanos, PlaceId, PlaceKind, VolumeId};
+use weir_policy::placement::Action;
+
+/// Extents of the walk looked at at a time.
+const WALK: usize = 256;
+/// The time between two such steps.
+const WALK_EVERY: Nanos = Nanos::millis(1);
+/// Extents that may lack a copy looked at at a time.
+const LOOKS: usize = 64;
+/// Copies under way at a time.
+const MOVES: usize = 2;
+/// The time between two looks while there is something to do.
+const SOON: Nanos = Nanos::millis(10);
+/// … and while nothing can be done.
+const LATER: Nanos = Nanos::secs(5);
+
+/// Extents that may lack a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Resync {
+    /// A bit for each of 64 extents side by side.
+    lacking: BTreeMap<(VolumeId, u64), u64>,
+    /// Where the walk that looks for them goes on.
+    walk: Option<ExtentKey>,
+    /// Where to look next for something to do.
+    cursor: ExtentKey,
+    /// Whether this time around an extent was found complete, and what the mover had copied before.
+    completed: bool,
+    copied: u64,
+    due: Nanos,
+}
+
+const fn bit(key: ExtentKey) -> ((VolumeId, u64), u64) {
+    ((key.volume, key.index.0 / 64), 1 << (key.index.0 % 64))
+}
+
+impl Resync {
+    fn add(&mut self, key: ExtentKey) {
+        let (word, bit) = bit(key);
+        *self.lacking.entry(word).or_default() |= bit;
+    }
+
+    fn remove(&mut self, key: ExtentKey) {
+        let (word, bit) = bit(key);
+        if let Some(bits) = self.lacking.get_mut(&word) {
+            *bits &= !bit;
+            if *bits == 0 {
+                self.lacking.remove(&word);
+            }
+        }
+    }
+
+    /// The first extent at or after this one that may lack a copy.
+    fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
+        let (word, first) = bit(from);
+        let key = |(volume, word): (VolumeId, u64), bits: u64| {
+            let index = ExtentIndex(word * 64 + u64::from(bits.trailing_zeros()));
+            ExtentKey { volume, index }
+        };
+        self.lacking.range(word..).find_map(|(at, bits)| {
+            let bits = if *at == word { bits & !(first - 1) } else { *bits };
+            (bits != 0).then(|| key(*at, bits))
+        })
+    }
+
+    /// How many extents of a volume may lack a copy.
+    pub(crate) fn lacking(&self, volume: VolumeId) -> u64 {
+        let of_volume = self.lacking.range((volume, 0)..=(volume, u64::MAX));
+        of_volume.map(|(_, bits)| u64::from(bits.count_ones())).sum()
+    }
+}
+
+impl Engine {
+    /// The extent may lack a copy.
+    pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
+        if self.resync.lacking.is_empty() {
+            self.resync.due = self.now + SOON;
+        }
+        self.resync.add(key);
+    }
+
+    /// Any extent may lack a copy: all are looked at.
+    pub(crate) fn look_for_lacking(&mut self) {
+        let mirrored = self.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
+        self.resync.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
+        self.resync.due = self.now;
+    }
+
+    /// Space in extents of the volume that have blocks with one copy only, as far as known; and whether
+    /// that is still being looked for.
+    pub(crate) fn degraded(&self, volume: VolumeId) -> (Bytes, bool) {
+        let bytes = self.resync.lacking(volume) * self.map.extent().bytes().0;
+        (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
+    }
+
+    /// When there is something to do.
+    pub(crate) fn resync_due(&self) -> Option<Nanos> {
+        let idle = self.resync.walk.is_none() && self.resync.lacking.is_empty();
+        (!idle && self.stopped_changes.is_none()).then_some(self.resync.due)
+    }
+
+    /// Goes on with the walk, and has the mover make copies.
+    pub(crate) fn drive_resync(&mut self) {
+        if self.resync_due().is_none_or(|due| due > self.now) {
+            return;
+        }
+        if self.resync.walk.is_some() {
+            self.walk();
+        }
+        let hopeful = self.make_copies();
+        self.resync.due = self.now
+            + match (self.resync.walk, hopeful) {
+                (Some(_), _) => WALK_EVERY,
+                (None, true) => SOON,
+                (None, false) => LATER,
+            };
+    }
+
+    fn walk(&mut self) {
+        for _ in 0..WALK {
+            let Some(from) = self.resync.walk.take() else { return };
+            let Some(key) = self.next_extent(from, |volume| volume.copies > 1) else { return };
+            if self.lacks(key) {
+                self.note_lacking(key);
+            }
+            self.resync.walk = Some(after(key));
+        }
+    }
+
+    /// Whether some block of the extent is not in two places on devices in use.
+    fn lacks(&self, key: ExtentKey) -> bool {
+        let Some(record) = self.record(key).filter(|r| r.copies > 1 && !r.is_all_zeros()) else {
+            return false;
+        };
+        let mut held = record.places[0].valid.none_of_these();
+        record.places.iter().for_each(|p| held.union(&p.valid));
+        let complete = |p: &&weir_map::Place| {
+            p.at.id().kind == PlaceKind::Whole && self.is_usable(p.device()) && p.valid == held
+        };
+        record.places.iter().filter(complete).count() < 2
+    }
+
+    /// Looks at some extents that may lack a copy; those that do not any more are done. `false` if all have
+    /// been looked at since anything came of it.
+    fn make_copies(&mut self) -> bool {
+        for _ in 0..LOOKS {
+            if !self.mover_has_room(MOVES) {
+                return true;
+            }
+            let Some(key) = self.resync.next(self.resync.cursor) else {
+                let copied = self.mover_status().copied;
+                let copied = std::mem::replace(&mut self.resync.copied, copied);
+                self.resync.cursor = ExtentKey::default();
+                return std::mem::take(&mut self.resync.completed) || copied != self.resync.copied;
+            };
+            self.resync.cursor = after(key);
+            if !self.lacks(key) {
+                self.resync.remove(key);
+                self.resync.completed = true;
+            } else if let Some(record) = self.record(key) {
+                self.request_copies(key, &record);
+            }
+        }
+        true
+    }
+
+    /// Asks the mover for what the extent lacks, if that can be had.
+    fn request_copies(&mut self, key: ExtentKey, record: &Record) {
+        let not_made = match wholes(record).count() {
+            0 | 1 => Mutant::LackingCopyNotMade,
+            _ => Mutant::StaleCopyNotRefreshed,
+        };
+        if self.is_planted(not_made) {
+            return;
+        }
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
+        if places.len() > 1 {
+            if places.iter().filter(|device| self.is_usable(**device)).count() > 1 {
+                self.request_action(Action::Refresh { key });
+            }
+        } else if let Some(device) = self.second_device(key) {
+            let to = PlaceId { device, kind: PlaceKind::Whole };
+            self.request_action(Action::Copy { key, blocks, to });
+        }
+    }
+}

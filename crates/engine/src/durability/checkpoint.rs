@@ -1,0 +1,130 @@
+//! Checkpoints: written in the background, so that the journal's space can be used again and
+//! recovery stays short.
+
+use crate::Engine;
+use crate::durability::members::Part;
+use weir_map::root::Root;
+use weir_model::{DeviceId, IoError, Memory, Mutant};
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    /// Pages are written, a buffer of them at a time; so many members have not answered.
+    Pages(usize),
+    /// The pages are being made durable; then the root is written.
+    Flush(usize),
+    /// The root is being written.
+    Root(Box<Root>, usize),
+}
+
+/// The checkpoint under way.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoint {
+    phase: Phase,
+    requested: bool,
+    bytes: Vec<u8>,
+    /// The last one found no room in the metadata area, and nothing has become durable since.
+    pub(crate) no_room: bool,
+}
+
+impl Engine {
+    /// A checkpoint is wanted.
+    pub(crate) fn request_checkpoint(&mut self) {
+        self.checkpoint.requested = true;
+    }
+
+    /// The durable map has changed: one that found no room may find some.
+    pub(crate) fn durable_map_changed(&mut self) {
+        self.checkpoint.no_room = false;
+    }
+
+    /// No checkpoint is under way or needed.
+    pub(crate) fn checkpoint_is_settled(&self) -> bool {
+        matches!(self.checkpoint.phase, Phase::Idle) && (self.checkpoint.no_room || !self.map.has_unwritten())
+    }
+
+    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
+        !matches!(self.checkpoint.phase, Phase::Idle)
+    }
+
+    /// The checkpoint under way has nothing left to wait for.
+    pub(crate) fn checkpoint_can_advance(&self) -> bool {
+        let waits = self.commits.metadata_failed || self.members.are_recording();
+        !waits && matches!(self.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
+    }
+
+    /// Begins a checkpoint if one is due, and moves the one under way on.
+    pub(crate) fn drive_checkpoint<M: Memory>(&mut self, memory: &mut M) {
+        if self.commits.metadata_failed {
+            return;
+        }
+        let stopping = self.stopped_changes.is_some()
+            && self.active.is_empty()
+            && self.commits_are_settled()
+            && !self.checkpoint_is_settled();
+        let due = self.map.wants_checkpoint() && !self.checkpoint.no_room;
+        let wanted = self.checkpoint.requested || due || stopping;
+        if matches!(self.checkpoint.phase, Phase::Idle) && wanted && self.is_between_frames() {
+            self.begin_checkpoint();
+        }
+        if self.members.are_recording() {
+            return;
+        }
+        match self.checkpoint.phase {
+            Phase::Pages(0) => self.write_pages(memory),
+            Phase::Flush(0) => self.write_root(memory),
+            Phase::Root(_, 0) => self.root_durable(),
+            _ => {}
+        }
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.checkpoint.requested = false;
+        self.checkpoint.no_room = self.map.begin_checkpoint().is_err();
+        if !self.checkpoint.no_room {
+            self.checkpoint.phase = Phase::Pages(0);
+        } else if !self.map.has_journal_room() {
+            // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
+            // so this is the end of a metadata area that was damaged in size.
+            self.metadata_failed(IoError::Os(crate::write::ENOSPC));
+        }
+    }
+
+    fn write_pages<M: Memory>(&mut self, memory: &mut M) {
+        let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
+        self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
+            Some(at) => Phase::Pages(self.write_to_members(Part::Pages, at, &bytes, memory)),
+            None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
+            None => Phase::Flush(self.flush_members()),
+        };
+        self.checkpoint.bytes = bytes;
+    }
+
+    fn write_root<M: Memory>(&mut self, memory: &mut M) {
+        let Some((root, page, at)) = self.map.finished_root() else { return };
+        let left = self.write_to_members(Part::Root, at, &page[..], memory);
+        self.checkpoint.phase = Phase::Root(Box::new(root), left);
+    }
+
+    /// A member has answered.
+    pub(crate) fn checkpoint_step_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.member_failed(device, error);
+        }
+        if let Phase::Pages(left) | Phase::Flush(left) | Phase::Root(_, left) = &mut self.checkpoint.phase {
+            *left -= 1;
+        }
+        if matches!(self.checkpoint.phase, Phase::Root(_, 0)) && !self.members.are_recording() {
+            self.root_durable();
+        }
+    }
+
+    fn root_durable(&mut self) {
+        if let (Phase::Root(root, _), false) =
+            (std::mem::take(&mut self.checkpoint.phase), self.commits.metadata_failed)
+        {
+            self.map.checkpoint_durable(*root);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Commits: what FLUSH and FUA wait for.
+//!
+//! One at a time, for all who wait (group commit):
+//!
+//! 1. every device with completed writes that are not durable is flushed;
+//! 2. the map's changes whose data is durable go into journal frames, each written durably and
+//!    then applied to the durable map;
+//! 3. those who waited are answered.
+//!
+//! Who comes while one is under way waits for the next: its writes may have completed after the
+//! flushes of this one began.
+//!
+//! A disk takes seconds to flush what its cache holds. A commit that no client waits for does not wait for
+//! that: such a device is flushed beside it, and what needs that goes into a later commit; and not at once,
+//! as long as nobody waits for what it makes durable.
+
+use crate::Engine;
+use crate::device::verify::Round;
+use crate::durability::members::Part;
+use crate::inspect::notice::Notice;
+use crate::request::active::Waiter;
+use crate::request::piece::{NewIo, Purpose};
+use weir_map::Epoch;
+use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
+
+/// Changes become durable within this time even if nobody asks.
+const COMMIT_AFTER: Nanos = Nanos::secs(5);
+/// Extents with changes that are not durable, beyond which a commit begins by itself.
+const PENDING_MAX: usize = 16_384;
+
+/// How devices are flushed that no client asks to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushRules {
+    /// Those whose flushes take longer, on average, are flushed beside commits, which do not wait for that; …
+    pub dear: Nanos,
+    /// … and while clients use them only so often.
+    pub patience: Nanos,
+}
+
+impl Default for FlushRules {
+    /// Longer than what an SSD takes, and a disk that has nothing to do; as long as Linux leaves data in
+    /// memory that nobody asks to be written.
+    fn default() -> Self {
+        Self { dear: Nanos::millis(20), patience: Nanos::secs(30) }
+    }
+}
+
+/// … and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    who: Waiter,
+    /// Devices because of which one commit was not enough.
+    again: DeviceSet,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    /// This many device flushes are under way.
+    Flushing(usize),
+    /// The next frame is to be written.
+    NextFrame,
+    /// A frame is being written; so many members have not answered.
+    Frame(usize),
+}
+
+/// The commit under way, and who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    phase: Phase,
+    /// Who waits for the next commit.
+    next: Vec<Waiting>,
+    /// Who waits for this one.
+    now: Vec<Waiting>,
+    /// One is to begin though nobody waits.
+    requested: bool,
+    /// The oldest change no commit has begun for.
+    changed: Option<Nanos>,
+    /// Devices whose flush is under way, and no commit waits for it.
+    beside: Vec<DeviceId>,
+    rules: FlushRules,
+    frame: Vec<u8>,
+    /// The checks of devices those who wait for this one wait for.
+    verified: Round,
+    /// Extents of which a device was found, since this commit began, to miss what had been written.
+    cleared: Vec<(ExtentKey, DeviceId)>,
+    pub(crate) metadata_failed: bool,
+}
+
+impl Engine {
+    /// From now on these are the rules for flushes no client asks for, instead of the default ones.
+    pub fn set_flush_rules(&mut self, rules: FlushRules) {
+        self.commits.rules = rules;
+    }
+
+    /// Something changed that is not durable.
+    #[inline]
+    pub(crate) fn note_change(&mut self) {
+        self.commits.changed.get_or_insert(self.now);
+    }
+
+    /// A commit is wanted, though nobody waits for it.
+    pub(crate) fn request_commit(&mut self) {
+        self.commits.requested = true;
+    }
+
+    pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
+        self.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
+    }
+
+    /// The device misses what had been written of the extent: what is durable has to say so, or where else it
+    /// is, before anybody who waits is told that it is durable.
+    pub(crate) fn note_cleared(&mut self, key: ExtentKey, device: DeviceId) {
+        self.commits.cleared.push((key, device));
+    }
+
+    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
+    pub(crate) fn commit_due(&self) -> Option<Nanos> {
+        let commits = &self.commits;
+        if commits.metadata_failed {
+            return (!commits.next.is_empty()).then_some(self.now);
+        }
+        if commits.phase != Phase::Idle {
+            return None;
+        }
+        let many = commits.changed.is_some() && self.map.pending() > PENDING_MAX;
+        let requested = commits.requested && !self.all_wait_for_flushes_beside();
+        let due = match !commits.next.is_empty() || requested || many || self.stop_needs_a_step() {
+            true => Some(self.now),
+            false => commits.changed.map(|at| at + COMMIT_AFTER),
+        };
+        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
+        due.filter(|_| commits.beside.is_empty() || !self.is_hurried(&commits.next))
+    }
+
+    /// Whether all who go on after a commit need a flush that is under way already.
+    fn all_wait_for_flushes_beside(&self) -> bool {
+        let beside = |key| self.map.needs(key).any(|needs| self.commits.beside.contains(&needs.device));
+        !self.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
+    }
+
+    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
+    /// looked at it, as commands refused by a lost device do.
+    pub(crate) fn commit_can_advance(&self) -> bool {
+        if self.commits.metadata_failed || self.members.are_recording() {
+            return false;
+        }
+        match self.commits.phase {
+            Phase::Flushing(0) | Phase::Frame(0) => true,
+            Phase::NextFrame => self.map.has_journal_room() || !self.checkpoint_is_under_way(),
+            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
+        }
+    }
+
+    /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
+    fn stop_needs_a_step(&self) -> bool {
+        self.stopped_changes.is_some()
+            && self.active.is_empty()
+            && !(self.commits_are_settled()
+                && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
+    }
+
+    /// Begins a commit if one is due, and moves the one under way on.
+    pub(crate) fn drive_commits<M: Memory>(&mut self, memory: &mut M) {
+        if self.commits.metadata_failed {
+            return self.fail_commit_waiters(RequestError::ReadOnly);
+        }
+        let is_due = self.commit_due().is_some_and(|due| due <= self.now);
+        if self.commits.phase == Phase::Idle && is_due {
+            if self.is_stopping() && self.commits_are_settled() {
+                // Changes that came to nothing: no commit is due for them later either.
+                self.commits.changed = None;
+            } else if self.has_nothing_to_commit() {
+                self.commits.now = std::mem::take(&mut self.commits.next);
+                self.verify_for_waiters();
+                self.end_commit();
+            } else {
+                self.begin_commit();
+            }
+        }
+        if self.commits.phase == Phase::Flushing(0) {
+            self.map.begin_commit();
+            self.commits.phase = Phase::NextFrame;
+            if self.is_planted(Mutant::WaiterJoinsLate) {
+                let late = std::mem::take(&mut self.commits.next);
+                self.commits.now.extend(late);
+            }
+        }
+        // Nothing is acknowledged that a member left behind may not know before that is recorded.
+        if self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited) {
+            return;
+        }
+        if self.commits.phase == Phase::Frame(0) {
+            self.frames_durable();
+            self.commits.phase = Phase::NextFrame;
+        }
+        if self.commits.phase == Phase::NextFrame {
+            self.write_frame(memory);
+        }
+    }
+
+    /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
+    /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
+    /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
+    /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
+    /// acknowledged. That members are being recorded holds everybody up, as with a commit.
+    fn has_nothing_to_commit(&self) -> bool {
+        let owes =
+            |(sb, device): (&weir_map::Superblock, &crate::device::Device)| device.owes(sb.device).is_some();
+        let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
+        !(self.commits.next.is_empty() || self.commits.requested)
+            && self.commits.beside.is_empty()
+            && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
+            && self.map.pending() == 0
+            && !self.map.has_uncommitted()
+            && self.waiting_commit.is_empty()
+            && !self.members.are_recording()
+            && self.stopped_changes.is_none()
+    }
+
+    /// Has devices verified for those who wait for this commit, or need none.
+    fn verify_for_waiters(&mut self) {
+        if !self.commits.now.is_empty() {
+            self.commits.verified = self.verify_devices();
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
+    }
+
+    fn begin_commit(&mut self) {
+        let commits = &mut self.commits;
+        commits.now = std::mem::take(&mut commits.next);
+        commits.requested = false;
+        commits.changed = None;
+        commits.cleared.clear();
+        let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
+            .filter(|(_, device)| device.is_dirty() && !device.is_lost())
+            .map(|(sb, _)| sb.device)
+            .collect();
+        // Beside the flushes: whoever waits was submitted before.
+        self.verify_for_waiters();
+        let hurried = self.is_hurried(&self.commits.now);
+        let (later, now): (Vec<_>, Vec<_>) =
+            dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
+        if !later.is_empty() && self.map.has_uncommitted() {
+            // Looked at again.
+            self.note_change();
+        }
+        let beside: Vec<_> = now.iter().copied().filter(|id| !hurried && self.is_dear(*id)).collect();
+        self.commits.phase = Phase::Flushing(now.len() - beside.len());
+        self.commits.beside.extend(beside);
+        for id in now {
+            let covered = self.devices[id.index()].begin_flush(self.now);
+            if self.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited) {
+                self.devices[id.index()].flush_succeeded(covered);
+            }
+            let other = !self.map.members().contains(&id);
+            let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
+            if others_skipped || self.is_planted(Mutant::FlushSkipped) {
+                self.data_flush_ended(id, covered, Ok(()));
+                continue;
+            }
+            self.launch(NewIo::flush(id), Purpose::DataFlush(covered));
+        }
+    }
+
+    /// Whether a commit for these is one that a client waits for, or that makes room.
+    fn is_hurried(&self, waiters: &[Waiting]) -> bool {
+        let many = self.map.pending() > PENDING_MAX;
+        !waiters.is_empty() || many || self.space.is_waited_for() || self.stopped_changes.is_some()
+    }
+
+    /// Whether flushes of the device take long, as measured.
+    fn is_dear(&self, id: DeviceId) -> bool {
+        self.advice.view(id).flush.get().is_some_and(|mean| mean > self.commits.rules.dear)
+    }
+
+    /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes
+    /// long while clients use the device, was done not long ago, and no piece or move waits for what it makes
+    /// durable.
+    fn may_flush_later(&self, id: DeviceId) -> bool {
+        if self.commits.beside.contains(&id) {
+            return true;
+        }
+        let device = &self.devices[id.index()];
+        let may_wait =
+            !device.is_idle(self.now) && device.unflushed_for(self.now) < self.commits.rules.patience;
+        let waits_for_it = |key| self.map.needs(key).any(|needs| needs.device == id);
+        self.is_dear(id)
+            && may_wait
+            && !device.has_many_unflushed()
+            && !self.who_wait_for_commit().any(waits_for_it)
+    }
+
+    /// The extents of pieces and moves that go on once something of theirs is durable.
+    fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
+        let pieces = self.waiting_commit.iter().map(|id| self.pieces[id.0 as usize].key);
+        pieces.chain(self.mover.waiting_for_commit())
+    }
+
+    pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
+        if result.is_ok() {
+            self.devices[device.index()].flush_succeeded(covered);
+        }
+        if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
+            self.commits.beside.swap_remove(at);
+            return self.request_commit();
+        }
+        if let Phase::Flushing(left) = &mut self.commits.phase {
+            *left -= 1;
+        }
+    }
+
+    /// A flush or a durable write of the device failed. The operating system tells of a lost write
+    /// once: no later flush of the device says anything about those before. If it carries the map,
+    /// checkpoint pages may be among them, and no root may be written over them.
+    pub(crate) fn flush_failed(&mut self, device: DeviceId, error: IoError) {
+        if self.is_lost(device) {
+            return;
+        }
+        self.doubt(device);
+        self.member_failed(device, error);
+    }
+
+    /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
+    /// Changes are refused from now on, reads go on.
+    pub(crate) fn metadata_failed(&mut self, error: IoError) {
+        self.notices.push(Notice::ReadOnly { error });
+        self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
+        self.commits.metadata_failed = true;
+        self.fail_commit_waiters(RequestError::ReadOnly);
+        if !self.is_planted(Mutant::DrainingRemovalForgotten) {
+            self.fail_draining_removals();
+        }
+        // Whoever waits finds that out by trying again.
+        self.retry_waiting_space();
+        self.ready.extend(self.waiting_scratch.drain(..));
+        self.retry_waiting_commit();
+    }
+
+    /// Writes the next frame, or ends the commit if there is none.
+    fn write_frame<M: Memory>(&mut self, memory: &mut M) {
+        if !self.map.has_journal_room() {
+            // Goes on when the checkpoint has made room.
+            return self.request_checkpoint();
+        }
+        let devices = &self.devices;
+        let flushed = |id: DeviceId| devices[id.index()].flushed();
+        let mut bytes = std::mem::take(&mut self.commits.frame);
+        match self.map.next_frame(flushed, &mut bytes) {
+            Some(at) => {
+                if self.is_planted(Mutant::JournalAfterAcknowledgement) {
+                    let waiters = std::mem::take(&mut self.commits.now);
+                    let (early, rest) =
+                        waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
+                    self.commits.now = rest;
+                    <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
+                }
+                self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
+            }
+            None => {
+                self.frames_durable();
+                self.end_commit();
+            }
+        }
+        self.commits.frame = bytes;
+    }
+
+    pub(crate) fn frame_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.member_failed(device, error);
+        }
+        if let Phase::Frame(left) = &mut self.commits.phase {
+            *left -= 1;
+            let ended = *left == 0;
+            let recording = self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
+            if ended && !self.commits.metadata_failed && !recording {
+                self.frames_durable();
+                self.durable_map_changed();
+                self.commits.phase = Phase::NextFrame;
+            }
+        }
+    }
+
+    /// What the frames say is durable: the space they release may rest.
+    fn frames_durable(&mut self) {
+        let mut released = Vec::new();
+        self.map.commit_durable(&mut released);
+        for chunk in released {
+            self.rest(chunk);
+        }
+        self.retry_waiting_commit();
+    }
+
+    fn end_commit(&mut self) {
+        self.commits.phase = Phase::Idle;
+        let waiters = std::mem::take(&mut self.commits.now);
+        let cleared = std::mem::take(&mut self.commits.cleared);
+        let mut missing = DeviceSet::default();
+        let pending = cleared
+            .into_iter()
+            .filter(|(key, _)| self.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted));
+        pending.for_each(|(_, device)| missing.insert(device));
+        // That a device misses what they wait for, or where else that is, may follow a change that needs
+        // another flush. The next commit covers both. What the same device misses by then, nobody waits for
+        // who has waited for it before: a device whose flushes all fail holds nobody up for ever.
+        let (again, done): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|w| !missing.without(w.again).is_empty());
+        let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });
+        self.commits.next.splice(0..0, again);
+        done.into_iter().for_each(|waiting| self.answer(waiting.who, None));
+        self.retry_waiting_space();
+    }
+
+    fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {
+        match waiter {
+            Waiter::Request(id) => {
+                let active = &mut self.active[id.0];
+                active.error = active.error.or(error);
+                match active.error {
+                    Some(_) => self.reply(id),
+                    None => self.acknowledge(waiter, self.commits.verified),
+                }
+            }
+            Waiter::Admin(step) if error.is_some() => self.admin_step_ended(step, error),
+            Waiter::Admin(_) => self.acknowledge(waiter, self.commits.verified),
+        }
+    }
+
+    pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
+        let mut waiters = std::mem::take(&mut self.commits.now);
+        waiters.append(&mut self.commits.next);
+        for waiting in waiters {
+            self.answer(waiting.who, Some(error));
+        }
+    }
+
+    /// No commit is under way or needed.
+    pub(crate) fn commits_are_settled(&self) -> bool {
+        self.commits.phase == Phase::Idle
+            && self.commits.next.is_empty()
+            && self.commits.beside.is_empty()
+            && !self.map.has_uncommitted()
+            && !self.devices.iter().any(|d| d.is_dirty())
+    }
+
+    /// Whether the durable map may be checkpointed: not while a frame is being written.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        !matches!(self.commits.phase, Phase::Frame(_))
+    }
+}

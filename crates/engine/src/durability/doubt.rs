@@ -1,0 +1,430 @@
+//! Exact doubt: what a failed flush, or a device that is lost, puts in question.
+//!
+//! Per device the engine keeps which blocks were written and not flushed since ([`Unflushed`]), by
+//! writes that failed too: a part of them may be there. Bounded, because it asks for a commit when
+//! there are many. When a flush fails (the operating
+//! system tells of a lost write once, so a later flush says nothing about them):
+//!
+//! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
+//! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
+//!   or the pool is opened again, whatever is on the device. The opening makes durable what it finds of them
+//!   ([`Engine::put_in_doubt`]);
+//! - every FLUSH under way of a volume that has such blocks fails, and so does every durable change of
+//!   one of them; if no FLUSH is under way, the volume's next one fails. A FLUSH after that can succeed,
+//!   since nothing is pretended about those blocks. Who serves several clients tells each of them
+//!   ([`Engine::last_loss`]).
+
+use crate::Engine;
+use crate::inspect::notice::Notice;
+use crate::request::active::ActiveId;
+use crate::request::piece::{Piece, PieceId, Purpose, Work};
+use std::collections::BTreeMap;
+use weir_map::{BlockSet, Found};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
+
+/// Writes of one device that are not durable, beyond which a commit begins by itself.
+pub(crate) const UNFLUSHED_MAX: usize = 65_536;
+
+/// How a write that completed stands to the blocks it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// It holds what nothing else holds, or a part of it; or the map may yet give up where it went.
+    Data,
+    /// It is durable: it settles what was in question before.
+    Durable,
+}
+
+/// A write that ended since the last flush of its device, well or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unflushed {
+    pub(crate) key: ExtentKey,
+    pub(crate) range: BlockRange,
+    pub(crate) wrote: Wrote,
+}
+
+/// The doubtful blocks of one extent.
+#[derive(Debug)]
+struct Doubtful {
+    device: DeviceId,
+    blocks: BlockSet,
+}
+
+/// All doubtful blocks, and which volumes have still to be told. Empty in a pool that is well.
+#[derive(Debug, Default)]
+pub(crate) struct Doubt {
+    extents: BTreeMap<ExtentKey, Doubtful>,
+    /// Volumes whose next FLUSH fails, because of a device.
+    owed: BTreeMap<VolumeId, DeviceId>,
+    losses: BTreeMap<VolumeId, Loss>,
+}
+
+/// Acknowledged writes of a volume that were lost, by a flush that failed or with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The how manieth time since the start.
+    pub number: u64,
+    /// The device that lost them.
+    pub device: DeviceId,
+}
+
+impl Doubt {
+    /// Nothing is in doubt.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Whether the extent has doubtful blocks.
+    #[inline]
+    pub(crate) fn has(&self, key: ExtentKey) -> bool {
+        !self.extents.is_empty() && self.extents.contains_key(&key)
+    }
+
+    /// The device that lost one of these blocks.
+    #[inline]
+    pub(crate) fn about(&self, key: ExtentKey, range: BlockRange) -> Option<DeviceId> {
+        if self.extents.is_empty() {
+            return None;
+        }
+        self.extents.get(&key).filter(|d| d.blocks.contains_any(range)).map(|d| d.device)
+    }
+
+    /// The blocks are known again: rewritten, or zeros.
+    #[inline]
+    pub(crate) fn settle(&mut self, key: ExtentKey, range: BlockRange) {
+        if !self.extents.is_empty() {
+            self.settle_some(key, range);
+        }
+    }
+
+    #[cold]
+    fn settle_some(&mut self, key: ExtentKey, range: BlockRange) {
+        if let Some(doubtful) = self.extents.get_mut(&key) {
+            doubtful.blocks.remove(range);
+            if doubtful.blocks.is_empty() {
+                self.extents.remove(&key);
+            }
+        }
+    }
+
+    /// The first extent at or after this one, in its volume, with doubtful blocks.
+    pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
+        self.extents.range(from..).next().filter(|(k, _)| k.volume == from.volume).map(|(k, _)| k.index)
+    }
+
+    /// Doubtful blocks because of a device.
+    pub(crate) fn blocks(&self, device: DeviceId) -> u64 {
+        let of_device = self.extents.values().filter(|d| d.device == device);
+        of_device.map(|d| u64::from(d.blocks.count())).sum()
+    }
+
+    /// The volume is gone.
+    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+        self.extents.retain(|key, _| key.volume != volume);
+        self.owed.remove(&volume);
+        self.losses.remove(&volume);
+    }
+
+    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+        let doubtful = self.extents.entry(key).or_insert(Doubtful { device, blocks: blocks.clone() });
+        doubtful.device = device;
+        for block in blocks.iter() {
+            doubtful.blocks.insert(BlockRange { first: block, count: 1 });
+        }
+    }
+}
+
+impl Engine {
+    /// A write completed on `device`, and a flush must follow before it is durable.
+    #[inline]
+    pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
+        if self.devices[device.index()].note_unflushed(unflushed) > UNFLUSHED_MAX {
+            self.request_commit();
+        }
+    }
+
+    /// A flush or a durable write of the device failed, or the device is lost: what was written there
+    /// since its last good flush is in doubt, and so is what is being written.
+    pub(crate) fn doubt(&mut self, device: DeviceId) {
+        self.fail_flushes(device);
+        let mut unflushed = self.devices[device.index()].distrust();
+        if !self.is_planted(Mutant::WritesInFlightNotDoubted) {
+            unflushed.extend(self.being_written(device));
+        }
+        self.fail_writes(device);
+        let written = self.blocks_of(&unflushed);
+        self.note_copies(device, &written);
+        let lost = self.lost_blocks(device, written);
+        let flushed = self.devices[device.index()].flushed();
+        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
+        for key in self.map.withdraw(device, flushed) {
+            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
+            }
+            self.review_writes(key);
+            // What was moved from there is in a later change alone, which may need another flush.
+            self.note_cleared(key, device);
+        }
+        let mut blocks = 0;
+        let mut volumes = Vec::new();
+        for (key, (doubtful, elsewhere)) in lost {
+            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
+            }
+            if !elsewhere.is_empty() {
+                self.map.distrust(key, device, &elsewhere);
+                self.note_cleared(key, device);
+                self.note_lacking(key);
+                self.review_writes(key);
+            }
+            if doubtful.is_empty() {
+                continue;
+            }
+            blocks += u64::from(doubtful.count());
+            if volumes.last() != Some(&key.volume) {
+                volumes.push(key.volume);
+            }
+            self.put_in_doubt(device, key, doubtful);
+        }
+        if !self.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
+            self.read_anew(device);
+        }
+        self.tell_waiting(device, &volumes);
+        self.note_change();
+        self.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it
+    /// can be made durable: the next opening writes again what it finds there. Else what is in the device's
+    /// cache, but is not written any more, could be copied after that, and a cut would leave two places that
+    /// differ. Without metadata room for it, it does not outlast the engine.
+    pub(crate) fn put_in_doubt(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
+        if !blocks.is_empty() && self.map.has_metadata_room() {
+            let mut at = 0;
+            while let Some(run) = blocks.next_run(at, self.map.extent().blocks()) {
+                self.map.intend(key, run);
+                at = run.end();
+                if self.is_planted(Mutant::FirstDoubtfulRunIntended) {
+                    break;
+                }
+            }
+            self.request_commit();
+        }
+        self.doubt.add(device, key, blocks);
+    }
+
+    /// Commands under way may bring what the device had before what it has lost: what they read is read
+    /// again, and then is in doubt, or elsewhere.
+    fn read_anew(&mut self, device: DeviceId) {
+        let flights = self.flights.iter().map(|(_, flight)| flight);
+        let reads = flights.filter(|flight| flight.device == device && flight.kind.is_read());
+        for piece in reads.filter_map(|flight| flight.purpose.piece()) {
+            self.again.restart(piece);
+        }
+    }
+
+    /// What writes under way to the device cover: what they leave there a flush no longer tells.
+    fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
+        let flights = self.flights.iter().map(|(_, flight)| flight).filter(move |f| f.device == device);
+        flights.filter_map(|flight| {
+            let Purpose::Write(PieceId(id)) = flight.purpose else { return None };
+            let Piece { key, range, .. } = self.pieces[id as usize];
+            Some(Unflushed { key, range, wrote: Wrote::Data })
+        })
+    }
+
+    /// Per extent: the blocks of which writes may be lost.
+    fn blocks_of(&self, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
+        let none = || BlockSet::none(self.map.extent().blocks());
+        let mut written = BTreeMap::new();
+        for Unflushed { key, range, wrote } in unflushed {
+            let blocks = written.entry(*key).or_insert_with(none);
+            match wrote {
+                Wrote::Data => blocks.insert(*range),
+                Wrote::Durable => blocks.remove(*range),
+            }
+        }
+        written
+    }
+
+    /// What `device` lost may have been copied to another one before, and the copy not be durable either.
+    /// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
+    /// as for what was written there.
+    fn note_copies(&mut self, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
+        let end = self.map.extent().blocks();
+        for (key, written) in written {
+            for (i, other) in self.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
+                if i < device.index() && self.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
+                    continue;
+                }
+                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.flushed());
+                let Some((mut blocks, epoch)) = unsure else { continue };
+                blocks.intersect(written);
+                let mut at = 0;
+                while let Some(range) = blocks.next_run(at, end) {
+                    at = range.end();
+                    other.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+                }
+            }
+        }
+    }
+
+    /// Per extent: the blocks whose only copy is lost, and those another device holds too.
+    fn lost_blocks(
+        &self,
+        device: DeviceId,
+        written: BTreeMap<ExtentKey, BlockSet>,
+    ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
+        let none = || BlockSet::none(self.map.extent().blocks());
+        let mut lost = BTreeMap::new();
+        for (key, blocks) in written {
+            let (mut doubtful, mut elsewhere) = (none(), none());
+            let found = self.map.find(key);
+            for block in blocks.iter() {
+                let (here, there) = self.holders(&found, block, device);
+                let one = BlockRange { first: block, count: 1 };
+                match (here, there) {
+                    (true, false) => doubtful.insert(one),
+                    (true, true) => elsewhere.insert(one),
+                    // Trimmed, zeroed or written elsewhere since.
+                    (false, _) => {}
+                }
+            }
+            if !(doubtful.is_empty() && elsewhere.is_empty()) {
+                lost.insert(key, (doubtful, elsewhere));
+            }
+        }
+        lost
+    }
+
+    /// Whether the block is valid on the device, and whether on another one that is not lost.
+    fn holders(&self, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
+        match found {
+            Found::Empty => (false, false),
+            Found::Direct(whole) => (whole.device == device, whole.device != device),
+            Found::Record(record) => {
+                let holding = record.places.iter().filter(|p| p.valid.contains(block));
+                holding.fold((false, false), |(here, there), place| match place.device() {
+                    d if d == device => (true, there),
+                    d => (here, there || !self.devices[d.index()].is_lost()),
+                })
+            }
+        }
+    }
+
+    /// Writes under way to the device fail: it says nothing that they complete, and where they were to
+    /// go may be given up.
+    fn fail_writes(&mut self, device: DeviceId) {
+        self.mirror.fail(device);
+        let to_device =
+            |p: &&mut Piece| p.target.is_some_and(|t| !t.mirrored && t.spot.place().device == device);
+        for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
+            piece.error.get_or_insert(RequestError::FlushFailed(device));
+        }
+    }
+
+    /// The extent lost blocks: writes under way to other devices make valid what they write, whatever
+    /// was valid when they began; and a place may be left that holds nothing.
+    fn review_writes(&mut self, key: ExtentKey) {
+        let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
+            if let Some(target) = &mut piece.target {
+                target.changes = true;
+            }
+        }
+        if !self.locks.tidy_later(key) {
+            self.map.give_back(key);
+        }
+    }
+
+    /// Fails what claimed, or was to claim, that doubtful blocks are durable.
+    fn tell_waiting(&mut self, device: DeviceId, volumes: &[VolumeId]) {
+        let failed: Vec<_> = (self.active.iter())
+            .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
+            .filter(|(id, a)| match a.request.op {
+                Op::Flush => !self.is_planted(Mutant::FlushWaitersNotTold),
+                op => op.changes() && self.vouches_for_doubtful(ActiveId(*id), &a.request),
+            })
+            .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
+            .collect();
+        for volume in volumes.iter().filter(|_| !self.map.planted().is(Mutant::NextFlushNotFailed)) {
+            self.doubt.owed.insert(*volume, device);
+        }
+        for volume in volumes {
+            let loss = self.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
+            *loss = Loss { number: loss.number + 1, device };
+        }
+        for (id, op, volume) in failed {
+            self.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
+            if op == Op::Flush {
+                self.doubt.owed.remove(&volume);
+            }
+        }
+    }
+
+    /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
+    /// the next FLUSH makes them so: the one that failed was asked for before.
+    fn vouches_for_doubtful(&self, id: ActiveId, request: &weir_model::Request) -> bool {
+        let extent = self.map.extent();
+        let end = request.offset.0 + request.len.0;
+        let key = |index| ExtentKey { volume: request.volume, index };
+        let first = extent.index(request.offset);
+        let last = extent.index(weir_model::VolumeOffset(end - 1));
+        let is_durable = self.map_is_durable_when_acknowledged(request.volume, request.fua);
+        self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
+            let start = extent.start(key.index).0;
+            let from = request.offset.0.saturating_sub(start) as u32;
+            let to = (end - start).min(extent.bytes().0) as u32;
+            let touched = weir_model::Span { start: from, len: to - from }.touched();
+            let still_comes = |block| {
+                self.pieces.iter().any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
+            };
+            let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
+            blocks.any(|block| is_durable || !still_comes(block))
+        })
+    }
+
+    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
+    pub fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
+        if self.doubt.losses.is_empty() { None } else { self.doubt.losses.get(&volume).copied() }
+    }
+
+    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
+    /// fails, too.
+    pub fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+        if self.map.volume(volume).is_some() {
+            self.doubt.owed.insert(volume, device);
+        }
+    }
+
+    /// The error the volume's next FLUSH is owed.
+    pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
+        self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
+    }
+
+    /// A read piece, or a write that needs what was there, meets doubtful blocks.
+    #[inline]
+    pub(crate) fn doubtful(&self, id: PieceId) -> Option<RequestError> {
+        if self.doubt.is_empty() { None } else { self.doubtful_among(id) }
+    }
+
+    #[cold]
+    fn doubtful_among(&self, id: PieceId) -> Option<RequestError> {
+        let piece = &self.pieces[id.0 as usize];
+        let about = |range| self.doubt.about(piece.key, range);
+        let device = match piece.work {
+            Work::Read => about(piece.range),
+            Work::Write { .. } => {
+                let (touched, mut covered) = (piece.span.touched(), piece.span.covered());
+                if self.is_planted(Mutant::PartWriteClearsDoubt) {
+                    covered = touched;
+                }
+                let edge = |block| BlockRange { first: block, count: 1 };
+                let partly = (touched.first..touched.end()).filter(|b| !covered.contains(*b));
+                partly.map(edge).find_map(about)
+            }
+            Work::Clear(_) => None,
+        };
+        device.map(|device| RequestError::InDoubt { device })
+    }
+}

@@ -1,0 +1,110 @@
+//! What the engine is in the middle of: for tests that ask whether every moment was put to the test.
+
+use crate::Engine;
+use crate::request::piece::Purpose;
+use std::fmt;
+
+/// Something that takes several steps, at any of which everything may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// A client's bytes are being read.
+    Reading,
+    /// A client's bytes are being written.
+    Writing,
+    /// A device is being flushed for a commit.
+    Flushing,
+    /// A journal frame is being written.
+    Frame,
+    /// The journal has gone around its ring since the pool was opened.
+    JournalWrapped,
+    /// Pages of a checkpoint are being written.
+    CheckpointPages,
+    /// The pages of a checkpoint are being made durable.
+    CheckpointFlush,
+    /// A checkpoint's root is being written.
+    CheckpointRoot,
+    /// A volume is being removed.
+    Removal,
+    /// Space given up is not reusable yet.
+    SpaceResting,
+    /// A write waits for space.
+    WaitingForSpace,
+    /// The mover copies blocks to another place.
+    Moving,
+    /// Two copies may differ: a write intent is open.
+    IntentOpen,
+    /// The map is on one of its two members only.
+    Degraded,
+    /// Blocks read as EIO because a flush failed or a device was lost.
+    InDoubt,
+}
+
+impl Activity {
+    /// All there are.
+    pub const ALL: [Self; 15] = [
+        Self::Reading,
+        Self::Writing,
+        Self::Flushing,
+        Self::Frame,
+        Self::JournalWrapped,
+        Self::CheckpointPages,
+        Self::CheckpointFlush,
+        Self::CheckpointRoot,
+        Self::Removal,
+        Self::SpaceResting,
+        Self::WaitingForSpace,
+        Self::Moving,
+        Self::IntentOpen,
+        Self::Degraded,
+        Self::InDoubt,
+    ];
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reading => "reading",
+            Self::Writing => "writing",
+            Self::Flushing => "flushing",
+            Self::Frame => "frame in flight",
+            Self::JournalWrapped => "journal wrapped",
+            Self::CheckpointPages => "checkpoint pages",
+            Self::CheckpointFlush => "checkpoint flush",
+            Self::CheckpointRoot => "checkpoint root",
+            Self::Removal => "removal",
+            Self::SpaceResting => "space resting",
+            Self::WaitingForSpace => "waiting for space",
+            Self::Moving => "mover copying",
+            Self::IntentOpen => "intent open",
+            Self::Degraded => "one mirror only",
+            Self::InDoubt => "blocks in doubt",
+        })
+    }
+}
+
+impl Engine {
+    /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
+    pub fn is_doing(&self, activity: Activity) -> bool {
+        let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
+        match activity {
+            Activity::Reading => in_flight(|p| {
+                use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere, ReadThrough};
+                matches!(p, Read(_) | ReadThrough(_) | ReadElsewhere(..) | Merge(_) | MergeElsewhere(..))
+            }),
+            Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
+            Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
+            Activity::Frame => in_flight(|p| matches!(p, Purpose::Frame)),
+            Activity::JournalWrapped => self.map.journal_has_wrapped(),
+            Activity::CheckpointPages => in_flight(|p| matches!(p, Purpose::CheckpointPages)),
+            Activity::CheckpointFlush => in_flight(|p| matches!(p, Purpose::CheckpointFlush)),
+            Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Root)),
+            Activity::Removal => self.is_removing(),
+            Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
+            Activity::WaitingForSpace => self.space.is_waited_for(),
+            Activity::Moving => in_flight(|p| matches!(p, Purpose::MoveRead(_) | Purpose::MoveWrite(_))),
+            Activity::IntentOpen => !self.intents.are_closed(),
+            Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
+            Activity::InDoubt => !self.doubt.is_empty(),
+        }
+    }
+}

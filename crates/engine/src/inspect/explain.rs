@@ -1,0 +1,142 @@
+//! Where a block is, since when and why: for people who ask.
+
+use crate::Engine;
+use crate::policy::advice::places_of;
+use weir_map::Place;
+use weir_model::{
+    BLOCK, BlockRange, Bytes, DeviceOffset, ErrorKind, ExtentKey, Nanos, PlaceId, PlaceKind, Rng, Seed,
+    VolumeOffset,
+};
+use weir_policy::placement::{Moment, Places, Question, Reasons};
+
+/// Where a block is, since when and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Where the block begins in its volume.
+    pub block: VolumeOffset,
+    /// Where its extent begins, and the size of an extent.
+    pub extent: VolumeOffset,
+    /// See `extent`.
+    pub extent_size: Bytes,
+    /// Which of the extent's blocks it is.
+    pub number: u16,
+    /// The extent's places; none if it reads as zeros.
+    pub places: Vec<ExplainedPlace>,
+    /// The block's last write was lost with a failed flush: it reads as EIO until it is rewritten.
+    pub in_doubt: bool,
+    /// The policy that decides.
+    pub policy: &'static str,
+    /// Its reasons.
+    pub reasons: Reasons,
+}
+
+/// One place of an extent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedPlace {
+    /// Which.
+    pub id: PlaceId,
+    /// Where the block is there, if the place holds it.
+    pub at: Option<DeviceOffset>,
+    /// The runs of the extent's blocks it holds, ascending.
+    pub blocks: Vec<BlockRange>,
+    /// For how long the extent has had the place, if that is known.
+    pub age: Option<Nanos>,
+}
+
+/// Why there is nothing to explain. Messages have the form "what is wrong; the way out".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExplainError {
+    /// There is no such volume.
+    #[error("there is no volume {0:?}; `weir volume list` shows those there are")]
+    NoVolume(String),
+    /// The volume is not that long.
+    #[error("offset {at} is beyond the end of volume {volume:?}; it has {size}: give an offset below that")]
+    Beyond {
+        /// The offset.
+        at: Bytes,
+        /// The volume.
+        volume: String,
+        /// Its size.
+        size: Bytes,
+    },
+}
+
+impl ExplainError {
+    /// What the caller must do.
+    pub const fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
+
+impl Engine {
+    /// Where the block of a volume is that holds this byte, since when and why. Changes nothing.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it ends before.
+    pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+        let catalogue = self.map.catalogue();
+        let found = catalogue.by_name(volume).and_then(|id| Some((id, self.map.volume(id)?.size)));
+        let (id, size) = found.ok_or_else(|| ExplainError::NoVolume(volume.to_owned()))?;
+        if at.0 >= size.0 {
+            return Err(ExplainError::Beyond { at: Bytes(at.0), volume: volume.to_owned(), size });
+        }
+        let extent = self.map.extent();
+        let key = ExtentKey { volume: id, index: extent.index(at) };
+        let number = (u64::from(extent.within(at)) / BLOCK) as u16;
+        let one = BlockRange { first: number, count: 1 };
+        let record = self.record(key);
+        let places = record.iter().flat_map(|record| &record.places);
+        let held = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
+        let (policy, reasons) = self.reasons(key, number, held);
+        Ok(Explained {
+            block: VolumeOffset(at.0 / BLOCK * BLOCK),
+            extent: extent.start(key.index),
+            extent_size: extent.bytes(),
+            number,
+            places: places.map(|place| self.explain_place(key, place, number)).collect(),
+            in_doubt: self.doubt.about(key, one).is_some(),
+            policy,
+            reasons,
+        })
+    }
+
+    fn explain_place(&self, key: ExtentKey, place: &Place, block: u16) -> ExplainedPlace {
+        let id = place.at.id();
+        let mut blocks = Vec::new();
+        let mut from = 0;
+        while let Some(run) = place.valid.next_run(from, self.map.extent().blocks()) {
+            from = run.end();
+            blocks.push(run);
+        }
+        let at = place.slot(block).map(|slot| {
+            let whole = weir_map::Whole { device: id.device, extent: slot.extent };
+            self.map.address(whole, u32::from(slot.block) * BLOCK as u32)
+        });
+        ExplainedPlace { id, at, blocks, age: self.since.age(key, id, self.now) }
+    }
+
+    /// The policy of an extent's volume, and what it has to say.
+    fn reasons(&self, key: ExtentKey, block: u16, held: Places) -> (&'static str, Reasons) {
+        let which = self.policies.of(key.volume);
+        let policy = &self.policies.all[which.0].policy;
+        let names: Vec<_> = self.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
+        let moment = Moment {
+            now: self.now,
+            devices: &self.views_now(),
+            measured: self.advice.measured(),
+            extent: self.map.extent(),
+            map: &self.whereabouts(which),
+            random: &mut Rng::new(Seed(0)),
+            actions: &mut Vec::new(),
+            room: 0,
+        };
+        (policy.name(), policy.explain(&moment, &Question { key, block, held, names: &names }))
+    }
+}
+
+impl ExplainedPlace {
+    /// It has an extent of its device for itself; else slots in extents shared with others.
+    pub fn is_whole(&self) -> bool {
+        self.id.kind == PlaceKind::Whole
+    }
+}

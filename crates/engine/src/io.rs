@@ -1,0 +1,5 @@
+//! Device commands: started, coalesced, tried again, and handed to whoever began them when they end.
+
+pub(crate) mod coalesce;
+pub(crate) mod completion;
+pub(crate) mod retry;

@@ -1,0 +1,83 @@
+//! Moves fed by clients' reads: a read that brings all the blocks a copy is to have is the copy's read as
+//! well.
+//!
+//! It takes the place of the mover's own read in every respect: it begins when that would, at the very
+//! place, and what others take of the blocks meanwhile is left out as always. When it has ended, before the
+//! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
+
+use crate::Engine;
+use crate::read::Source;
+use crate::request::piece::{Flight, Piece, PieceId, Purpose};
+use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
+use weir_policy::placement::Action;
+
+/// A read that has just begun, in one command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Feed {
+    pub(crate) piece: PieceId,
+    source: Source,
+    range: BlockRange,
+}
+
+impl Feed {
+    /// Whether it brings these blocks from there.
+    pub(crate) fn brings(&self, run: BlockRange, source: Source) -> bool {
+        let within = run.first >= self.range.first && run.end() <= self.range.end();
+        let at = || self.source.at.0 + u64::from(run.first - self.range.first) * BLOCK;
+        within && source.device == self.source.device && source.at == DeviceOffset(at())
+    }
+}
+
+impl Engine {
+    /// A read piece has begun in one command, from `source`: if the mover is asked for blocks it brings, the
+    /// move begins with it.
+    #[inline]
+    pub(crate) fn feed_move(&mut self, piece: PieceId, source: Source) {
+        if self.mover_can_be_fed() {
+            self.feed_queued(piece, source);
+        }
+    }
+
+    #[inline(never)]
+    fn feed_queued(&mut self, piece: PieceId, source: Source) {
+        let Piece { key, range, takes_blocks, .. } = self.pieces[piece.0 as usize];
+        if takes_blocks {
+            // To the mover they are as blocks that are being written.
+            return;
+        }
+        let [one, more] = [1, 2].map(|count| self.scratch.has_for_move(BlockRange { first: 0, count }, true));
+        let brings = |blocks: &BlockRange| {
+            let within = blocks.first >= range.first && blocks.end() <= range.end();
+            within && if blocks.count == 1 { one } else { more }
+        };
+        let fits = |action: &Action| match action {
+            Action::Copy { blocks, .. } | Action::Move { blocks, .. } => brings(blocks),
+            _ => false,
+        };
+        if let Some(action) = self.take_queued(key, fits) {
+            self.carry_out(action, Some(Feed { piece, source, range }));
+        }
+    }
+
+    /// A read has ended: the moves that were to have its bytes go on.
+    pub(crate) fn read_feeds<M: Memory>(
+        &mut self,
+        piece: PieceId,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        if !matches!(flight.purpose, Purpose::Read(_)) {
+            return;
+        }
+        let first = self.pieces[piece.0 as usize].range.first;
+        while let Some((id, run, buffer)) = self.take_fed(piece) {
+            if result.is_ok() {
+                let from = flight.buffer.part(u32::from(run.first - first) * BLOCK as u32, buffer.len);
+                memory.copy(from, buffer);
+                self.note_fed(run.count);
+            }
+            self.move_read_ended(id, result);
+        }
+    }
+}

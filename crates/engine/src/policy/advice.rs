@@ -1,0 +1,378 @@
+//! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
+
+use crate::Engine;
+use crate::device::Device;
+use crate::device::pacing::Whose;
+use crate::policy::registry::{Which, is_about};
+use crate::policy::runs::Runs;
+use crate::request::piece::PieceId;
+use std::borrow::Cow;
+use weir_map::{Found, Map, Place, Record, Value, Whole};
+use weir_model::{
+    BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
+};
+use weir_policy::placement::{Access, Action, Command, DeviceView, Moment, PlaceView, Placement, Places};
+
+/// The policies' side of the engine.
+#[derive(Debug)]
+pub(crate) struct Advice {
+    /// The devices as measured; what else changes is filled in when they are shown, if it has changed.
+    views: Vec<DeviceView>,
+    /// The map's [`Map::space_changes`] when that was; nothing if a device is not what it was then.
+    filled: Option<u64>,
+    /// Measurements so far.
+    measured: u64,
+    /// What a policy asked for and the mover has not been told.
+    actions: Vec<Action>,
+    runs: Runs,
+}
+
+impl Advice {
+    pub(crate) fn new(map: &Map) -> Self {
+        let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
+        let views = map.devices().iter().map(view).collect();
+        Self { views, filled: None, measured: 0, actions: Vec::new(), runs: Runs::default() }
+    }
+
+    /// Notes a command that ended well, as policies are to see the device.
+    #[inline]
+    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &Command) {
+        self.measured += 1;
+        let view = &mut self.views[device.index()];
+        match whose {
+            Whose::Client => view.note(command),
+            Whose::Mover => view.note_move(command),
+            Whose::Other => {}
+        }
+    }
+
+    /// So many commands are under way at a device.
+    #[inline]
+    pub(crate) fn set_in_flight(&mut self, device: DeviceId, commands: u32) {
+        self.views[device.index()].in_flight = commands;
+    }
+
+    /// A device is lost, or has been measured idle.
+    pub(crate) fn device_changed(&mut self) {
+        self.filled = None;
+    }
+
+    /// See [`Moment::measured`].
+    pub(crate) fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    /// Notes a flush of data that ended well.
+    pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
+        self.measured += 1;
+        self.views[device.index()].note_flush(response);
+    }
+
+    /// A device as measured; what else changes is as it was when it was shown last.
+    #[inline]
+    pub(crate) fn view(&self, device: DeviceId) -> &DeviceView {
+        &self.views[device.index()]
+    }
+}
+
+impl Engine {
+    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
+    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
+        self.lent(key).map(Cow::into_owned)
+    }
+
+    /// … lent where the map has one. Cost: a look-up then.
+    #[inline]
+    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
+        match self.map.find(key) {
+            Found::Empty => None,
+            Found::Direct(whole) => {
+                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
+            }
+            Found::Record(record) => Some(record),
+        }
+    }
+
+    /// Clients' commands each device has completed, the mover's and the map's left out.
+    pub fn served(&self) -> impl Iterator<Item = u64> {
+        self.advice.views.iter().map(DeviceView::completed)
+    }
+
+    /// The devices as policies see them.
+    #[inline]
+    pub(crate) fn views(&mut self) -> &[DeviceView] {
+        if self.advice.filled != Some(self.map.space_changes()) {
+            self.fill_in_views();
+        }
+        debug_assert!(self.are_filled_in(), "something of a device has changed unnoticed");
+        &self.advice.views
+    }
+
+    /// Whether filling in would change nothing.
+    fn are_filled_in(&self) -> bool {
+        let mut all = self.advice.views.iter().zip(&self.devices);
+        all.all(|(view, device)| {
+            let mut now = *view;
+            fill_in(&mut now, device, &self.map);
+            now == *view
+        })
+    }
+
+    #[inline(never)]
+    fn fill_in_views(&mut self) {
+        let Self { advice, devices, map, .. } = self;
+        advice.filled = Some(map.space_changes());
+        for (view, device) in advice.views.iter_mut().zip(devices) {
+            if fill_in(view, device, map) {
+                advice.measured += 1;
+            }
+        }
+    }
+
+    /// … for somebody who changes nothing.
+    pub(crate) fn views_now(&self) -> Vec<DeviceView> {
+        let mut views = self.advice.views.clone();
+        for (view, device) in views.iter_mut().zip(&self.devices) {
+            fill_in(view, device, &self.map);
+        }
+        views
+    }
+
+    /// The map as a policy sees it.
+    pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
+        Whereabouts { map: &self.map, which, own: &self.policies.own }
+    }
+
+    /// Asks a policy something.
+    #[inline]
+    pub(crate) fn ask_one<T>(
+        &mut self,
+        which: Which,
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        self.views();
+        self.ask_of(which, None, question)
+    }
+
+    /// Asks a policy something about devices that are not quite as they are.
+    pub(crate) fn ask_about<T>(
+        &mut self,
+        which: Which,
+        devices: &[DeviceView],
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        self.ask_of(which, Some(devices), question)
+    }
+
+    /// Asks a policy something about these devices, or those there are.
+    #[inline(always)]
+    fn ask_of<T>(
+        &mut self,
+        which: Which,
+        devices: Option<&[DeviceView]>,
+        question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
+    ) -> T {
+        let Self { advice, map, policies, .. } = self;
+        let mut moment = Moment {
+            now: self.now,
+            devices: devices.unwrap_or(&advice.views),
+            measured: advice.measured,
+            extent: map.extent(),
+            map: &Whereabouts { map, which, own: &policies.own },
+            random: &mut self.random,
+            actions: &mut advice.actions,
+            room: self.mover.room(),
+        };
+        let answer = question(&mut *policies.all[which.0].policy, &mut moment);
+        if !self.advice.actions.is_empty() {
+            self.take_actions(which);
+        }
+        answer
+    }
+
+    /// Tells the mover what a policy has asked for, as far as that is to be done.
+    #[inline(never)]
+    fn take_actions(&mut self, which: Which) {
+        let mut actions = std::mem::take(&mut self.advice.actions);
+        let stopped = self.has_stopped_moves(which);
+        for action in actions.drain(..) {
+            let may = !stopped || self.brings_home(&action);
+            if may && is_about(which, &self.policies.own, action.key().volume) {
+                self.request_action(action);
+            }
+        }
+        self.advice.actions = actions;
+    }
+
+    /// Tells its volume's policy of a piece's access, once.
+    #[inline(always)]
+    pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        if self.policies.all[which.0].watches.accesses {
+            self.tell_watcher(id, which, held);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_watcher(&mut self, id: PieceId, which: Which, held: impl FnOnce(&Self) -> Places) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if std::mem::replace(&mut piece.told, true) {
+            return;
+        }
+        let mut access = self.access(id);
+        access.held = held(self);
+        if access.op.changes() {
+            self.note_superblock(access.key, access.blocks);
+        }
+        self.ask_one(which, |policy, moment| policy.accessed(moment, &access));
+    }
+
+    /// A piece as policies see it, but for where it is.
+    #[inline(always)]
+    pub(crate) fn access(&self, id: PieceId) -> Access {
+        let piece = &self.pieces[id.0 as usize];
+        let active = &self.active[piece.request.0];
+        let request = &active.request;
+        Access {
+            key: piece.key,
+            blocks: piece.range,
+            op: request.op,
+            bytes: Bytes(piece.span.len.into()),
+            run: Bytes(request.len.0 + active.continues.0),
+            hint: self.hint(request.hint, piece.key, piece.range),
+            held: Places::NONE,
+        }
+    }
+
+    /// All of an extent, as if it were written.
+    pub(crate) fn access_to_all(&self, key: ExtentKey) -> Access {
+        let bytes = self.map.extent().bytes();
+        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let held = self.held(key);
+        Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, held }
+    }
+
+    /// Where an extent is.
+    pub(crate) fn held(&self, key: ExtentKey) -> Places {
+        self.held_of(key, BlockRange { first: 0, count: self.map.extent().blocks() })
+    }
+
+    /// Where some blocks of an extent are.
+    pub(crate) fn held_of(&self, key: ExtentKey, range: BlockRange) -> Places {
+        held(&self.map.find(key), range, self.map.extent().blocks())
+    }
+
+    /// Where blocks of an extent are that is in one whole place.
+    #[inline]
+    pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
+        Places::one(in_whole(whole, range, self.map.extent().blocks()))
+    }
+
+    /// What a request continues, if the policy wants to know.
+    #[inline]
+    pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
+        if self.policies.watches(request.volume).runs && request.op.has_payload() {
+            self.advice.runs.note(request.volume, request.offset, request.len)
+        } else {
+            Bytes(0)
+        }
+    }
+}
+
+/// What of a device changes without a command of its own ending. Whether that is more than what is free and
+/// in flight.
+#[inline]
+fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
+    let (usable, idle) = (!device.is_lost(), device.idle.unwrap_or(Nanos::MAX));
+    let changes = view.usable != usable || view.idle != idle;
+    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle_quartiles);
+    let space = map.space(view.id);
+    view.free = if usable { space.free() } else { 0 };
+    view.slots = if usable { space.free_slots() } else { 0 };
+    view.in_flight = device.in_flight();
+    changes
+}
+
+/// Where the blocks of a range are, of what the map found.
+pub(crate) fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
+    let mut held = Places::NONE;
+    see(found, range, all, &mut held);
+    held
+}
+
+/// … added to what is there: a copy of them costs more than to tell.
+#[inline]
+pub(crate) fn see(found: &Found<'_>, range: BlockRange, all: u16, held: &mut Places) {
+    match found {
+        Found::Empty => {}
+        Found::Direct(whole) => held.push(in_whole(*whole, range, all)),
+        Found::Record(record) => see_places(record, range, held),
+    }
+}
+
+#[inline]
+fn in_whole(whole: Whole, range: BlockRange, all: u16) -> PlaceView {
+    let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+    PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 }
+}
+
+/// Where the blocks of a range are, of all of a record's places.
+pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
+    let mut held = Places::NONE;
+    see_places(record, range, &mut held);
+    held
+}
+
+#[inline(never)]
+pub(crate) fn see_places(record: &Record, range: BlockRange, held: &mut Places) {
+    let are_apart = match &record.places[..] {
+        [_] => true,
+        [a, b] => !a.valid.meets(&b.valid),
+        _ => false,
+    };
+    for place in &record.places {
+        let (id, of_extent) = (place.at.id(), place.count());
+        let blocks = match range.count {
+            1 => u16::from(place.valid.contains(range.first)),
+            _ => place.valid.count_in(range) as u16,
+        };
+        let (alone, dirty) = if are_apart { (of_extent, of_extent) } else { alone_and_dirty(record, place) };
+        let dirty = if id.kind == PlaceKind::Whole { 0 } else { dirty };
+        held.push(PlaceView { id, blocks, of_extent, alone, dirty });
+    }
+}
+
+/// How many of a place's blocks no other place of the record holds, and how many no whole one.
+#[inline(never)]
+fn alone_and_dirty(record: &Record, place: &Place) -> (u16, u16) {
+    let outside = |others: &dyn Fn(&Place) -> bool| {
+        let others = record.places.iter().filter(|other| others(other)).map(|other| &other.valid);
+        place.valid.count_outside(others) as u16
+    };
+    let alone = outside(&|other| !std::ptr::eq(other, place));
+    (alone, outside(&|other| !std::ptr::eq(other, place) && other.at.id().kind == PlaceKind::Whole))
+}
+
+/// The map as a policy sees it: of its own volumes.
+struct Whereabouts<'a> {
+    map: &'a Map,
+    which: Which,
+    own: &'a [VolumeId],
+}
+
+impl weir_policy::placement::Whereabouts for Whereabouts<'_> {
+    fn places(&self, key: ExtentKey) -> Places {
+        let blocks = self.map.extent().blocks();
+        held(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
+    }
+
+    fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
+        let volumes = self.map.catalogue().volumes_from(from.volume);
+        let mut volumes = volumes.filter(|(volume, _)| is_about(self.which, self.own, **volume));
+        volumes.find_map(|(volume, _): (&VolumeId, _)| {
+            let first = if *volume == from.volume { from.index } else { ExtentIndex(0) };
+            let index = self.map.next_used(*volume, first)?;
+            Some(ExtentKey { volume: *volume, index })
+        })
+    }
+}

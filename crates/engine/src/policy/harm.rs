@@ -1,0 +1,278 @@
+//! Do no harm: a policy whose moves make requests slower stops moving, and tries again later
+//! ([`weir_policy::harm`] says how that is found out).
+//!
+//! Every command of a client or of the mover adds to the curves of its device; those of sampled extents are
+//! priced. A device that serves nothing of what it would serve had nothing moved is asked for a read of that
+//! size now and then, so that its curve does not age: one read a second in the whole pool at most, while the
+//! device has nothing to do.
+//!
+//! Stopped are the moves and copies a policy asks for, and its redirected writes. What is asked for by others
+//! goes on: second copies, removal, a client's own requests. So does, of what the policy asks for, bringing
+//! home what is in slots alone, and dropping what is elsewhere too.
+
+use crate::Engine;
+use crate::inspect::notice::Notice;
+use crate::policy::advice::held;
+use crate::policy::registry::Which;
+use crate::request::piece::{NewIo, PieceId, Purpose};
+use weir_map::{Found, Map, Whole};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
+};
+use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
+use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
+
+/// How often policies are looked at, and a device is probed at most.
+const LOOK: Nanos = Nanos::secs(1);
+/// A curve nobody has added to for so long is old.
+const OLD: Nanos = Nanos::secs(10);
+
+/// What is known of the devices, and how policies are judged.
+#[derive(Debug)]
+pub(crate) struct Harm {
+    pub(crate) moves: Moves,
+    curves: Vec<Curves>,
+    /// Where the last new extent went: the first place of what is in slots alone.
+    home: Option<DeviceId>,
+    looked: Nanos,
+    /// Probes so far, and the buffer of the one under way.
+    probes: u64,
+    probing: Option<Buffer>,
+}
+
+impl Harm {
+    pub(crate) fn new(devices: usize) -> Self {
+        Self {
+            moves: Moves::default(),
+            curves: vec![Curves::default(); devices],
+            home: None,
+            looked: Nanos(0),
+            probes: 0,
+            probing: None,
+        }
+    }
+}
+
+/// A policy's judge, and the window it is at.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) judge: Judge,
+    began: Nanos,
+    /// What the devices had done when it began.
+    then: Vec<Use>,
+}
+
+impl Judged {
+    pub(crate) fn new(now: Nanos, moves: Moves) -> Self {
+        Self { judge: Judge::new(moves), began: now, then: Vec::new() }
+    }
+}
+
+/// What a policy's moves came to, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovesStatus {
+    /// They have stopped, for so long from now on.
+    pub stopped: Option<Nanos>,
+    /// How often they have stopped.
+    pub stops: u32,
+    /// The last window that was judged.
+    pub last: Option<Estimate>,
+    /// All windows since the policy began.
+    pub all: Estimate,
+}
+
+impl Engine {
+    /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
+    /// forgotten.
+    pub fn set_moves(&mut self, now: Nanos, moves: Moves) {
+        self.now = now;
+        let moves = moves.in_pool_of(self.views().iter().map(|device| u64::from(device.extents)).sum());
+        self.harm.moves = moves;
+        self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
+    }
+
+    /// What all windows of the pool's policy came to.
+    pub fn judged(&self) -> Estimate {
+        self.moves_status(Which(0)).all
+    }
+
+    /// What the moves of a policy came to.
+    pub(crate) fn moves_status(&self, which: Which) -> MovesStatus {
+        let judge = &self.policies.all[which.0].judged.judge;
+        let stopped = judge.until().map(|until| until.since(self.now));
+        MovesStatus { stopped, stops: judge.stops(), last: judge.last(), all: judge.all() }
+    }
+
+    /// Whether what the volume's policy asks for is not to be done.
+    #[inline]
+    pub(crate) fn has_stopped_moves(&self, which: Which) -> bool {
+        self.policies.all[which.0].judged.judge.has_stopped()
+    }
+
+    /// Whether an action is to be done though moves have stopped: it brings home what is nowhere else, or
+    /// gives up space.
+    pub(crate) fn brings_home(&self, action: &Action) -> bool {
+        match *action {
+            Action::Drop { .. } => true,
+            Action::Refresh { .. } => false,
+            Action::Copy { key, blocks, to } | Action::Move { key, blocks, to } => {
+                let held = self.held_of(key, blocks);
+                let dirty = |p: &PlaceView| p.blocks > 0 && p.dirty > 0;
+                to.kind == PlaceKind::Whole && held.as_slice().iter().any(dirty)
+            }
+        }
+    }
+
+    /// An extent gets its first space on a device.
+    pub(crate) fn note_begin(&mut self, key: ExtentKey, device: DeviceId) {
+        if !self.policies.moving || !matches!(self.map.find(key), Found::Empty) {
+            return;
+        }
+        self.harm.home = Some(device);
+        if self.harm.moves.samples(key) {
+            let which = self.policies.of(key.volume);
+            self.policies.all[which.0].judged.judge.begins_at(key, device);
+        }
+    }
+
+    /// A command ended well, of a client's piece or not.
+    #[inline(always)]
+    pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &Command) {
+        if !self.policies.moving {
+            return;
+        }
+        self.harm.curves[device.index()].note(self.now, command);
+        let Some(id) = piece else { return };
+        let key = self.pieces[id.0 as usize].key;
+        if self.harm.moves.samples(key) {
+            self.weigh_sampled(id, key, device, *command);
+        }
+    }
+
+    #[inline(never)]
+    fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: Command) {
+        let which = self.policies.of(key.volume);
+        if self.is_mirrored(key) || self.has_stopped_moves(which) {
+            return;
+        }
+        let under_way = 1 + self.devices.iter().map(|device| device.in_flight()).sum::<u32>();
+        let done = Done { device, command, of: self.bytes_within(id, key), under_way };
+        let Self { map, policies, harm, .. } = self;
+        policies.all[which.0].judged.judge.note(key, &done, || first_place(map, key).or(harm.home));
+    }
+
+    /// How many bytes of the extent a piece's request is about.
+    fn bytes_within(&self, id: PieceId, key: ExtentKey) -> Bytes {
+        let request = &self.active[self.pieces[id.0 as usize].request.0].request;
+        let extent = self.map.extent();
+        let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
+        Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
+    }
+
+    /// Judges windows that are over, and sees to it that no curve is old that is needed.
+    pub(crate) fn drive_harm(&mut self) {
+        let is_due = self.now.since(self.harm.looked) >= LOOK;
+        if !self.policies.moving || !is_due || self.stopped_changes.is_some() {
+            return;
+        }
+        self.harm.looked = self.now;
+        self.probe_old_curve();
+        for at in 0..self.policies.all.len() {
+            self.review_moves(at);
+        }
+    }
+
+    /// Judges a policy, if its window is over.
+    fn review_moves(&mut self, at: usize) {
+        let Some(rules) = self.harm.moves.rules().copied() else { return };
+        let totals: Vec<_> = self.devices.iter().map(|device| device.used(self.now)).collect();
+        let instance = &mut self.policies.all[at];
+        let (judged, policy) = (&mut instance.judged, instance.policy.name());
+        if judged.then.is_empty() {
+            // What was done before is not the policy's.
+            (judged.began, judged.then) = (self.now, totals);
+            return;
+        }
+        let over = match judged.judge.until() {
+            Some(until) => self.now >= until,
+            None => self.now.since(judged.began) >= rules.window,
+        };
+        if !over {
+            return;
+        }
+        let since =
+            |(now, then): (&Use, &Use)| Use { busy: now.busy - then.busy, moved: now.moved - then.moved };
+        let uses: Vec<_> = totals.iter().zip(&judged.then).map(since).collect();
+        let Reviewed::Over(verdict) = judged.judge.review(self.now, judged.began, &uses, &self.harm.curves)
+        else {
+            return;
+        };
+        (judged.began, judged.then) = (self.now, totals);
+        let volume = self.policies.volume_of(Which(at));
+        self.tell_verdict(volume, policy, verdict);
+    }
+
+    fn tell_verdict(&mut self, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
+        match verdict {
+            Some(Verdict::Stopped { estimate, pause }) => {
+                self.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
+            }
+            Some(Verdict::Again) => self.notices.push(Notice::MovesAgain { volume, policy }),
+            None => {}
+        }
+    }
+
+    /// Reads from an idle device that is judged by an old curve.
+    fn probe_old_curve(&mut self) {
+        if self.harm.probing.is_some() {
+            return;
+        }
+        let is_idle = |id: &DeviceId| self.is_usable(*id) && self.devices[id.index()].in_flight() == 0;
+        let mut idle = (0..self.devices.len()).map(|i| DeviceId(i as u8)).filter(is_idle);
+        let Some((device, size)) = idle.find_map(|id| Some((id, self.old_size(id)?))) else { return };
+        let Some(buffer) = self.take_probe_buffer(size) else { return };
+        self.harm.probing = Some(buffer);
+        self.harm.probes += 1;
+        let extents = u64::from(self.map.space(device).extents());
+        // All over the device.
+        let part = self.harm.probes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let whole = Whole { device, extent: DeviceExtent(((part * extents) >> 32) as u32) };
+        let at = self.map.address(whole, 0);
+        let len = size.most().map_or(buffer.len, |most| buffer.len.min(most.0 as u32));
+        let io = NewIo { device, kind: IoKind::Read, at, buffer: buffer.part(0, len) };
+        self.launch(io, Purpose::CurveProbe);
+    }
+
+    /// A size of reads that a device is judged by, and has not answered for long.
+    fn old_size(&self, device: DeviceId) -> Option<SizeClass> {
+        let asked = self.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
+        // Larger ones are told from the largest there is a buffer for.
+        let mut sizes = asked.map(|size| size.min(SizeClass::of(Bytes::kib(64))));
+        sizes.find(|size| {
+            let age = self.harm.curves[device.index()].age(*size, self.now);
+            age.is_none_or(|age| age >= OLD)
+        })
+    }
+
+    /// A buffer for a probe of that size, unless the mover or requests want them all.
+    fn take_probe_buffer(&mut self, size: SizeClass) -> Option<Buffer> {
+        if size.most() == Some(Bytes(BLOCK)) {
+            return self.scratch.blocks(1)?[0];
+        }
+        if self.scratch.runs.len() > 1 { self.scratch.runs.pop() } else { None }
+    }
+
+    /// A probe has ended.
+    pub(crate) fn curve_probe_ended(&mut self) {
+        let Some(buffer) = self.harm.probing.take() else { return };
+        if u64::from(buffer.len) == BLOCK { self.put_back_block(buffer) } else { self.put_back_run(buffer) }
+    }
+}
+
+/// Where an extent would be had nothing moved, as far as that is known when it is first seen: its whole
+/// place.
+fn first_place(map: &Map, key: ExtentKey) -> Option<DeviceId> {
+    let blocks = map.extent().blocks();
+    let held = held(&map.find(key), BlockRange { first: 0, count: blocks }, blocks);
+    held.whole(|_| true).map(|place| place.id.device)
+}

@@ -1,0 +1,86 @@
+//! The policies' rounds: now and then each is asked what is to be moved.
+
+use crate::Engine;
+use crate::inspect::notice::Notice;
+use crate::policy::registry::Which;
+use weir_model::{Nanos, Rng, Seed};
+
+/// When the policy is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rounds {
+    every: Option<Nanos>,
+    next: Option<Nanos>,
+}
+
+impl Rounds {
+    pub(crate) fn new(now: Nanos, every: Option<Nanos>) -> Self {
+        Self { every, next: every.map(|every| now + every) }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_held(self) -> bool {
+        self.every.is_some()
+    }
+}
+
+/// What a policy has to say: that something cannot be done as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The name of the volume whose own policy it is; the pool's without one.
+    pub volume: Option<String>,
+    /// The policy.
+    pub policy: &'static str,
+    /// What it is.
+    pub text: &'static str,
+}
+
+impl Engine {
+    /// What the policy draws comes from this seed from now on, instead of always the same one.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.random = Rng::new(Seed(seed));
+    }
+
+    /// When the next round is due.
+    pub(crate) fn round_due(&self) -> Option<Nanos> {
+        let next = self.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
+        next.filter(|_| self.stopped_changes.is_none())
+    }
+
+    /// Holds the rounds that are due.
+    pub(crate) fn hold_round(&mut self) {
+        if self.round_due().is_none_or(|due| due > self.now) {
+            return;
+        }
+        for at in 0..self.policies.all.len() {
+            let rounds = &mut self.policies.all[at].rounds;
+            if rounds.next.is_some_and(|due| due <= self.now) {
+                rounds.next = rounds.every.map(|every| self.now + every);
+                self.ask_one(Which(at), |policy, moment| policy.round(moment));
+                self.note_remark(Which(at));
+            }
+        }
+    }
+
+    /// Tells what the policy has to say, if that is something else than before.
+    fn note_remark(&mut self, which: Which) {
+        let instance = &mut self.policies.all[which.0];
+        let (policy, remark) = (instance.policy.name(), instance.policy.remark());
+        let before = std::mem::replace(&mut instance.remark, remark);
+        if before != remark {
+            let volume = self.policies.volume_of(which);
+            self.notices.push(match (remark, before) {
+                (Some(remark), _) => Notice::Remark { volume, policy, remark },
+                (None, before) => Notice::RemarkOver { volume, policy, remark: before.unwrap_or_default() },
+            });
+        }
+    }
+
+    /// What policies have to say.
+    pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
+        self.policies.all.iter().enumerate().filter_map(|(at, instance)| {
+            let volume = self.policies.volume_of(Which(at)).and_then(|id| self.map.volume(id));
+            let (policy, text) = (instance.policy.name(), instance.remark?);
+            Some(Remark { volume: volume.map(|volume| volume.name.clone()), policy, text })
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! Pieces that begin again: what was read into a buffer that a given up device may still fill is read into
+//! another one, and what was cleared while it was read is read once more.
+//!
+//! A command that is abandoned ([`crate::device::lost`]) keeps its part of the buffer. If other devices have
+//! the blocks, the piece begins again once its last command has ended:
+//!
+//! - a read, into another buffer as long as the request's. Other pieces may have been read into the request's
+//!   own meanwhile: at the end all is brought together in the new one, which the reply carries;
+//! - a write that completes blocks, with other scratch blocks.
+//!
+//! Reads of blocks that are cleared meanwhile keep their buffer. Their space may be written next, and what
+//! they find there would tell of a write before it is in effect. They have their turn among the changes of
+//! these blocks then, so that a client that goes on clearing and writing them cannot keep a read from ending.
+//! So is read once more what a device was reading when it lost what had been written to it
+//! ([`crate::durability::doubt`]).
+//!
+//! The first can happen once per device that is given up. While none is, nothing here takes time or memory.
+//! Without free memory a read waits for some, no longer than it waited for the device.
+
+use crate::Engine;
+use crate::request::active::ActiveId;
+use crate::request::piece::PieceId;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, RequestError};
+
+/// How long until a read that waits for memory looks for it again: nobody tells when some is given back.
+const LOOK_AGAIN: Nanos = Nanos::millis(10);
+
+/// What a request has besides its own buffer.
+#[derive(Debug, Default)]
+struct Others {
+    /// As long as its own, oldest first: the last one is for the reply.
+    buffers: Vec<Buffer>,
+    /// What is in one of these: by where it belongs, counted from the start of the request's buffer.
+    parts: BTreeMap<u32, Buffer>,
+}
+
+/// A read that waits for memory.
+#[derive(Debug)]
+struct Waiting {
+    piece: PieceId,
+    until: Nanos,
+    error: RequestError,
+}
+
+/// Pieces that begin again.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    /// Those whose last command has not ended, and what they would have failed with, if anything failed.
+    pieces: FxHashMap<PieceId, Option<RequestError>>,
+    waiting: VecDeque<Waiting>,
+    /// When to look for memory.
+    look: Option<Nanos>,
+    requests: FxHashMap<usize, Others>,
+    /// Requests that are to be answered once everything is in one buffer.
+    ended: Vec<ActiveId>,
+}
+
+impl Again {
+    /// The piece, which would have failed, begins again when its last command has ended.
+    pub(crate) fn note(&mut self, piece: PieceId, error: RequestError) {
+        self.pieces.entry(piece).or_default().get_or_insert(error);
+    }
+
+    /// The piece, a read, begins again when its last command has ended, in turn with the changes of its
+    /// blocks.
+    pub(crate) fn restart(&mut self, piece: PieceId) {
+        self.pieces.entry(piece).or_default();
+    }
+
+    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
+    #[inline]
+    pub(crate) fn take(&mut self, piece: PieceId) -> Option<Option<RequestError>> {
+        if self.pieces.is_empty() { None } else { self.pieces.remove(&piece) }
+    }
+
+    /// When to look for memory.
+    pub(crate) const fn due(&self) -> Option<Nanos> {
+        self.look
+    }
+
+    /// Whether the answer has to wait until everything is in one buffer.
+    #[inline]
+    pub(crate) fn defers(&mut self, request: ActiveId) -> bool {
+        let defers = !self.requests.is_empty() && self.requests.contains_key(&request.0);
+        if defers {
+            self.ended.push(request);
+        }
+        defers
+    }
+
+    /// Whether answers wait for that.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// A request whose answer waits for that.
+    pub(crate) fn next_ended(&mut self) -> Option<ActiveId> {
+        self.ended.pop()
+    }
+}
+
+impl Engine {
+    /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
+    /// way.
+    pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
+        for (id, _) in self.pieces.iter().filter(|(_, piece)| piece.is_reading(key, range)) {
+            self.again.restart(PieceId(id as u32));
+        }
+    }
+
+    /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
+    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
+        let deadline = match error {
+            RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
+            _ => Nanos(0),
+        };
+        self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
+        self.find_buffers(memory);
+    }
+
+    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
+    pub(crate) fn find_buffers<M: Memory>(&mut self, memory: &mut M) {
+        for _ in 0..self.again.waiting.len() {
+            let Some(waiting) = self.again.waiting.pop_front() else { break };
+            let Waiting { piece: id, until, error } = waiting;
+            if let Some(buffer) = self.another_buffer(id, memory) {
+                let piece = &mut self.pieces[id.0 as usize];
+                piece.buffer = buffer;
+                piece.found = (false, false);
+                self.ready.push_back(id);
+            } else if until <= self.now {
+                self.pieces[id.0 as usize].error = Some(error);
+                self.piece_ended(id);
+            } else {
+                self.again.waiting.push_back(waiting);
+            }
+        }
+        self.again.look = (!self.again.waiting.is_empty()).then(|| self.now + LOOK_AGAIN);
+    }
+
+    /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new
+    /// one.
+    fn another_buffer<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> Option<Buffer> {
+        let piece = &self.pieces[id.0 as usize];
+        let request = &self.active[piece.request.0].request;
+        if !self.abandoned.uses(piece.buffer) {
+            return Some(piece.buffer);
+        }
+        let start = self.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
+        let offset = ((start - request.offset.0 / BLOCK) * BLOCK) as u32;
+        let part = |buffer: Buffer| buffer.part(offset, piece.buffer.len);
+        let others = self.again.requests.get(&piece.request.0);
+        let last = others.and_then(|others| others.buffers.last()).map(|buffer| part(*buffer));
+        let (part, new) = match last.filter(|last| !self.abandoned.uses(*last)) {
+            Some(part) => (part, None),
+            None => {
+                let new = memory.take(Bytes(request.buffer?.len.into()))?;
+                (part(new), Some(new))
+            }
+        };
+        let others = self.again.requests.entry(piece.request.0).or_default();
+        others.buffers.extend(new);
+        others.parts.insert(offset, part);
+        Some(part)
+    }
+
+    /// Brings everything a request has read together in one buffer, and answers it.
+    pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
+        let Some(Others { mut buffers, parts }) = self.again.requests.remove(&id.0) else { return };
+        let active = &mut self.active[id.0];
+        let (own, last) = (active.request.buffer, buffers.pop());
+        active.request.buffer = last;
+        if let (Some(own), Some(last), None) = (own, last, active.error) {
+            bring_together(own, &parts, last, memory);
+        }
+        for buffer in own.into_iter().chain(buffers) {
+            self.abandoned.let_go(buffer, memory);
+        }
+        self.reply(id);
+    }
+}
+
+/// Copies the parts of a buffer that are elsewhere, and what lies between them, to another one.
+fn bring_together<M: Memory>(own: Buffer, parts: &BTreeMap<u32, Buffer>, to: Buffer, memory: &mut M) {
+    let mut copy = |from: Buffer, at: u32| {
+        let to = to.part(at, from.len);
+        if from.len > 0 && from != to {
+            memory.copy(from, to);
+        }
+    };
+    let mut at = 0;
+    for (offset, part) in parts {
+        copy(own.part(at, offset - at), at);
+        copy(*part, *offset);
+        at = offset + part.len;
+    }
+    copy(own.part(at, own.len - at), at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::HeapMemory;
+
+    #[test]
+    fn what_is_in_several_buffers_comes_together_in_order() {
+        let mut memory = HeapMemory::new(Bytes::mib(1));
+        let [own, older, last] = [1, 2, 3].map(|byte| {
+            let buffer = memory.take(Bytes(6 * BLOCK)).expect("memory");
+            memory.bytes_mut(buffer).fill(byte);
+            buffer
+        });
+        let block = BLOCK as u32;
+        let parts = [(older, 1), (last, 2), (older, 4)];
+        let parts = parts.map(|(of, at)| (at * block, of.part(at * block, block)));
+        bring_together(own, &parts.into(), last, &mut memory);
+        let found: Vec<_> = memory.bytes(last).chunks(BLOCK as usize).map(|block| block[9]).collect();
+        assert_eq!(found, [1, 2, 3, 1, 2, 1]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Reads through holes: what a place holds in several runs is read in one command, with what lies between
+//! them there.
+//!
+//! Blocks that are written or copied to slots leave holes in the whole place of their extent, and a scan
+//! would need a command for every run between them. What a hole has there is stale. So the blocks of the
+//! holes are read from where they are once the command has ended, over what it brought; nobody is answered
+//! before. What the two steps find of a block is of one moment, and may be of different ones for different
+//! blocks, as with commands side by side.
+//!
+//! It is done where it is expected to take less of the devices' time, unless the policy has slots read first,
+//! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
+
+use crate::Engine;
+use crate::read::route::Route;
+use crate::read::{Plan, Run, Source};
+use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use weir_map::{Location, Record};
+use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
+use weir_policy::Lru;
+use weir_policy::placement::ReadFrom;
+
+/// Part of what is read that may come along at each end though the place does not hold it: extents side by
+/// side are read in one command only if both reach where they meet.
+const EDGE: u16 = 8;
+
+/// How many extents are remembered where it has failed.
+const FAILED: usize = 1024;
+
+/// Runs of a piece that are read once the long command has ended.
+pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
+
+/// Reads through holes that are under way, and where they have failed.
+#[derive(Debug)]
+pub(crate) struct Through {
+    rest: FxHashMap<PieceId, Rest>,
+    /// Extents that are not read so again: a bad sector in a hole nobody wants would cost a drive's patience
+    /// each time.
+    failed: Lru<ExtentKey, ()>,
+}
+
+impl Through {
+    pub(crate) fn new() -> Self {
+        Self { rest: FxHashMap::default(), failed: Lru::new(FAILED) }
+    }
+}
+
+/// A read through holes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Long {
+    /// What is read in one command, and where its first block is.
+    pub(crate) range: BlockRange,
+    pub(crate) source: Source,
+    pub(crate) rest: Rest,
+}
+
+impl Engine {
+    /// Whether the extent may be read so.
+    pub(crate) fn may_read_through(&self, key: ExtentKey) -> bool {
+        self.policies.read_from(key.volume) == ReadFrom::Soonest && self.through.failed.get(&key).is_none()
+    }
+
+    /// What these commands are expected to take.
+    fn takes<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> u64 {
+        let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
+        let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
+        sources.map(|(device, len)| self.expected_read(device, len).0).fold(0, u64::saturating_add)
+    }
+
+    /// What the plan's commands are expected to take, and, if that is less, reading through the holes of one
+    /// of the record's whole places.
+    fn weigh_plan(&self, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Long>) {
+        let mut best = (self.takes(plan.iter()), None);
+        for place in &record.places {
+            let Location::Whole(whole) = place.at else { continue };
+            let source = |block: u16| {
+                let at = self.map.address(whole, u32::from(block) * BLOCK as u32);
+                Source { device: whole.device, at }
+            };
+            let (here, others): (Plan, Plan) =
+                plan.iter().copied().partition(|(run, from)| *from == Some(source(run.first)));
+            let [(first, _), .., (last, _)] = here[..] else { continue };
+            let mut span = BlockRange { first: first.first, count: last.end() - first.first };
+            if range.count - span.count <= range.count / EDGE {
+                span = range;
+            }
+            let source = source(span.first);
+            let takes = self.takes([(span, Some(source))].iter()).saturating_add(self.takes(others.iter()));
+            if takes < best.0 {
+                let rest = others.iter().map(|(run, _)| *run).collect();
+                best = (takes, Some(Long { range: span, source, rest }));
+            }
+        }
+        best
+    }
+
+    /// The plan for blocks that no place holds all of: from the place first that makes it the least, perhaps
+    /// through holes.
+    pub(crate) fn plan_around_holes(
+        &self,
+        record: &Record,
+        route: Route,
+        range: BlockRange,
+    ) -> (Plan, Option<Long>) {
+        let mut best: Option<(u64, Plan, Option<Long>)> = None;
+        for at in 0..record.places.len() {
+            let mut route = route;
+            route.prefer(at);
+            let Some(place) = route.of(record).next() else { continue };
+            let is_hopeless = self.is_lost(place.device()) || !place.valid.contains_any(range);
+            if at > 0 && is_hopeless {
+                continue;
+            }
+            let plan = self.plan(record, &route, range);
+            let (cost, through) = self.weigh_plan(record, &plan, range);
+            if best.as_ref().is_none_or(|best| cost < best.0) {
+                best = Some((cost, plan, through));
+            }
+        }
+        best.map_or_else(|| (self.plan(record, &route, range), None), |(_, plan, through)| (plan, through))
+    }
+
+    /// Reads a piece so.
+    pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Long) {
+        let Long { range, source: Source { device, at }, rest } = through;
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.found = (true, plan.iter().any(|(_, source)| source.is_none()));
+        piece.left = 1;
+        let buffer = piece.part(range);
+        self.through.rest.insert(id, rest);
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadThrough(id));
+    }
+
+    /// The long command has ended: what it could not bring is read.
+    pub(crate) fn read_through_ended<M: Memory>(
+        &mut self,
+        id: PieceId,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        let rest = self.through.rest.remove(&id).unwrap_or_default();
+        if matches!(result, Err(IoError::Os(_))) {
+            self.through.failed.insert(self.pieces[id.0 as usize].key, ());
+        }
+        match result {
+            Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
+            Err(error) if self.abandoned.uses(flight.buffer) => self.again.note(id, flight.error(error)),
+            Err(_) => self.read_rest(id, self.pieces[id.0 as usize].range, memory),
+        }
+        self.part_read(id, memory);
+    }
+
+    /// Reads blocks of a piece from where they are now, or has the piece begin again if they are being
+    /// written.
+    fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
+        let Piece { key, takes_blocks, .. } = self.pieces[id.0 as usize];
+        if let Some(error) = self.doubtful(id) {
+            self.pieces[id.0 as usize].error.get_or_insert(error);
+            return;
+        }
+        if !takes_blocks && self.mirror.is_writing(key, range) {
+            return self.again.restart(id);
+        }
+        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let route = self.route(key.volume, &record, range);
+        for (run, source) in self.plan(&record, &route, range) {
+            let piece = &mut self.pieces[id.0 as usize];
+            let buffer = piece.part(run);
+            match source {
+                Some(Source { device, at }) => {
+                    piece.left += 1;
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+                }
+                None => {
+                    piece.found.1 = true;
+                    memory.bytes_mut(buffer).fill(0);
+                }
+            }
+        }
+    }
+}

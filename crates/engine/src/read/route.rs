@@ -1,0 +1,124 @@
+//! Which of several places a read goes to: the one expected to answer soonest, unless the volume's policy has
+//! what is in slots read there ([`ReadFrom`]).
+//!
+//! Expected of a device is its mean response to reads of that size, scaled with the commands it has now:
+//! one more than these, over how many it had, on average, when such a read began. Neither its class nor its
+//! place in the pool counts. Places that hold all that is read come first: a read of two commands waits for
+//! the slower one, and takes time of both devices.
+//!
+//! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
+//! a device that has answered no read of that size for [`FRESH`]: at most one such read per device, size
+//! and second, however many there are. Where slots are read first, nothing is probed.
+
+use crate::Engine;
+use weir_map::{PLACES_MAX, Place, Record};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
+use weir_policy::placement::{ReadFrom, SizeClass};
+
+/// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
+const PROBED: u64 = 64;
+/// How long a figure is not old.
+const FRESH: Nanos = Nanos::secs(1);
+
+/// When a device answered a read last, by size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
+
+impl Routing {
+    /// A read was answered.
+    #[inline]
+    pub(crate) fn answered(&mut self, size: SizeClass, now: Nanos) {
+        self.0[size.index()] = Some(now);
+    }
+
+    fn is_old(&self, len: Bytes, now: Nanos) -> bool {
+        let answered = self.0[SizeClass::of(len).index()];
+        answered.is_none_or(|at| now.since(at) >= FRESH)
+    }
+}
+
+/// The places of a record, those to be read first in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    order: [u8; PLACES_MAX],
+    places: u8,
+}
+
+impl Route {
+    /// The record's places in this order.
+    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
+        self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
+    }
+
+    /// What was at `at` comes first.
+    pub(crate) fn prefer(&mut self, at: usize) {
+        self.order[..=at].rotate_right(1);
+    }
+}
+
+impl Engine {
+    /// In which order a record's places are asked for these blocks of a volume; the record is of this
+    /// engine's pool.
+    pub(crate) fn route(&self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
+        let places = record.places.len().min(PLACES_MAX);
+        let mut order = std::array::from_fn(|at| at as u8);
+        let holding = record.places.iter().filter(|p| p.valid.contains_any(range)).take(2).count();
+        if holding > 1 {
+            let len = Bytes(u64::from(range.count) * BLOCK);
+            let slots_first = self.policies.read_from(volume) == ReadFrom::Slots;
+            let key = |at: &u8| {
+                let place = &record.places[usize::from(*at)];
+                let id = place.at.id();
+                let lost = self.devices[id.device.index()].is_lost();
+                let comes_later = slots_first && id.kind != PlaceKind::Fine;
+                (lost, comes_later, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
+            };
+            order[..places].sort_unstable_by_key(key);
+        }
+        Route { order, places: places as u8 }
+    }
+
+    /// Whether another place may be read first now and then, so that no device's figures grow old.
+    pub(crate) fn can_probe(
+        &self,
+        volume: VolumeId,
+        record: &Record,
+        route: &Route,
+        range: BlockRange,
+    ) -> bool {
+        let complete = |p: &&Place| self.is_complete(p, range);
+        self.policies.read_from(volume) == ReadFrom::Soonest
+            && route.of(record).filter(complete).nth(1).is_some()
+    }
+
+    /// Whether now is then.
+    pub(crate) fn is_probe_drawn(&mut self) -> bool {
+        self.random.below(PROBED) == 0
+    }
+
+    /// The route with a place first whose device's figure is old, if there is one that holds all.
+    pub(crate) fn probe_first(&self, record: &Record, mut route: Route, range: BlockRange) -> Route {
+        let len = Bytes(u64::from(range.count) * BLOCK);
+        let old = |p: &Place| self.devices[p.device().index()].routing.is_old(len, self.now);
+        let is_old = |(_, p): &(usize, &Place)| self.is_complete(p, range) && old(p);
+        let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
+        if let Some(at) = other {
+            route.prefer(at);
+        }
+        route
+    }
+
+    /// Whether a place holds all of it on a device that is not lost.
+    fn is_complete(&self, place: &Place, range: BlockRange) -> bool {
+        !self.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
+    }
+
+    /// What a read of this length may expect of a device now.
+    pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
+        let of = &self.devices[device.index()];
+        let reads = &self.advice.view(device).reads;
+        let mean = reads.response_to(len).or(reads.response.get()).or(of.idle).unwrap_or(Nanos::MAX);
+        let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
+        Nanos((mean.0 as f64 * scale) as u64)
+    }
+}

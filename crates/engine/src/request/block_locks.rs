@@ -1,0 +1,267 @@
+//! Who has which blocks: a block range in flight is taken by one changing piece at a time.
+//!
+//! TRIM, write-zeroes and read-modify-write take the same ranges as writes. Waiting pieces go in
+//! order of arrival, and nobody overtakes a piece it overlaps.
+//!
+//! The mover takes no blocks: it is told which ones somebody else took meanwhile, and leaves them
+//! out. While it is at work in an extent, no place of the extent is released.
+
+use crate::request::piece::PieceId;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, OccupiedEntry};
+use weir_map::BlockSet;
+use weir_model::{BlockRange, ExtentIndex, ExtentKey, Mutant, Planted};
+
+/// Made and given up with nearly every write, so what is rare is apart.
+#[derive(Debug, Default)]
+struct Lock {
+    held: SmallVec<[BlockRange; 4]>,
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
+    waiting: VecDeque<(PieceId, BlockRange)>,
+    /// Places may be left that hold nothing: to be looked at when nobody is in the extent.
+    tidy: bool,
+    /// The mover is at work here; the blocks somebody took since it last asked.
+    moving: Option<BlockSet>,
+}
+
+impl Lock {
+    fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.rare.as_ref().is_none_or(|r| r.waiting.is_empty() && r.moving.is_none())
+    }
+
+    fn is_taken(&self) -> bool {
+        !self.held.is_empty() || self.rare.as_ref().is_some_and(|r| !r.waiting.is_empty())
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn moving(&self) -> Option<&BlockSet> {
+        self.rare.as_ref()?.moving.as_ref()
+    }
+
+    fn is_free(&self, range: BlockRange) -> bool {
+        !self.held.iter().any(|h| h.overlaps(range))
+    }
+
+    /// The first piece that waits for nobody any more takes its range.
+    fn grant(&mut self) -> Option<PieceId> {
+        let rare = self.rare.as_mut()?;
+        let overlaps_earlier =
+            |i: usize, range: BlockRange| rare.waiting.iter().take(i).any(|(_, w)| w.overlaps(range));
+        let first = (0..rare.waiting.len()).find(|i| {
+            let (_, range) = rare.waiting[*i];
+            !self.held.iter().any(|h| h.overlaps(range)) && !overlaps_earlier(*i, range)
+        })?;
+        let (piece, range) = rare.waiting.remove(first)?;
+        self.held.push(range);
+        Some(piece)
+    }
+}
+
+/// The block ranges taken, by extent.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    extents: FxHashMap<ExtentKey, Lock>,
+    planted: Planted,
+}
+
+impl Locks {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { planted, ..Self::default() }
+    }
+
+    /// Takes the range for `piece`; `false` if it has to wait, in which case [`Self::release`] will
+    /// give it out.
+    #[must_use]
+    pub(crate) fn take(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
+        let lock = self.extents.entry(key).or_default();
+        let mut free = lock.is_free(range);
+        if self.planted.is(Mutant::PartialOverlapNotLocked) {
+            free = !lock.held.contains(&range);
+        }
+        if let Some(rare) = &mut lock.rare {
+            if let Some(touched) = &mut rare.moving
+                && !self.planted.is(Mutant::MoveNotToldOfWriters)
+            {
+                touched.insert(range);
+            }
+            free &= self.planted.is(Mutant::LockOvertaken)
+                || !rare.waiting.iter().any(|(_, w)| w.overlaps(range));
+        }
+        if free {
+            lock.held.push(range);
+        } else {
+            lock.rare().waiting.push_back((piece, range));
+        }
+        free
+    }
+
+    /// The extent is to be tidied when nobody is in it any more; `false` if nobody is.
+    pub(crate) fn tidy_later(&mut self, key: ExtentKey) -> bool {
+        let lock = self.extents.get_mut(&key);
+        lock.is_some_and(|lock| {
+            lock.rare().tidy = true;
+            true
+        })
+    }
+
+    /// Gives the range back. Pieces that have their range now go to `granted`, in order of arrival.
+    /// Returns whether the extent is to be tidied: nobody is in it, and somebody asked for it.
+    pub(crate) fn release(
+        &mut self,
+        key: ExtentKey,
+        range: BlockRange,
+        granted: &mut SmallVec<[PieceId; 2]>,
+    ) -> bool {
+        let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
+        let lock = entry.get_mut();
+        if let Some(i) = lock.held.iter().position(|h| *h == range) {
+            lock.held.swap_remove(i);
+        }
+        while let Some(piece) = lock.grant() {
+            granted.push(piece);
+        }
+        tidy_if_idle(entry)
+    }
+
+    /// A range taken becomes two, its first blocks and the rest.
+    pub(crate) fn split(&mut self, key: ExtentKey, range: BlockRange, first: u16) {
+        let Some(lock) = self.extents.get_mut(&key) else { return };
+        if let Some(held) = lock.held.iter_mut().find(|h| **h == range) {
+            held.count = first;
+            lock.held.push(BlockRange { first: range.first + first, count: range.count - first });
+        }
+    }
+
+    /// The mover begins work in an extent of `blocks`; `false` if it is at work there already.
+    #[must_use]
+    pub(crate) fn begin_move(&mut self, key: ExtentKey, blocks: u16) -> bool {
+        let rare = self.extents.entry(key).or_default().rare();
+        let free = rare.moving.is_none();
+        if free {
+            rare.moving = Some(BlockSet::none(blocks));
+        }
+        free
+    }
+
+    /// Whether somebody has, or waits for, blocks of the extent.
+    pub(crate) fn is_taken(&self, key: ExtentKey) -> bool {
+        self.extents.get(&key).is_some_and(Lock::is_taken)
+    }
+
+    /// The next extent of the volume behind this one of which somebody has, or waits for, blocks.
+    pub(crate) fn next_taken(&self, after: ExtentKey) -> Option<ExtentIndex> {
+        let all = self.extents.iter().filter(|(key, lock)| key.volume == after.volume && lock.is_taken());
+        all.map(|(key, _)| key.index).filter(|index| *index > after.index).min()
+    }
+
+    /// Whether the mover is at work in the extent.
+    pub(crate) fn has_mover(&self, key: ExtentKey) -> bool {
+        self.extents.get(&key).is_some_and(|lock| lock.moving().is_some())
+    }
+
+    /// From now on the mover wants to know which blocks are taken; those are that are now.
+    pub(crate) fn watch(&mut self, key: ExtentKey) -> BlockSet {
+        let Some(lock) = self.extents.get_mut(&key) else { return BlockSet::none(0) };
+        let Some(Rare { waiting, moving: Some(touched), .. }) = lock.rare.as_deref_mut() else {
+            return BlockSet::none(0);
+        };
+        *touched = touched.none_of_these();
+        if !self.planted.is(Mutant::MoveReadsHeldBlocks) {
+            lock.held.iter().for_each(|held| touched.insert(*held));
+        }
+        waiting.iter().for_each(|(_, range)| touched.insert(*range));
+        touched.clone()
+    }
+
+    /// The blocks taken since [`Self::watch`].
+    pub(crate) fn touched(&self, key: ExtentKey) -> Option<&BlockSet> {
+        self.extents.get(&key)?.moving()
+    }
+
+    /// The mover is done with the extent. Returns whether it is to be tidied.
+    pub(crate) fn end_move(&mut self, key: ExtentKey) -> bool {
+        let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
+        entry.get_mut().rare().moving = None;
+        tidy_if_idle(entry)
+    }
+}
+
+/// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
+#[inline]
+fn tidy_if_idle(entry: OccupiedEntry<'_, ExtentKey, Lock>) -> bool {
+    entry.get().is_idle() && entry.remove().rare.is_some_and(|rare| rare.tidy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u16, count: u16) -> BlockRange {
+        BlockRange { first, count }
+    }
+
+    #[test]
+    fn overlapping_pieces_go_in_order_of_arrival() {
+        let mut locks = Locks::new(Planted::for_tests());
+        let key = ExtentKey::default();
+        let mut granted = SmallVec::new();
+        assert!(locks.take(key, range(0, 4), PieceId(0)));
+        assert!(locks.take(key, range(4, 4), PieceId(1)), "no overlap, no wait");
+        assert!(!locks.take(key, range(2, 4), PieceId(2)));
+        assert!(!locks.take(key, range(5, 1), PieceId(3)), "would overtake piece 2");
+        assert!(!locks.release(key, range(0, 4), &mut granted));
+        assert!(granted.is_empty(), "piece 2 still overlaps piece 1");
+        locks.tidy_later(key);
+        assert!(!locks.release(key, range(4, 4), &mut granted));
+        assert_eq!(granted[..], [PieceId(2)]);
+        granted.clear();
+        assert!(!locks.release(key, range(2, 4), &mut granted));
+        assert_eq!(granted[..], [PieceId(3)]);
+        assert!(locks.release(key, range(5, 1), &mut granted), "now it can be tidied");
+        assert!(locks.extents.is_empty());
+    }
+
+    #[test]
+    fn nobody_overtakes_a_piece_that_waits_for_the_same_blocks() {
+        let mut locks = Locks::new(Planted::for_tests());
+        let key = ExtentKey::default();
+        let mut granted = SmallVec::new();
+        assert!(locks.take(key, range(0, 4), PieceId(0)));
+        assert!(!locks.take(key, range(2, 6), PieceId(1)));
+        assert!(!locks.take(key, range(6, 1), PieceId(2)), "nobody holds it, but piece 1 waits for it");
+        assert!(!locks.release(key, range(0, 4), &mut granted));
+        assert_eq!(granted[..], [PieceId(1)]);
+    }
+
+    #[test]
+    fn the_mover_is_told_what_others_take_and_keeps_the_extent_from_being_tidied() {
+        let mut locks = Locks::new(Planted::for_tests());
+        let key = ExtentKey::default();
+        let mut granted = SmallVec::new();
+        assert!(locks.take(key, range(0, 4), PieceId(0)));
+        assert!(!locks.take(key, range(3, 2), PieceId(1)));
+        assert!(locks.begin_move(key, 32) && !locks.begin_move(key, 32));
+        assert_eq!(locks.watch(key).iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        locks.split(key, range(0, 4), 1);
+        assert!(!locks.release(key, range(0, 1), &mut granted));
+        assert!(!locks.release(key, range(1, 3), &mut granted));
+        assert_eq!(granted[..], [PieceId(1)]);
+        locks.tidy_later(key);
+        assert!(!locks.release(key, range(3, 2), &mut granted), "the mover is still there");
+        assert!(locks.watch(key).is_empty());
+        assert!(locks.take(key, range(9, 1), PieceId(2)));
+        assert!(locks.touched(key).is_some_and(|t| t.contains(9) && t.count() == 1));
+        assert!(!locks.end_move(key), "a piece is still there");
+        assert!(locks.release(key, range(9, 1), &mut granted));
+        assert!(locks.extents.is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! Space beyond one place an extent: slots, and second whole places. It is bounded, unless the policy bounds
+//! it itself.
+//!
+//! The bound is a part of the pool's space for data, and, on top, the devices on which the policy keeps
+//! copies on purpose ([`Keeps`]): those that are really faster than others. At the bound writes are in place
+//! and copies are not made; what moves a whole extent takes its second place for the time of the move only,
+//! and is not held up.
+
+use crate::policy::registry::Which;
+use crate::{Engine, Percent};
+use weir_model::{Bytes, DeviceId, VolumeId};
+use weir_policy::placement::Keeps;
+
+/// The bound unless told otherwise.
+pub const EXTRA_SPACE: Percent = Percent(3);
+
+/// What is counted of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra {
+    /// Second whole places made since the last commit: the durable map does not count them yet.
+    made: u64,
+    /// Writes that went elsewhere than in place.
+    redirects: u64,
+}
+
+/// How extents lie on the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Extents that are not in one whole place for each copy, as of the last commit.
+    pub in_pieces: u64,
+    /// Space taken beyond one place an extent: slots, cut from whole extents, and second whole places.
+    pub extra: Bytes,
+    /// … and what it may grow to; `None` if the pool's policy bounds it itself, or nothing does.
+    pub extra_most: Option<Bytes>,
+    /// Writes since the start that went elsewhere than in place.
+    pub redirects: u64,
+}
+
+impl Engine {
+    /// A write has gone elsewhere than in place.
+    #[inline]
+    pub(crate) fn note_redirect(&mut self) {
+        self.extra.redirects += 1;
+    }
+
+    /// An extent has got a second whole place.
+    pub(crate) fn note_second_place(&mut self) {
+        self.extra.made += 1;
+    }
+
+    /// A commit has ended: the durable map counts what it brought.
+    pub(crate) fn second_places_are_counted(&mut self) {
+        self.extra.made = 0;
+    }
+
+    /// Extents of devices taken beyond one place an extent.
+    fn extra_extents(&self) -> u64 {
+        let cut: u64 =
+            self.map.devices().iter().map(|sb| u64::from(self.map.space(sb.device).slotted())).sum();
+        cut + self.map.second_places() + self.extra.made
+    }
+
+    /// What may be taken beyond one place an extent, in extents; `None` without a bound.
+    fn extra_most(&self, which: Which) -> Option<u64> {
+        let part = self.space.rules().extra?;
+        let Keeps::On(kept) = self.keeps(which) else { return None };
+        let extents = |device: DeviceId| u64::from(self.map.space(device).extents());
+        let all = || self.map.devices().iter().map(|sb| sb.device);
+        let total: u64 = all().map(extents).sum();
+        let kept: u64 = all().filter(|device| kept.contains(*device)).map(extents).sum();
+        Some(total * u64::from(part.0) / 100 + kept)
+    }
+
+    /// Whether the policy's copies and redirected writes may take more space. Cost: a look at each device.
+    #[inline]
+    pub(crate) fn may_take_extra(&self, which: Which) -> bool {
+        self.extra_most(which).is_none_or(|most| self.extra_extents() < most)
+    }
+
+    /// … of the volume's policy.
+    pub(crate) fn volume_may_take_extra(&self, volume: VolumeId) -> bool {
+        self.may_take_extra(self.policies.of(volume))
+    }
+
+    /// What a policy keeps besides one place an extent.
+    pub(crate) fn keeps(&self, which: Which) -> Keeps {
+        self.policies.all[which.0].policy.keeps()
+    }
+
+    /// How extents lie on the devices.
+    pub(crate) fn spread(&self) -> Spread {
+        let extent = self.map.extent().bytes().0;
+        Spread {
+            in_pieces: self.map.extents_in_pieces(),
+            extra: Bytes(self.extra_extents() * extent),
+            extra_most: self.extra_most(Which(0)).map(|extents| Bytes(extents * extent)),
+            redirects: self.extra.redirects,
+        }
+    }
+}

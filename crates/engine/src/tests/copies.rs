@@ -1,0 +1,431 @@
+//! Volumes with two copies: where writes go, what a failure leaves, and that everything is there again.
+
+use super::harness::{Harness, Shape};
+use crate::{Activity, AdminError, FlushRules};
+use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
+
+const EXTENT: usize = 128 << 10;
+const EIO: IoError = IoError::Os(5);
+const WRITE: IoKind = IoKind::Write { fua: false };
+
+fn of(devices: usize) -> Harness {
+    Harness::of(Shape { devices, members: 2, copies: 2, ..Shape::default() }, "sequential")
+}
+
+impl Harness {
+    /// Where the volume's first extent is, and how many blocks each place holds.
+    fn copies(&self) -> Vec<(DeviceId, u32)> {
+        let key = ExtentKey { volume: self.volume, index: ExtentIndex(0) };
+        let record = self.engine.record(key).expect("it has places");
+        assert!(record.places.iter().all(|p| p.at.id().kind == PlaceKind::Whole));
+        record.places.iter().map(|p| (p.at.id().device, p.valid.count())).collect()
+    }
+
+    fn degraded(&self) -> u64 {
+        self.engine.volumes().next().expect("a volume").degraded.0
+    }
+
+    fn data_writes(&self) -> Vec<Io> {
+        self.log.iter().filter(|io| io.kind == WRITE).copied().collect()
+    }
+}
+
+#[test]
+fn every_block_is_on_two_devices_and_either_is_enough() {
+    for lost in [0, 1] {
+        let mut h = of(3);
+        h.write(0, &[1; 8192]);
+        h.request(Op::Write, 512, &[2; 512], false).expect("part of a block");
+        h.write(EXTENT as u64 - 4096, &[3; 8192]);
+        h.flush().expect("a flush");
+        assert_eq!(h.copies(), [(DeviceId(0), 3), (DeviceId(1), 3)]);
+        h.lose(DeviceId(lost));
+        let (_, bytes) = h.read(0, 8192);
+        assert!(bytes[512..1024] == [2; 512] && bytes[1024..] == [1; 7168] && bytes[..512] == [1; 512]);
+        assert_eq!(h.read(EXTENT as u64 - 4096, 8192).1, [3; 8192]);
+    }
+}
+
+#[test]
+fn what_both_copies_hold_is_overwritten_under_a_durable_intent_that_is_paid_for_once() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    assert!(!h.engine.is_doing(Activity::IntentOpen));
+    h.log.clear();
+    h.write(0, &[2; 4096]);
+    assert!(h.engine.is_doing(Activity::IntentOpen));
+    let frame = h.log.iter().position(|io| io.kind == IoKind::Write { fua: true }).expect("the intent");
+    let first = h.log.iter().position(|io| io.kind == WRITE).expect("the data");
+    assert!(frame < first, "{:?}", h.log);
+    h.log.clear();
+    h.write(4096, &[3; 4096]);
+    assert_eq!(h.log.iter().map(|io| (io.device.0, io.kind)).collect::<Vec<_>>(), [(0, WRITE), (1, WRITE)]);
+
+    // Left alone it is closed, and the next overwrite pays again.
+    (0..10).for_each(|_| h.pass(Nanos::secs(1)));
+    assert!(!h.engine.is_doing(Activity::IntentOpen));
+    h.reopen();
+    assert_eq!(h.copies(), [(DeviceId(0), 2), (DeviceId(1), 2)], "nothing was left to settle");
+}
+
+#[test]
+fn an_intent_stays_open_under_a_write_in_flight() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.hanging.push(DeviceId(1));
+    h.begin(Op::Write, 4096, 4096);
+    (0..4).for_each(|_| h.pass(Nanos::secs(1)));
+    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    assert!(h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_some(), "the copies may differ");
+    h.wake(DeviceId(1));
+    (0..10).for_each(|_| h.pass(Nanos::secs(1)));
+    assert!(!h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_none());
+}
+
+#[test]
+fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    // Flushes take long: a commit that nobody waits for goes on beside them.
+    h.hanging.extend([DeviceId(0), DeviceId(1)]);
+    h.begin(Op::Flush, 0, 0);
+    h.pass(Nanos::millis(10));
+    h.hanging.clear();
+    h.release(None);
+    assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
+    h.engine.set_flush_rules(FlushRules { dear: Nanos(0), patience: Nanos(0) });
+    h.write(0, &[2; 4096]);
+    h.holding = Some(IoKind::Flush);
+    (0..12).for_each(|_| h.pass(Nanos::secs(1)));
+    assert_eq!(h.held.len(), 1, "one of the flushes");
+    assert!(!h.engine.is_doing(Activity::IntentOpen));
+    assert!(h.engine.map().has_pending(h.key(0)), "that the copies are the same is not durable");
+    h.release(None);
+    assert!(!h.engine.map().has_pending(h.key(0)));
+}
+
+#[test]
+fn a_server_that_stops_leaves_no_intent_behind() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.stop();
+    h.reopen();
+    assert_eq!(h.copies(), [(DeviceId(0), 2), (DeviceId(1), 2)]);
+}
+
+#[test]
+fn after_a_kill_one_copy_counts_and_the_other_is_made_again() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.reopen();
+    h.wait(Nanos::secs(1));
+    assert_eq!(h.copies(), [(DeviceId(0), 32), (DeviceId(1), 32)], "whole again");
+    assert_eq!(h.degraded(), 0);
+    h.flush().expect("a flush");
+    h.lose(DeviceId(0));
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_same() {
+    let mut h = of(2);
+    h.lose(DeviceId(0));
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    assert_eq!(h.degraded(), EXTENT as u64);
+    h.leave_no_room_for_places();
+    h.reopen();
+    h.wait(Nanos::secs(10));
+    assert!(!h.engine.map().has_room_for_places());
+    assert_eq!((h.copies().len(), h.degraded()), (2, 0));
+    h.flush().expect("a flush");
+    h.lose(DeviceId(1));
+    assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+#[test]
+fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_back() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    // The first one, as often as it is tried.
+    h.fail_next(WRITE, EIO);
+    h.pass_next(WRITE);
+    (0..2).for_each(|_| h.fail_next(WRITE, EIO));
+    h.log.clear();
+    h.submit(1, Op::Write, 4096, 4096, 2);
+    h.run();
+    assert_eq!(h.answer(), Some((1, Ok(ReadShape::Data))));
+    assert!(h.log.iter().any(|io| io.kind == IoKind::Write { fua: true }), "durably: {:?}", h.log);
+    assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
+    assert_eq!(h.degraded(), EXTENT as u64);
+    assert_eq!(h.read(4096, 4096).1, [2; 4096]);
+    h.wait(Nanos::secs(10));
+    assert_eq!((h.copies(), h.degraded()), (vec![(DeviceId(0), 32), (DeviceId(1), 32)], 0));
+    h.lose(DeviceId(1));
+    assert_eq!(h.read(4096, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn when_no_copy_takes_a_write_nothing_is_pretended_about_the_blocks() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    (0..6).for_each(|_| h.fail_next(WRITE, EIO));
+    h.request(Op::Write, 0, &[2; 4096], false).expect_err("both failed");
+    h.try_read(0, 4096).expect_err("nobody knows which");
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+    h.write(0, &[3; 4096]);
+    assert_eq!(h.read(0, 4096).1, [3; 4096]);
+}
+
+#[test]
+fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() {
+    // One device is full, the other's flush fails while the write is on its way to it: that it does not count
+    // never becomes durable.
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    h.hanging = vec![DeviceId(0)];
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    for kind in [WRITE, IoKind::Write { fua: true }] {
+        h.broken.push((DeviceId(1), kind, IoError::Os(28)));
+    }
+    h.submit(1, Op::Write, 0, 4096, 2);
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    h.held.sort_by_key(|io| io.kind != IoKind::Flush);
+    assert_eq!(h.held.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
+    h.wake(DeviceId(0));
+    let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert!(answered.len() == 2 && answered.iter().all(|(_, result)| result.is_err()), "{answered:?}");
+    let seen = h.try_read(0, 4096).ok().map(|(_, bytes)| bytes);
+    h.broken.clear();
+    h.reopen();
+    let (_, bytes) = h.read(0, 4096);
+    assert!(seen.is_none_or(|seen| seen == bytes), "it read as something else before the cut");
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, EIO));
+    assert_eq!(h.read(4096, 8192).1, [1; 8192]);
+    assert_eq!(h.copies().iter().map(|(_, n)| *n).sum::<u32>(), 62, "two blocks have one copy");
+    h.log.clear();
+    h.wait(Nanos::secs(10));
+    assert_eq!(h.copies().iter().map(|(_, n)| *n).sum::<u32>(), 64);
+    assert_eq!(h.data_writes().len(), 1, "{:?}", h.log);
+
+    // Also where a write completes a block.
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, EIO));
+    h.request(Op::Trim, 0, &[0; 4096], false).expect("a trim");
+    h.write(512, &[2; 512]);
+    assert_eq!(h.read(0, 1024).1, [[0; 512], [2; 512]].concat());
+}
+
+#[test]
+fn with_one_device_left_writes_go_on_and_what_it_lacks_is_said_and_made_up_for() {
+    let mut h = of(3);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.lose(DeviceId(0));
+    h.write(4096, &[2; 4096]);
+    h.write(EXTENT as u64, &[3; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)], "exactly what it missed");
+    h.wait(Nanos::secs(10));
+    assert_eq!(h.degraded(), EXTENT as u64, "the second extent is on two other devices");
+    h.reopen();
+    h.wait(Nanos::secs(10));
+    assert_eq!((h.copies(), h.degraded()), (vec![(DeviceId(0), 32), (DeviceId(1), 32)], 0));
+    h.flush().expect("a flush");
+    h.lose(DeviceId(1));
+    assert_eq!(h.read(0, 12288).1, [[1; 4096], [2; 4096], [1; 4096]].concat());
+}
+
+#[test]
+fn a_flush_that_fails_on_one_copy_fails_nothing() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.fail_next(IoKind::Flush, EIO);
+    h.flush().expect("the other copy has it");
+    assert_eq!(h.read(0, 8192).1, [[2; 4096], [1; 4096]].concat());
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
+    let mut h = of(3);
+    h.write(0, &[1; EXTENT]);
+    h.broken = vec![(DeviceId(0), WRITE, EIO)];
+    h.write(0, &[2; 4096]);
+    h.broken.clear();
+    h.flush().expect("a flush");
+    assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
+    // It is given up for what is written elsewhere, and comes back as that cannot be flushed.
+    h.lose(DeviceId(1));
+    h.write(0, &[3; EXTENT]);
+    h.write(4096, &[4; 4096]);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.flush().expect_err("one device has all but a block of it alone");
+    h.broken.clear();
+    h.reopen();
+    let on: Vec<_> = h.copies().into_iter().map(|(device, _)| device).collect();
+    assert_eq!(on, [DeviceId(0), DeviceId(2), DeviceId(1)]);
+    h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
+    h.write(8192, &[5; 4096]);
+    assert_eq!(h.read(8192, 4096).1, [5; 4096]);
+    h.flush().expect("a flush");
+    h.reopen();
+    h.wait(Nanos::secs(10));
+    assert_eq!((h.read(8192, 4096).1, h.degraded()), (vec![5; 4096], 0));
+}
+
+#[test]
+fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
+    let mut h = of(4);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    let lost = *h.data_writes().iter().rfind(|io| io.device == DeviceId(0)).expect("a write");
+    // While its devices are flushed, another block of the extent is written: that change needs the next
+    // flush.
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.submit(2, Op::Write, 65536, 4096, 3);
+    h.run();
+    assert_eq!(h.held.len(), 4, "{:?}", h.held);
+    h.held.sort_by_key(|io| io.kind == IoKind::Flush);
+    h.fail_next(IoKind::Flush, EIO);
+    h.hanging.clear();
+    h.wake(DeviceId(0));
+    assert_eq!((h.answer(), h.answer()), (Some((2, Ok(ReadShape::Data))), Some((1, Ok(ReadShape::Data)))));
+    // The power fails, and the device whose flush failed has lost what was written.
+    h.lose_write(lost, &[1; 4096]);
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
+    let mut h = of(2);
+    let extent = EXTENT as u64;
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.holding = Some(IoKind::Write { fua: true });
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    let mut rounds = 0;
+    let answer = loop {
+        if let Some(answer) = h.answer() {
+            break answer;
+        }
+        // While a commit's frame is under way a client writes where the device has just failed, and
+        // elsewhere.
+        for (id, offset) in [(100, rounds * extent + 4096), (200, (rounds + 1) * extent)] {
+            h.submit(id + rounds, Op::Write, offset, 4096, 3);
+            h.run();
+            assert_eq!(h.answer(), Some((id + rounds, Ok(ReadShape::Data))));
+        }
+        rounds += 1;
+        assert!(rounds < 6, "no answer");
+        h.holding = Some(IoKind::Write { fua: true });
+        h.release(None);
+    };
+    assert_eq!(answer, (1, Ok(ReadShape::Data)), "the other copy has it");
+    h.holding = None;
+    h.release(None);
+    h.reopen();
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    // From here on the intent is there.
+    h.write(0, &[1; 4096]);
+    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.submit(1, Op::Write, 0, 4096, 2);
+    h.run();
+    h.submit(2, Op::Read, 0, 8192, 0);
+    h.submit(3, Op::Write, 4096, 4096, 3);
+    h.run();
+    assert_eq!(h.held.len(), 2, "the second write waits for the read: {:?}", h.held);
+    h.hanging.clear();
+    h.release(None);
+    let answered: Vec<u64> = std::iter::from_fn(|| h.answer()).map(|(id, _)| id).collect();
+    assert_eq!(answered, [1, 2, 3]);
+    assert_eq!(h.read(0, 8192).1, [[2; 4096], [3; 4096]].concat());
+}
+
+#[test]
+fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.holding = Some(IoKind::Read);
+    h.submit(1, Op::Read, 0, 8192, 9);
+    h.run();
+    h.submit(2, Op::Trim, 0, 4096, 0);
+    h.run();
+    h.release(Some(IoError::Lost));
+    let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert_eq!(answered, [(2, Ok(ReadShape::Data)), (1, Ok(ReadShape::Mixed))]);
+}
+
+#[test]
+fn a_full_second_device_leaves_one_copy_until_there_is_space() {
+    let mut h = of(2);
+    let all = h.engine.map().space(DeviceId(0)).free().min(h.engine.map().space(DeviceId(1)).free());
+    for i in 0..u64::from(all) + 1 {
+        let _ = h.request(Op::Write, i * EXTENT as u64, &[1; 4096], false);
+    }
+    h.flush().expect("a flush");
+    h.request(Op::Trim, EXTENT as u64, &[0; EXTENT], true).expect("a trim");
+    h.wait(Nanos::secs(20));
+    let per_device: Vec<_> = h
+        .engine
+        .map()
+        .devices()
+        .iter()
+        .map(|sb| sb.data_extents - h.engine.map().space(sb.device).free())
+        .collect();
+    assert!(per_device.iter().all(|used| *used > 0), "{per_device:?}");
+    h.request(Op::Trim, 0, &vec![0; 20 << 20], true).expect("a trim");
+    h.request(Op::Trim, 20 << 20, &vec![0; 20 << 20], true).expect("a trim");
+    h.wait(Nanos::secs(20));
+    assert_eq!(h.degraded(), 0);
+}
+
+#[test]
+fn two_copies_are_refused_where_they_would_not_survive_a_device() {
+    let refused = |devices, members| {
+        let mut h = Harness::of(Shape { devices, members, ..Shape::default() }, "sequential");
+        h.remove_volume().expect("removed");
+        h.copies = 2;
+        h.create_volume().expect_err("refused")
+    };
+    assert_eq!(refused(1, 1), AdminError::OneDevice);
+    assert_eq!(refused(2, 1), AdminError::MapNotMirrored);
+}

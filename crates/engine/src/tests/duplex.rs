@@ -1,0 +1,401 @@
+//! Writes to slots of two devices: either is enough, and nothing is acknowledged that only one has.
+
+use super::harness::{EXTENT, Harness, Shape, span_within};
+use super::redirect::{Redirect, WHOLE};
+use crate::{Notice, Percent, SpaceRules, WhenFull};
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError};
+use weir_policy::placement::{Action, WriteTo};
+
+const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+const EIO: IoError = IoError::Os(5);
+const WRITE: IoKind = IoKind::Write { fua: false };
+const BOTH: WriteTo = WriteTo::FineTwice([DeviceId(1), DeviceId(2)]);
+
+const fn fine(device: u8) -> PlaceId {
+    PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
+}
+
+/// Homes are on device 0, what is buffered on 1 and 2, the map on the last one.
+struct Buffered {
+    h: Harness,
+    to: Arc<Mutex<WriteTo>>,
+}
+
+impl Buffered {
+    fn new() -> Self {
+        let mut h = Harness::of(Shape { devices: 4, ..Shape::default() }, "sequential");
+        let to = Arc::new(Mutex::new(WriteTo::InPlace));
+        h.engine.set_policy(h.now(), Box::new(Redirect(to.clone())));
+        Self { h, to }
+    }
+
+    /// With an extent at home, durably.
+    fn with_home() -> Self {
+        let mut b = Self::new();
+        b.h.write(0, &[1; EXTENT]);
+        b.h.flush().expect("a flush");
+        b
+    }
+
+    /// With one whose first block has a clean copy in a slot of device 1 as well.
+    fn with_clean_copy() -> Self {
+        let mut b = Self::with_home();
+        let (key, blocks) = (b.h.key(0), BlockRange { first: 0, count: 1 });
+        b.h.act(Action::Copy { key, blocks, to: fine(1) });
+        b.h.flush().expect("a flush");
+        b
+    }
+
+    /// Takes all slots of device 2.
+    fn fill(&mut self) {
+        self.sends(WriteTo::Fine(DeviceId(2)));
+        for extent in 0..u64::from(self.h.engine.map().space(DeviceId(2)).free()) {
+            self.h.write((1 + extent) * EXTENT as u64, &[9; EXTENT]);
+        }
+        assert_eq!(self.h.engine.map().space(DeviceId(2)).free(), 0);
+    }
+
+    fn sends(&self, to: WriteTo) {
+        *self.to.lock().expect("one thread") = to;
+    }
+
+    fn write(&mut self, to: WriteTo, block: u64, byte: u8) {
+        self.sends(to);
+        self.h.write(block * 4096, &[byte; 4096]);
+    }
+
+    /// What lost devices alone hold, and whether ranges of it have been told.
+    fn unreachable(&mut self) -> (Bytes, bool) {
+        self.h.wait(Nanos::millis(10));
+        let mut notices = std::iter::from_fn(|| self.h.engine.next_notice());
+        let told = notices.any(|notice| matches!(notice, Notice::Unreachable { .. }));
+        (self.h.engine.status().unreachable, told)
+    }
+
+    /// Blocks that are not at home, and how many of these are on one device alone.
+    fn dirty(&self, extent: u64) -> (u16, u16) {
+        let places = self.h.engine.held(self.h.key(extent));
+        let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.alone));
+        (of(1).0.max(of(2).0), of(1).1 + of(2).1)
+    }
+}
+
+#[test]
+fn losing_either_of_two_loses_nothing_and_losing_the_only_one_is_reported() {
+    for (to, lost) in [(BOTH, 1), (BOTH, 2), (WriteTo::Fine(DeviceId(1)), 1)] {
+        let mut b = Buffered::with_home();
+        b.write(to, 3, 2);
+        b.write(to, 40, 3);
+        // A part of a block: the rest of it comes along.
+        b.h.request(Op::Write, 5 * 4096 + 512, &[4; 512], false).expect("a write");
+        b.h.flush().expect("a flush");
+        b.h.lose(DeviceId(lost));
+        let found = b.unreachable();
+        if to != BOTH {
+            assert_eq!(found, (Bytes(3 * 4096), true));
+            b.h.try_read(3 * 4096, 4096).expect_err("it was there alone");
+            continue;
+        }
+        assert_eq!(found, (Bytes(0), false));
+        assert_eq!((b.h.read(3 * 4096, 4096).1, b.h.read(40 * 4096, 4096).1), (vec![2; 4096], vec![3; 4096]));
+        let part = [[1; 512].as_slice(), &[4; 512], &[1; 3072]].concat();
+        assert_eq!(b.h.read(5 * 4096, 4096).1, part);
+        // It is brought home from the other one.
+        for extent in 0..2 {
+            let key = b.h.key(extent);
+            b.h.act(Action::Move { key, blocks: ALL, to: WHOLE(0) });
+        }
+        b.h.flush().expect("a flush");
+        b.h.lose(DeviceId(3 - lost));
+        assert_eq!(b.h.read(40 * 4096, 4096).1, [3; 4096]);
+    }
+}
+
+#[test]
+fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.flush().expect("a flush");
+    let at = |b: &Buffered| {
+        let record = b.h.engine.record(b.h.key(0)).expect("it has places");
+        [1, 2].map(|device| record.place(fine(device)).and_then(|place| place.slot(0)).expect("a slot"))
+    };
+    // Whatever the policy says, what is in two places stays in two.
+    for to in [BOTH, WriteTo::InPlace] {
+        let before = at(&b);
+        b.sends(to);
+        b.h.hanging = vec![DeviceId(2)];
+        b.h.log.clear();
+        b.h.submit(1, Op::Write, 0, 4096, 3);
+        b.h.run();
+        let sent: Vec<_> = b.h.log.iter().map(|io| (io.device.0, io.kind)).collect();
+        assert_eq!(sent, [(1, WRITE), (2, WRITE)]);
+        assert_eq!((b.h.answer(), at(&b)), (None, before), "one has it");
+        b.h.wake(DeviceId(2));
+        assert!(matches!(b.h.answer(), Some((1, Ok(_)))));
+        assert!(at(&b)[0] != before[0] && at(&b)[1] != before[1]);
+        assert_eq!((b.h.read(0, 4096).1, b.dirty(0)), (vec![3; 4096], (1, 0)));
+    }
+}
+
+#[test]
+fn without_metadata_room_what_is_in_two_places_stays_in_two() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.flush().expect("a flush");
+    b.h.leave_no_room_for_places();
+    for to in [BOTH, WriteTo::InPlace] {
+        b.write(to, 0, 3);
+        assert!(b.h.read(0, 4096).1 == [3; 4096] && b.dirty(0) == (1, 0), "{to:?}: {:?}", b.dirty(0));
+    }
+}
+
+#[test]
+fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.flush().expect("a flush");
+    let when_full = WhenFull::Wait { at_most: Nanos::secs(1_000) };
+    b.h.engine.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
+    b.sends(WriteTo::InPlace);
+    let mut extent = 1;
+    while b.h.free() > 0 {
+        b.h.write(extent * EXTENT as u64, &[9; 4096]);
+        extent += 1;
+    }
+    b.h.log.clear();
+    b.h.submit(2, Op::Write, extent * EXTENT as u64, 4096, 9);
+    assert!(b.h.engine.space_status().waiting > 0);
+    b.h.holding = Some(WRITE);
+    b.h.submit(1, Op::Write, 0, 4096, 3);
+    b.h.run();
+    let written = |device| b.h.log.iter().any(|io| io.device == DeviceId(device) && io.kind == WRITE);
+    assert!(written(1) && written(2), "{:?}", b.h.log);
+}
+
+#[test]
+fn a_read_does_not_wait_for_a_write_to_both() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.sends(BOTH);
+    b.h.holding = Some(WRITE);
+    b.h.submit(1, Op::Write, 0, 4096, 3);
+    b.h.run();
+    assert_eq!(b.h.read(0, 4096).1, [2; 4096]);
+    b.h.release(None);
+    assert!(matches!(b.h.answer(), Some((1, Ok(_)))));
+    assert_eq!(b.h.read(0, 4096).1, [3; 4096]);
+}
+
+#[test]
+fn where_one_of_two_fails_the_other_is_what_there_is_and_where_both_fail_what_was_before() {
+    let fails = |b: &mut Buffered, device| b.h.broken.push((DeviceId(device), WRITE, EIO));
+    for device in [1, 2] {
+        let mut b = Buffered::with_home();
+        fails(&mut b, device);
+        b.write(BOTH, 0, 2);
+        assert_eq!(b.h.places(0), [(WHOLE(0), 31), (fine(3 - device), 1)]);
+        assert_eq!((b.h.read(0, 4096).1, b.dirty(0)), (vec![2; 4096], (1, 1)));
+    }
+    let mut b = Buffered::with_home();
+    let free = b.h.free();
+    (1..3).for_each(|device| fails(&mut b, device));
+    b.sends(BOTH);
+    b.h.request(Op::Write, 0, &[2; 4096], true).expect_err("neither has it");
+    assert_eq!((b.h.read(0, 4096).1, b.h.places(0)), (vec![1; 4096], vec![(WHOLE(0), 32)]));
+    b.h.broken.clear();
+    b.h.flush().expect("a flush");
+    assert_eq!(b.h.free(), free, "the slots are free again");
+}
+
+#[test]
+fn a_flush_that_fails_on_one_device_puts_nothing_in_doubt() {
+    for device in [1, 2] {
+        let mut b = Buffered::with_home();
+        b.write(BOTH, 0, 2);
+        b.h.broken = vec![(DeviceId(device), IoKind::Flush, EIO)];
+        b.h.flush().expect("the other one has it");
+        assert_eq!((b.h.read(0, 4096).1, b.dirty(0)), (vec![2; 4096], (1, 1)));
+        b.h.reopen();
+        assert_eq!(b.h.read(0, 4096).1, [2; 4096]);
+    }
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.h.broken = [1, 2].map(|device| (DeviceId(device), IoKind::Flush, EIO)).to_vec();
+    b.h.flush().expect_err("neither has it");
+    assert!(matches!(b.h.try_read(0, 4096), Err(RequestError::InDoubt { .. })));
+    b.h.reopen();
+    assert_eq!(b.h.read(0, 4096).1, [1; 4096]);
+}
+
+#[test]
+fn a_device_lost_while_a_write_is_on_its_way_to_both_costs_a_copy_only() {
+    for lost in [1, 2] {
+        let mut b = Buffered::with_home();
+        b.write(BOTH, 0, 2);
+        b.sends(BOTH);
+        b.h.hanging = vec![DeviceId(lost)];
+        b.h.submit_fua(1, 0, 4096, 3);
+        b.h.run();
+        assert_eq!(b.h.answer(), None);
+        b.h.lose(DeviceId(lost));
+        assert!(matches!(b.h.answer(), Some((1, Ok(_)))));
+        assert_eq!((b.h.read(0, 4096).1, b.unreachable()), (vec![3; 4096], (Bytes(0), false)));
+        // With one of them left a write goes there, or where its blocks are.
+        b.write(WriteTo::Fine(DeviceId(3 - lost)), 0, 4);
+        b.write(BOTH, 1, 5);
+        assert_eq!(b.h.read(0, 8192).1, [[4; 4096], [5; 4096]].concat());
+    }
+}
+
+#[test]
+fn a_drop_takes_a_second_copy_only_once_its_blocks_are_home() {
+    let mut b = Buffered::with_home();
+    b.write(BOTH, 0, 2);
+    b.write(BOTH, 1, 2);
+    let (key, one) = (b.h.key(0), BlockRange { first: 0, count: 1 });
+    b.h.act(Action::Drop { key, blocks: ALL, from: fine(2) });
+    assert_eq!(b.dirty(0), (2, 0));
+    b.h.act(Action::Copy { key, blocks: one, to: WHOLE(0) });
+    b.h.act(Action::Drop { key, blocks: ALL, from: fine(2) });
+    assert_eq!(b.h.places(0), [(WHOLE(0), 31), (fine(1), 2), (fine(2), 1)]);
+    assert_eq!(b.dirty(0), (1, 0));
+}
+
+#[test]
+fn a_drop_leaves_the_last_copy_on_a_device_that_is_not_lost() {
+    let mut b = Buffered::with_home();
+    let key = b.h.key(0);
+    b.h.act(Action::Copy { key, blocks: ALL, to: fine(1) });
+    b.h.flush().expect("a flush");
+    b.h.lose(DeviceId(0));
+    b.h.act(Action::Drop { key, blocks: ALL, from: fine(1) });
+    assert_eq!(b.h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+#[test]
+fn without_slots_on_both_a_write_goes_home() {
+    let mut b = Buffered::with_home();
+    b.fill();
+    b.write(BOTH, 0, 5);
+    assert_eq!(b.h.places(0), [(WHOLE(0), 32)]);
+    assert_eq!(b.h.read(0, 8192).1, [[5; 4096], [1; 4096]].concat());
+}
+
+/// A clean copy in a slot is not what a write goes to that is to be in two: it would be the only one then.
+#[test]
+fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
+    let mut b = Buffered::with_clean_copy();
+    b.fill();
+    assert_eq!(b.h.places(0), [(WHOLE(0), 32), (fine(1), 1)]);
+    b.write(BOTH, 0, 5);
+    assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
+}
+
+/// Nor where the bound on extra space is reached, or one of the two devices is lost.
+#[test]
+fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
+    for is_lost in [false, true] {
+        let mut b = Buffered::with_clean_copy();
+        if is_lost {
+            b.h.lose(DeviceId(2));
+        } else {
+            let bounded = SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() };
+            b.h.engine.set_space_rules(bounded);
+        }
+        b.write(BOTH, 0, 5);
+        assert_eq!(b.dirty(0), (0, 0), "lost: {is_lost}");
+        assert!(b.h.read(0, 4096).1 == [5; 4096]);
+        assert!(b.h.places(0).contains(&(WHOLE(0), 32)), "{:?}", b.h.places(0));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(WriteTo, u64, usize, u8, bool),
+    Trim(u64, usize),
+    Act(u64, BlockRange, u8),
+    Flush,
+    Reopen,
+}
+
+const SIZE: usize = 3 * EXTENT;
+
+fn step() -> impl Strategy<Value = Step> {
+    let span = span_within(SIZE);
+    let to = prop_oneof![3 => Just(BOTH), 1 => Just(WriteTo::Whole(DeviceId(0)))];
+    let write = (to, span.clone(), any::<u8>(), any::<bool>());
+    let blocks = (0u16..32, 1u16..32).prop_map(|(first, count)| BlockRange { first, count });
+    prop_oneof![
+        12 => write.prop_map(|(to, (at, len), byte, fua)| Step::Write(to, at, len, byte, fua)),
+        1 => span.prop_map(|(at, len)| Step::Trim(at, len)),
+        4 => (0u64..3, blocks, 0u8..6).prop_map(|(extent, blocks, what)| Step::Act(extent, blocks, what)),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+impl Buffered {
+    fn step(&mut self, step: Step, twin: &mut [u8]) {
+        match step {
+            Step::Write(to, at, len, byte, fua) => {
+                self.sends(to);
+                self.h.request(Op::Write, at, &vec![byte; len], fua).expect("a write");
+                twin[at as usize..][..len].fill(byte);
+            }
+            Step::Trim(at, len) => {
+                self.h.request(Op::Trim, at, &vec![0; len], false).expect("a trim");
+                let (first, end) = ((at as usize).next_multiple_of(4096), (at as usize + len) / 4096 * 4096);
+                if first < end {
+                    twin[first..end].fill(0);
+                }
+            }
+            Step::Act(extent, blocks, what) => {
+                let key = self.h.key(extent);
+                self.h.act(match what {
+                    0 => Action::Move { key, blocks, to: WHOLE(0) },
+                    1 => Action::Copy { key, blocks, to: WHOLE(0) },
+                    2 | 3 => Action::Copy { key, blocks, to: fine(what - 1) },
+                    _ => Action::Drop { key, blocks, from: fine(what - 3) },
+                });
+            }
+            Step::Flush => drop(self.h.flush().expect("a flush")),
+            Step::Reopen => {
+                self.h.flush().expect("a flush");
+                self.h.reopen();
+                let now = self.h.now();
+                self.h.engine.set_policy(now, Box::new(Redirect(self.to.clone())));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Beside a naive twin, a vector of bytes: whatever is written, moved and dropped, one of the two devices
+    /// can be lost at any time.
+    #[test]
+    fn nothing_is_lost_with_either_device(
+        before in prop::collection::vec(step(), 1..60),
+        lost in 1u8..3,
+        after in prop::collection::vec(step(), 0..20),
+    ) {
+        let mut b = Buffered::new();
+        let mut twin = vec![0u8; SIZE];
+        for step in before {
+            b.step(step, &mut twin);
+            (0..3).for_each(|extent| assert_eq!(b.dirty(extent).1, 0, "on one device alone"));
+        }
+        b.h.lose(DeviceId(lost));
+        prop_assert_eq!(b.unreachable(), (Bytes(0), false));
+        prop_assert!(b.h.read(0, SIZE).1 == twin);
+        // A device that is lost cannot be opened again without being told so.
+        for step in after.into_iter().filter(|step| !matches!(step, Step::Reopen)) {
+            b.step(step, &mut twin);
+            prop_assert!(b.h.read(0, SIZE).1 == twin);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
+
+use crate::Engine;
+use crate::request::piece::{Clear, PieceId, Work};
+use weir_map::{Found, KeepSpace};
+use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
+
+impl Engine {
+    #[inline(never)]
+    pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        if self.changes_have_stopped() {
+            return self.piece_failed(id, RequestError::ReadOnly);
+        }
+        if !self.is_planted(Mutant::CacheKeepsCleared) {
+            self.cache.forget(key, range);
+        }
+        self.tell_access(id, |engine| engine.held_of(key, range));
+        let whole = range.count == self.map.extent().blocks();
+        let takes_a_record =
+            matches!(self.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
+        if takes_a_record && !self.map.has_metadata_room() {
+            return self.zero_in_place(id, memory);
+        }
+        let (placed, holds, kept) = match self.map.find(key) {
+            Found::Empty => (false, false, false),
+            Found::Direct(_) => (true, !range.is_empty(), false),
+            Found::Record(r) => {
+                let whole = |p: &weir_map::Place| p.at.id().kind == PlaceKind::Whole;
+                (r.places.iter().any(whole), r.places.iter().any(|p| p.valid.contains_any(range)), r.keep)
+            }
+        };
+        let keep = match clear {
+            Clear::Zero => KeepSpace::AsIs,
+            Clear::Keep => KeepSpace::Yes,
+            Clear::GiveUp => KeepSpace::No,
+        };
+        if clear == Clear::Keep && !placed {
+            if !self.map.may_place(key) {
+                return self.wait_to_overwrite(id);
+            }
+            let Some(whole) = self.allocate(id, key) else { return };
+            self.place(key, whole);
+        }
+        let changes = holds
+            || match clear {
+                Clear::Zero => false,
+                Clear::Keep => !kept,
+                Clear::GiveUp => kept,
+            };
+        self.doubt.settle(key, range);
+        if changes {
+            if !self.is_planted(Mutant::ReadNotRepeatedAfterClear) {
+                self.reread_cleared(key, range);
+            }
+            self.map.cleared(key, range, keep);
+            self.locks.tidy_later(key);
+            self.note_change();
+        }
+        if !self.is_planted(Mutant::ClearNotAwaited) {
+            self.wait_for_pending(id);
+        }
+        self.piece_ended(id);
+    }
+
+    /// Clearing part of a whole extent, or keeping its space, takes a record, and the metadata area has no
+    /// room for more. Its space is there: zeros are written to it, and it makes no hole. That the space is to
+    /// be kept is not remembered; as long as the metadata area is full, a TRIM of its parts gives nothing
+    /// back either.
+    fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if piece.range.is_empty() {
+            return self.piece_ended(id);
+        }
+        let block = BLOCK as u32;
+        piece.work = Work::Write { zeros: true };
+        piece.span =
+            Span { start: u32::from(piece.range.first) * block, len: u32::from(piece.range.count) * block };
+        self.start_write(id, memory);
+    }
+}

@@ -1,0 +1,403 @@
+//! Writes to two places: of volumes with two copies, and to slots on two devices ([`crate::write::duplex`]).
+//!
+//! An extent of a volume with two copies has a whole place on each of two devices. A write goes to both at
+//! once, and is acknowledged when both have it. What both hold is overwritten only under a write intent
+//! ([`crate::durability::intents`]): a cut may leave the copies different.
+//!
+//! If one of them fails, it no longer holds these blocks, and that is durable before the write is
+//! acknowledged. If both fail, what they hold may differ, and the blocks are in doubt. With one usable
+//! device, or space on one only, a write goes there alone; [`crate::background::resync`] makes the second
+//! copy later.
+//!
+//! A read that meets blocks being written waits for that: what it showed of one copy, the other might
+//! never get.
+
+use crate::Engine;
+use crate::request::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use weir_map::{BlockSet, Location, Needs, Record, WHOLE_MAX, Whole};
+use weir_model::{
+    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
+};
+
+/// One of the places a write goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    pub(crate) spot: Spot,
+    /// Device commands still to end.
+    left: u32,
+    /// What it holds is not known.
+    pub(crate) failed: bool,
+    pub(crate) needs: Option<Needs>,
+}
+
+impl Leg {
+    fn device(&self) -> DeviceId {
+        self.spot.place().device
+    }
+}
+
+/// A write to several places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Both {
+    pub(crate) legs: SmallVec<[Leg; 2]>,
+    pub(crate) error: Option<RequestError>,
+    /// Where it succeeds, it is durable.
+    fua: bool,
+}
+
+/// Writes to several places under way.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    writes: FxHashMap<PieceId, Both>,
+    /// The blocks being written, by extent.
+    busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
+}
+
+impl Mirror {
+    /// Whether some of the blocks are being written.
+    #[inline]
+    pub(crate) fn is_writing(&self, key: ExtentKey, range: BlockRange) -> bool {
+        let writes = if self.busy.is_empty() { None } else { self.busy.get(&key) };
+        writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
+    }
+
+    /// What is on its way to a device proves nothing by arriving there.
+    pub(crate) fn fail(&mut self, device: DeviceId) {
+        for both in self.writes.values_mut() {
+            for leg in both.legs.iter_mut().filter(|leg| leg.device() == device) {
+                leg.failed = true;
+                both.error.get_or_insert(RequestError::FlushFailed(device));
+            }
+        }
+    }
+
+    /// The piece is to be written to these spots.
+    pub(crate) fn prepare(&mut self, id: PieceId, spots: impl IntoIterator<Item = Spot>) {
+        let leg = |spot| Leg { spot, left: 0, failed: false, needs: None };
+        let both = Both { legs: spots.into_iter().map(leg).collect(), ..Both::default() };
+        self.writes.insert(id, both);
+    }
+
+    /// Whether the piece is to be written to several spots.
+    #[inline]
+    pub(crate) fn has(&self, id: PieceId) -> bool {
+        !self.writes.is_empty() && self.writes.contains_key(&id)
+    }
+
+    /// The second spot of a piece that is to be written to two, which it no longer is.
+    #[inline]
+    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Spot> {
+        let both = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
+        both.and_then(|both| both.legs.get(1).map(|leg| leg.spot))
+    }
+
+    fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
+        self.busy.entry(key).or_default().push((id, range));
+    }
+
+    /// The write has ended, whatever became of it.
+    fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
+        if let Some(writes) = self.busy.get_mut(&key) {
+            writes.retain(|(piece, _)| *piece != id);
+            if writes.is_empty() {
+                self.busy.remove(&key);
+            }
+        }
+        self.writes.remove(&id).unwrap_or_default()
+    }
+}
+
+const fn place(whole: Whole) -> PlaceId {
+    PlaceId { device: whole.device, kind: PlaceKind::Whole }
+}
+
+/// The whole places of a record.
+pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
+    record.places.iter().filter_map(|p| match p.at {
+        Location::Whole(whole) => Some(whole),
+        Location::Fine { .. } => None,
+    })
+}
+
+impl Engine {
+    /// Whether the volume keeps two copies of its blocks.
+    pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
+        self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
+    }
+
+    /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
+    /// has its turn after those that are waiting now, and before all that come later.
+    pub(crate) fn read_in_turn(&mut self, id: PieceId) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        let has_them = std::mem::replace(&mut piece.takes_blocks, true);
+        if has_them || self.locks.take(key, range, id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Writes a piece to all the places it is to be in.
+    pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let Some(places) = self.choose_both(id) else { return };
+        let Piece { key, span, .. } = self.pieces[id.0 as usize];
+        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
+        // Valid wherever it is written, and nowhere else.
+        let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
+        let range = self.pieces[id.0 as usize].range;
+        let target = Target {
+            changes: (range.first..range.end()).any(|b| !settled(b)),
+            several: true,
+            mirrored: true,
+            ..Target::at(Spot::Whole(places[0]), span.start, span.end())
+        };
+        let sectors = places.iter().map(|w| self.devices[w.device.index()].settings.sector);
+        let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
+        self.mirror.prepare(id, places.iter().copied().map(Spot::Whole));
+        self.complete_blocks(id, target, Some(&record), sector, settled, memory);
+    }
+
+    /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
+    fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let record = self.record(key);
+        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
+        let mut usable: SmallVec<[Whole; 2]> =
+            all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
+        if usable.is_empty() && all.len() > 1 {
+            // Both copies are on devices that are lost: the write says so.
+            usable.push(all[0]);
+        }
+        if usable.is_empty() {
+            if all.is_empty() && !self.map.may_place(key) {
+                self.wait_to_overwrite(id);
+                return None;
+            }
+            let whole = self.allocate(id, key)?;
+            if !all.is_empty() && !self.map.may_have(key, place(whole)) {
+                self.map.reuse(weir_map::Chunk::Whole(whole));
+                self.wait_to_overwrite(id);
+                return None;
+            }
+            self.place(key, whole);
+            usable.push(whole);
+        }
+        let takes_one = self.is_planted(Mutant::SecondPlaceNotTaken);
+        if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) && !takes_one {
+            let second = self.second_device(key).and_then(|device| self.map.allocate(device));
+            if let Some(whole) = second {
+                self.note_used();
+                self.place(key, whole);
+                usable.push(whole);
+            }
+        }
+        // A change withdrawn may have left more places than copies are wanted: the rest no longer hold what
+        // is written.
+        usable.truncate(WHOLE_MAX);
+        self.may_overwrite_all(id, &usable).then_some(())?;
+        let waits = usable.iter().any(|whole| self.waits_for_mover(id, place(*whole), range));
+        (!waits).then_some(usable)
+    }
+
+    /// A device for an extent's second copy; `None` if there is none with space, or others wait for space.
+    pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
+        if self.space.is_waited_for() || !self.map.has_metadata_room() {
+            return None;
+        }
+        let record = self.record(key);
+        let mut views: SmallVec<[_; 8]> = self.views().into();
+        for view in &mut views {
+            let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
+            let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
+            if taken || !self.map.may_have(key, id) {
+                view.free = 0;
+            }
+        }
+        let access = self.access_to_all(key);
+        self.ask_about(self.policies.of(key.volume), &views, |policy, moment| {
+            policy.allocate(moment, &access)
+        })
+    }
+
+    /// Rule 3 for all the places: opens an intent where there must be one, and has the piece wait
+    /// until that is durable.
+    fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let may = |engine: &Self| places.iter().all(|w| engine.map.may_overwrite(key, place(*w), range));
+        if may(self) {
+            return true;
+        }
+        self.open_intent(key);
+        if may(self) || self.is_planted(Mutant::IntentNotAwaited) {
+            return true;
+        }
+        self.wait_to_overwrite(id);
+        false
+    }
+
+    /// Writes the piece's target to all its places.
+    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target) {
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        let fua = self.active[request.0].request.fua && !target.changes;
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        both.fua = fua;
+        let spots: SmallVec<[Spot; 2]> =
+            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
+        if spots.is_empty() {
+            return self.both_ended(id, target);
+        }
+        if !target.spot.is_fresh() {
+            self.mirror.begin(id, key, range);
+        }
+        let mut left = 0;
+        for spot in spots {
+            let commands = self.write_spot(id, Target { spot, ..target });
+            if let Some(both) = self.mirror.writes.get_mut(&id) {
+                let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
+                leg.into_iter().for_each(|leg| leg.left = commands);
+            }
+            left += commands;
+        }
+        self.pieces[id.0 as usize].left = left;
+    }
+
+    /// A command of a write to several places has ended.
+    pub(crate) fn copy_ended(
+        &mut self,
+        id: PieceId,
+        target: Target,
+        flight: &Flight,
+        result: Result<(), IoError>,
+    ) {
+        let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
+        let fua = flight.kind == IoKind::Write { fua: true };
+        let needs = result.ok().and_then(|()| self.devices[flight.device.index()].wrote(flight.device, fua));
+        let counts = self.is_planted(Mutant::CopyFailureIgnored);
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        if let Err(error) = result {
+            both.error = Some(flight.error(error));
+        }
+        let Some(leg) = both.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
+        leg.failed |= result.is_err() && !counts;
+        // The last one's epoch is that of them all, or later.
+        leg.needs = needs;
+        leg.left -= 1;
+        let (ended, failed) = (leg.left == 0, leg.failed);
+        if ended && failed {
+            self.note_unfinished(id, flight.device);
+        } else if ended {
+            self.note_written(flight.device, key, &target, range, needs.is_some());
+        }
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.left -= 1;
+        if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
+            self.forget_commands(id);
+        }
+        if self.pieces[id.0 as usize].left == 0 {
+            self.both_ended(id, target);
+        }
+    }
+
+    /// Nobody waits for what the piece still writes.
+    fn forget_commands(&mut self, id: PieceId) {
+        self.pieces[id.0 as usize].left = 0;
+        let writes = |flight: &&mut Flight| matches!(flight.purpose, Purpose::Write(of) if of == id);
+        let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
+        under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
+    }
+
+    /// Every place has been written, or has failed.
+    fn both_ended(&mut self, id: PieceId, target: Target) {
+        self.put_back_scratch(id);
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        let both = self.mirror.end(id, key);
+        if target.spot.is_fresh() {
+            return self.slots_ended(id, both);
+        }
+        self.use_intent(key);
+        let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
+        let failed = good.len() < both.legs.len();
+        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
+            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
+        if (failed || good.len() < 2) && !forgets {
+            self.note_lacking(key);
+        }
+        let at = |spot: Spot| spot.location(range.count);
+        match good[..] {
+            [] => return self.both_failed(id, &both.legs, both.error),
+            [a, b] if target.changes => {
+                self.map.written_twice(key, [a.spot, b.spot].map(at), range, [a.needs, b.needs]);
+            }
+            [a] if target.changes || failed => self.map.written(key, at(a.spot), range, a.needs),
+            _ => {}
+        }
+        self.doubt.settle(key, range);
+        if self.cache.is_on() {
+            self.cache.written(key, range);
+        }
+        self.locks.tidy_later(key);
+        if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
+            self.note_change();
+        }
+        let unsaid = self.is_planted(Mutant::FailedCopyNotCommitted);
+        let active = &mut self.active[request.0];
+        // That a copy is no longer one is durable before anybody can rely on the other.
+        active.commit |= (failed && !unsaid) || (active.request.fua && !both.fua);
+        self.wait_for_pending(id);
+        self.piece_ended(id);
+    }
+
+    /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
+    /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
+    /// longer holds them, but may again after a cut: nothing says that this becomes durable.
+    fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let mut differ = BlockSet::none(self.map.extent().blocks());
+        let record = self.record(key);
+        let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
+        for b in range.first..range.end() {
+            let block = BlockRange { first: b, count: 1 };
+            let held = holders(b).next().is_some();
+            let may_hold = |leg: &&Leg| {
+                let id = leg.spot.place();
+                holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
+            };
+            if held && (holders(b).count() > 1 || legs.iter().filter(may_hold).count() > 1) {
+                differ.insert(block);
+            }
+        }
+        let kept = differ.iter().next().and_then(|b| {
+            let all = holders(b).map(|p| p.at.id());
+            all.min_by_key(|id| !self.is_usable(id.device))
+        });
+        if let Some(kept) = kept.filter(|_| !self.is_planted(Mutant::BothFailedNotDoubted)) {
+            for block in differ.iter() {
+                self.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
+            }
+            self.put_in_doubt(kept.device, key, differ);
+            self.note_change();
+        }
+        self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
+    }
+
+    /// What one copy could not deliver has been read from the other: the former is to be written anew,
+    /// and holds nothing until then.
+    pub(crate) fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
+        let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
+        if !self.is_mirrored(key) || self.locks.is_taken(key) {
+            return;
+        }
+        let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
+        let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
+        let Some(record) = self.record(key) else { return };
+        let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
+        let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
+        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        blocks.insert(BlockRange { first, count: end - first });
+        self.map.distrust(key, bad, &blocks);
+        self.note_lacking(key);
+        self.note_change();
+    }
+}

@@ -1,0 +1,110 @@
+//! Writes to slots of two devices: the mirrored write-back area.
+//!
+//! What a policy buffers on a device in slots is lost with it until it has been brought home. So a policy may
+//! have it in slots of two devices ([`WriteTo::FineTwice`](weir_policy::placement::WriteTo)): the write is
+//! acknowledged when both have it, and losing either loses nothing.
+//!
+//! The slots are fresh ones on both, for overwrites too, and one version of the extent names both places when
+//! both have been written. So there is no state, durable or in effect, in which the two may differ, and no
+//! write intent is needed: after a cut the map names both, or neither and what was there before, which
+//! nothing has touched. Where one of the two fails, the other is what there is.
+//!
+//! What two places in slots hold, and no whole one, stays in two places: overwritten in place it would be in
+//! one.
+
+use crate::Engine;
+use crate::request::piece::{Piece, PieceId, Spot};
+use crate::write::copies::{Both, Leg};
+use smallvec::SmallVec;
+use weir_map::{Chunk, Place, Record, Slot};
+use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind, RequestError};
+
+impl Engine {
+    /// To fresh slots of both devices, if there are some: for the range's first blocks.
+    pub(crate) fn slots_on_both(
+        &mut self,
+        id: PieceId,
+        both: [DeviceId; 2],
+        range: BlockRange,
+    ) -> Option<(Spot, BlockRange)> {
+        if both[0] == both[1] || !self.map.has_room_for_places() {
+            return None;
+        }
+        self.fresh_slots_on_both(id, both, range)
+    }
+
+    fn fresh_slots_on_both(
+        &mut self,
+        id: PieceId,
+        both: [DeviceId; 2],
+        range: BlockRange,
+    ) -> Option<(Spot, BlockRange)> {
+        let key = self.pieces[id.0 as usize].key;
+        let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
+        if !self.map.may_have_both(key, places) {
+            return None;
+        }
+        let one = self.adjacent_slots(both[0], range.count);
+        let other = self.adjacent_slots(both[1], one.len() as u16);
+        one.iter().skip(other.len()).for_each(|slot| self.map.reuse(Chunk::Slot(both[0], *slot)));
+        let spot = |device, slots: &[Slot]| Some(Spot::Slots { device, first: *slots.first()?, fresh: true });
+        let second = spot(both[1], &other)?;
+        let first = spot(both[0], &one)?;
+        self.mirror.prepare(id, [first, second]);
+        Some((first, BlockRange { count: other.len() as u16, ..range }))
+    }
+
+    /// To two places again, where the first blocks are in two places in slots and in no whole one. However
+    /// full the map's area is: the extent's record names as many slots as before.
+    pub(crate) fn twice_again(&mut self, id: PieceId, record: &Record) -> Option<(Spot, BlockRange)> {
+        let range = self.pieces[id.0 as usize].range;
+        let both = self.twice(record, range.first)?;
+        let count = (range.first..range.end()).take_while(|b| self.twice(record, *b) == Some(both)).count();
+        self.fresh_slots_on_both(id, both, BlockRange { count: count as u16, ..range })
+    }
+
+    /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also
+    /// while somebody waits for space: the slots written take the place of those there are.
+    fn twice(&self, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
+        let holding = || record.places.iter().filter(|p| p.valid.contains(block));
+        if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
+            return None;
+        }
+        let mut devices = holding().map(Place::device).filter(|device| self.is_usable(*device));
+        Some([devices.next()?, devices.next()?])
+    }
+
+    /// Both have been written, or have failed.
+    pub(crate) fn slots_ended(&mut self, id: PieceId, both: Both) {
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        self.pieces[id.0 as usize].target = None;
+        let (good, failed): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
+            both.legs.into_iter().partition(|leg| !leg.failed);
+        failed.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        let may_have = match good[..] {
+            [a, b] => self.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
+            [a] => self.map.may_have(key, a.spot.place()),
+            _ => return self.piece_failed(id, both.error.unwrap_or(RequestError::ReadOnly)),
+        };
+        if !may_have {
+            // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
+            good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+            return self.begin_anew(id);
+        }
+        self.doubt.settle(key, range);
+        let at = |leg: Leg| leg.spot.location(range.count);
+        match good[..] {
+            [a, b] => self.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]),
+            _ => good.iter().for_each(|a| self.map.written(key, at(*a), range, a.needs)),
+        }
+        self.locks.tidy_later(key);
+        self.note_change();
+        if self.cache.is_on() {
+            self.cache.written(key, range);
+        }
+        let active = &mut self.active[request.0];
+        active.commit |= active.request.fua;
+        self.wait_for_pending(id);
+        self.piece_ended(id);
+    }
+}

@@ -1,0 +1,438 @@
+//! Where a write goes: in place where its blocks are, to fine slots (on one device, or on two:
+//! [`crate::write::duplex`]) or a whole place elsewhere if the policy says so, else to the extent's whole
+//! place, made if there is none.
+//!
+//! Blocks of one piece may lie in several places: the piece is then split, and each part goes its own way.
+//! What was on a device that is lost, and is replaced block by block, goes to a place on another one, so that
+//! a client can repair what it lost by writing it again. Rule 3 of docs/invariants.md is kept here: what
+//! several places hold is not written before a cut can no longer take one of them for a copy of another (see
+//! [`weir_map::Map::may_overwrite`]).
+
+use crate::Engine;
+use crate::policy::registry::Which;
+use crate::request::piece::{Piece, PieceId, Preferred, Spot, Work};
+use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
+use weir_model::{
+    BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, Mutant, PlaceId, PlaceKind, Span,
+};
+use weir_policy::placement::{Access, WriteTo};
+
+/// Whether the extent can get one more whole place, as far as its number goes.
+fn has_room(record: &Record) -> bool {
+    record.places.len() < PLACES_MAX && crate::write::copies::wholes(record).count() < WHOLE_MAX
+}
+
+/// The first blocks of the range, as far as they go where the first one does.
+fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
+    let count = (range.first..range.end()).take_while(|b| goes(*b)).count() as u16;
+    BlockRange { first: range.first, count }
+}
+
+impl Engine {
+    /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what
+    /// may be done.
+    #[inline]
+    pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
+        let watches = self.policies.all[which.0].watches;
+        let tells = watches.accesses && !std::mem::replace(&mut self.pieces[id.0 as usize].told, true);
+        let asks = watches.writes && !self.has_stopped_moves(which);
+        if !tells && !asks {
+            return WriteTo::InPlace;
+        }
+        if tells {
+            self.note_superblock(access.key, access.blocks);
+        }
+        let wish = self.ask_one(which, |policy, moment| match (tells, asks) {
+            (true, true) => policy.write(moment, access),
+            (false, _) => policy.write_to(moment, access),
+            (true, false) => {
+                policy.accessed(moment, access);
+                WriteTo::InPlace
+            }
+        });
+        // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
+        if matches!(wish, WriteTo::FineTwice(_)) || self.may_redirect(which, wish.device()) {
+            return wish;
+        }
+        WriteTo::InPlace
+    }
+
+    /// … of a piece that nothing is known of yet.
+    fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        let watches = self.policies.all[which.0].watches;
+        if !watches.accesses && !watches.writes {
+            return WriteTo::InPlace;
+        }
+        let mut access = self.access(id);
+        access.held = self.held_of(access.key, access.blocks);
+        self.tell_and_ask(id, which, &access)
+    }
+
+    /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy
+    /// is asked, unless its `wish` is known.
+    pub(crate) fn choose(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        wish: Option<WriteTo>,
+    ) -> Option<Spot> {
+        let wish = match wish {
+            Some(wish) => wish,
+            None => self.ask_of_write(id),
+        };
+        let device = wish.device();
+        let elsewhere = match (wish, device) {
+            (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
+            (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
+            (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
+                self.slots_on(id, record, device)
+            }
+            (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
+                let range = self.pieces[id.0 as usize].range;
+                self.slots_on_both(id, both, range)
+            }
+            _ => None,
+        };
+        let elsewhere = elsewhere.or_else(|| self.twice_again(id, record?));
+        let (spot, run) = match elsewhere {
+            Some(chosen) => {
+                self.note_redirect();
+                chosen
+            }
+            // Not over a clean copy in slots: it would be the only one then.
+            None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
+            None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
+        };
+        self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
+        self.keep_first(id, run.count);
+        Some(spot)
+    }
+
+    fn may_redirect(&self, which: Which, device: Option<DeviceId>) -> bool {
+        device.is_some_and(|device| self.takes_more(device)) && self.may_take_extra(which)
+    }
+
+    fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
+        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        both.into_iter().all(|device| self.may_redirect(which, Some(device)))
+    }
+
+    /// Whether writes may be sent to the device that could as well stay where they are.
+    pub(crate) fn takes_more(&self, device: DeviceId) -> bool {
+        device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for()
+    }
+
+    /// To fine slots of a device, if there are some.
+    fn slots_on(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        device: DeviceId,
+    ) -> Option<(Spot, BlockRange)> {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let place = PlaceId { device, kind: PlaceKind::Fine };
+        // What the place holds is written in place, if that need not wait for another place to hold it no
+        // more.
+        let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
+        let stays = |b: u16| {
+            let one = BlockRange { first: b, count: 1 };
+            held.is_some_and(|h| h.contains(b)) && self.map.may_overwrite(key, place, one)
+        };
+        let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
+        if count == 0 || !self.map.may_have(key, place) || !self.map.has_room_for_places() {
+            return None;
+        }
+        let slots = self.adjacent_slots(device, count);
+        let first = *slots.first()?;
+        let run = BlockRange { first: range.first, count: slots.len() as u16 };
+        Some((Spot::Slots { device, first, fresh: true }, run))
+    }
+
+    /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
+    /// by it: not over blocks a cut or a failed flush may fall back on, nor those the mover is writing, nor
+    /// those being read: a read sent there while the place held them would tell of the write before it is in
+    /// effect, and a later one, sent elsewhere, not. The first write of an extent goes where its space is
+    /// allocated.
+    fn whole_on(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        device: DeviceId,
+    ) -> Option<(Spot, BlockRange)> {
+        let record = record?;
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let place = PlaceId { device, kind: PlaceKind::Whole };
+        let there = record.place(place);
+        let others = |b: &u16| there.is_none_or(|p| !p.valid.contains(*b));
+        let count = (range.first..range.end()).take_while(others).count() as u16;
+        let run = BlockRange { first: range.first, count };
+        if count == 0
+            || !self.map.may_overwrite(key, place, run)
+            || self.map.may_come_back(key, place, run)
+            || self.mover_writes(key, place, run)
+            || (there.is_some() && self.is_being_read(key, run))
+        {
+            return None;
+        }
+        let whole = match there.map(|p| &p.at) {
+            Some(Location::Whole(whole)) => *whole,
+            _ => self.another_whole_place(key, record, device)?,
+        };
+        Some((Spot::Whole(whole), run))
+    }
+
+    /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
+    fn is_being_read(&self, key: ExtentKey, run: BlockRange) -> bool {
+        self.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
+    }
+
+    /// A whole place for the extent on a device where it has none, if there can be one and there is space
+    /// that nobody else needs.
+    fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
+        let place = PlaceId { device, kind: PlaceKind::Whole };
+        let may_have = self.map.may_have(key, place)
+            && (crate::write::copies::wholes(record).next().is_some() || self.map.may_place(key));
+        if !may_have || !self.has_reserve(device) || !self.map.has_room_for_places() {
+            return None;
+        }
+        let whole = self.map.allocate(device)?;
+        self.note_used();
+        self.note_second_place();
+        self.place(key, whole);
+        Some(whole)
+    }
+
+    /// Free slots side by side, at most so many.
+    pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        if !self.map.has_fine_places() {
+            return slots;
+        }
+        while slots.len() < usize::from(most) {
+            let Some(slot) = self.map.allocate_slot(device) else { break };
+            let adjacent = |last: &Slot| slot.extent == last.extent && slot.block == last.block + 1;
+            if !slots.last().is_none_or(adjacent) {
+                self.map.reuse(Chunk::Slot(device, slot));
+                break;
+            }
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// Where the first block is, or to the whole place; and how many of the next ones go the same way. Of
+    /// several places, to the `preferred` one.
+    fn in_place(
+        &mut self,
+        id: PieceId,
+        record: Option<&Record>,
+        preferred: Preferred,
+    ) -> Option<(Spot, BlockRange)> {
+        if let Some((spot, run)) = record.and_then(|r| self.held_spot(id, r, preferred)) {
+            let place = spot.place();
+            let shared =
+                record.is_some_and(|r| r.shared(place, self.map.extent().blocks()).contains_any(run));
+            return self.may_overwrite(id, place, run, shared).then_some((spot, run));
+        }
+        let leaves = self.out_of_reach(id, record);
+        let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
+        let run =
+            first_run(self.pieces[id.0 as usize].range, |b| record.is_none_or(|r| !r.holds(b)) || leaves(b));
+        let whole = match record.and_then(|r| self.whole_place(r)) {
+            Some(whole) => whole,
+            None => self.new_whole_place(id, record)?,
+        };
+        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        if !self.may_overwrite(id, place, run, false) || self.waits_for_mover(id, place, run) {
+            return None;
+        }
+        Some((Spot::Whole(whole), run))
+    }
+
+    /// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
+    /// if it is nowhere, or out of reach.
+    pub(crate) fn held_spot(
+        &self,
+        id: PieceId,
+        record: &Record,
+        preferred: Preferred,
+    ) -> Option<(Spot, BlockRange)> {
+        let range = self.pieces[id.0 as usize].range;
+        let place = self.holder(record, range.first, preferred)?;
+        if self.out_of_reach(id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
+            return None;
+        }
+        match place.at {
+            Location::Whole(whole) => {
+                Some((Spot::Whole(whole), first_run(range, |b| place.valid.contains(b))))
+            }
+            Location::Fine { device, .. } => {
+                let first = place.slot(range.first)?;
+                let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+                let run = first_run(range, |b| place.slot(b) == Some(next(b)));
+                Some((Spot::Slots { device, first, fresh: false }, run))
+            }
+        }
+    }
+
+    /// Of the places that hold the block, the one to be written: the preferred one, else that on the device
+    /// that answers writes soonest.
+    fn holder<'a>(&self, record: &'a Record, block: u16, preferred: Preferred) -> Option<&'a Place> {
+        let holding = record.places.iter().filter(|p| p.valid.contains(block));
+        holding.min_by_key(|p| {
+            let device = p.at.id().device;
+            let response = self.advice.view(device).writes.response.get();
+            (!self.is_usable(device), !preferred.is(p.at.id()), response, device)
+        })
+    }
+
+    /// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
+    /// that is not lost.
+    fn whole_place(&self, record: &Record) -> Option<Whole> {
+        let best = crate::write::copies::wholes(record).min_by_key(|w| !self.is_usable(w.device));
+        best.filter(|whole| self.is_usable(whole.device) || !has_room(record))
+    }
+
+    /// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where
+    /// the extent has, or gets, a place on another one. `None` if there are none.
+    fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
+        let record = record.filter(|r| r.places.iter().any(|p| !self.is_usable(p.device())))?;
+        let piece = &self.pieces[id.0 as usize];
+        let goes_on =
+            has_room(record) || crate::write::copies::wholes(record).any(|w| self.is_usable(w.device));
+        if piece.work != (Work::Write { zeros: false }) || !goes_on {
+            return None;
+        }
+        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        blocks.insert(piece.span.covered());
+        for place in record.places.iter().filter(|p| self.is_usable(p.device())) {
+            blocks.subtract(&place.valid);
+        }
+        Some(blocks)
+    }
+
+    /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
+    fn new_whole_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<Whole> {
+        let key = self.pieces[id.0 as usize].key;
+        let is_second = record.is_some_and(|r| crate::write::copies::wholes(r).next().is_some());
+        if !is_second && !self.map.may_place(key) {
+            self.wait_to_overwrite(id);
+            return None;
+        }
+        let whole = self.allocate(id, key)?;
+        let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
+        if is_second && !self.map.may_have(key, place) {
+            self.map.reuse(Chunk::Whole(whole));
+            self.wait_to_overwrite(id);
+            return None;
+        }
+        self.place(key, whole);
+        Some(whole)
+    }
+
+    /// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
+    /// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
+    /// of the extent go the same way at once: who overwrites one block overwrites the next.
+    fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
+        let key = self.pieces[id.0 as usize].key;
+        if self.map.may_overwrite(key, place, run) {
+            return true;
+        }
+        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
+        // What a mover does is not undone beyond what must be.
+        let range = if shared && !self.locks.has_mover(key) { all } else { run };
+        self.map.narrowed(key, place, range);
+        self.locks.tidy_later(key);
+        self.note_change();
+        if self.map.may_overwrite(key, place, run) {
+            return true;
+        }
+        self.wait_to_overwrite(id);
+        false
+    }
+
+    /// The piece tries again after the next commit.
+    pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
+        self.waiting_commit.push(id);
+        self.request_commit();
+    }
+
+    /// Something has become durable, or never will: who waited for it tries again.
+    pub(crate) fn retry_waiting_commit(&mut self) {
+        self.second_places_are_counted();
+        self.ready.extend(self.waiting_commit.drain(..));
+        self.retry_waiting_moves();
+    }
+
+    /// The piece keeps its first blocks; the others become a piece of their own.
+    fn keep_first(&mut self, id: PieceId, count: u16) {
+        let piece = &mut self.pieces[id.0 as usize];
+        if count == piece.range.count {
+            return;
+        }
+        let (key, range, span, buffer) = (piece.key, piece.range, piece.span, piece.buffer);
+        let border = u32::from(range.first + count) * BLOCK as u32;
+        let bytes = u32::from(count) * BLOCK as u32;
+        let part = |from: u32, len: u32| if buffer.len == 0 { Buffer::EMPTY } else { buffer.part(from, len) };
+        let rest_span = Span { start: border, len: span.end() - border };
+        let rest_buffer = part(bytes, buffer.len.saturating_sub(bytes));
+        let rest = Piece {
+            range: BlockRange { first: range.first + count, count: range.count - count },
+            takes_blocks: true,
+            told: true,
+            ..Piece::new(piece.request, key, rest_span, piece.work, rest_buffer)
+        };
+        piece.span.len = border - span.start;
+        piece.range.count = count;
+        piece.buffer = part(0, bytes);
+        let request = piece.request;
+        self.locks.split(key, range, count);
+        self.active[request.0].left += 1;
+        let rest = PieceId(self.pieces.insert(rest) as u32);
+        self.ready.push_back(rest);
+    }
+
+    /// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
+    pub(crate) fn spot_address(&self, spot: Spot, range: BlockRange, within: u32) -> DeviceOffset {
+        match spot {
+            Spot::Whole(whole) => self.map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
+            Spot::Slots { device, first, .. } => {
+                let whole = Whole { device, extent: first.extent };
+                self.map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
+            }
+        }
+    }
+
+    /// What a piece that has failed, or chooses anew, was to be written to.
+    pub(crate) fn give_up_target(&mut self, id: PieceId, spot: Spot) {
+        let range = self.pieces[id.0 as usize].range;
+        let second = self.mirror.take_second(id);
+        [Some(spot), second].into_iter().flatten().for_each(|spot| self.give_up_spot(spot, range));
+    }
+
+    /// Slots taken for a piece that has failed rest until no command can touch them.
+    pub(crate) fn give_up_spot(&mut self, spot: Spot, range: BlockRange) {
+        if self.is_planted(Mutant::RefusedSlotsLeaked) {
+            return;
+        }
+        if let Spot::Slots { device, first, fresh: true } = spot {
+            for i in 0..range.count {
+                if self.is_planted(Mutant::FailedSlotsReused) {
+                    self.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+                    continue;
+                }
+                self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+            }
+        }
+    }
+
+    /// Whether an extent's blocks still are at a spot written in place.
+    pub(crate) fn still_at(&self, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
+        let Spot::Slots { device, first, fresh: false } = spot else { return true };
+        let Found::Record(record) = self.map.find(key) else { return false };
+        let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
+        let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+        place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
+    }
+}
