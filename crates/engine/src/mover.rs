@@ -560,7 +560,7 @@ impl Engine {
         let mut kept = BlockSet::none(self.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
             at = part.end();
-            let location = part_of(spot, run, part);
+            let location = spot.location_of(run, part);
             match self.map.copied(key, location, part, source.take(), needs) {
                 Copied::Yes => kept.insert(part),
                 Copied::Refused => break,
@@ -644,16 +644,5 @@ impl Engine {
 impl Move {
     fn writes(&self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
         self.key == key && self.to == place && self.writing > 0 && self.submitted.contains_any(run)
-    }
-}
-
-/// Where a part of a run goes.
-fn part_of(spot: Spot, run: BlockRange, part: BlockRange) -> Location {
-    match spot {
-        Spot::Whole(whole) => Location::Whole(whole),
-        Spot::Slots { device, first, fresh } => {
-            let first = Slot { block: first.block + (part.first - run.first), ..first };
-            Spot::Slots { device, first, fresh }.location(part.count)
-        }
     }
 }

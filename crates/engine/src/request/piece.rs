@@ -68,6 +68,17 @@ impl Spot {
         matches!(self, Self::Slots { fresh: true, .. })
     }
 
+    /// As the map names it, for a part of a run of blocks that begins here.
+    pub(crate) fn location_of(self, run: BlockRange, part: BlockRange) -> Location {
+        match self {
+            Self::Whole(whole) => Location::Whole(whole),
+            Self::Slots { device, first, fresh } => {
+                let first = Slot { block: first.block + (part.first - run.first), ..first };
+                Self::Slots { device, first, fresh }.location(part.count)
+            }
+        }
+    }
+
     /// As the map names it, for a run of blocks.
     pub(crate) fn location(self, count: u16) -> Location {
         match self {

@@ -141,8 +141,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Time passes until no command is in flight. False if that may never be: a policy that moves at random may
-    /// ask for more than slow devices can do.
+    /// Time passes until no command is in flight. False if that may never be: a policy that moves at random
+    /// may ask for more than slow devices can do.
     pub(super) fn let_commands_end(&mut self) -> Result<bool, Failure> {
         let own = self.engine.volumes().filter_map(|volume| volume.policy);
         let moves_at_random = own.chain([self.setup.policy.as_str()]).any(|policy| policy == "chaos");
