@@ -1,7 +1,8 @@
 //! Which losses of acknowledged writes a client has been told of.
 //!
 //! A disk loses writes once, and every client that uses the volume has to know: as Linux tells everybody who
-//! has a file open of an error of writing back. Each is told by the first FLUSH of its own that ends after the loss.
+//! has a file open of an error of writing back. Each is told by the first FLUSH of its own that ends after
+//! the loss.
 
 use super::Connection;
 use weir_engine::Loss;
