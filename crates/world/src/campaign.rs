@@ -4,7 +4,6 @@
 
 mod ask;
 mod audits;
-mod commands;
 pub(crate) mod copies;
 pub(crate) mod faults;
 mod report;
@@ -135,7 +134,6 @@ impl History {
                 steps.push(Step::Check);
             }
         }
-        maker.commands(seed, &mut steps);
         copies::among(&mut steps, seed, kind.copies as f64 / kind.requests as f64);
         Self { setup, steps }
     }

@@ -223,7 +223,6 @@ impl Driver {
         }
         self.settle_hardening();
         self.settle_replacement()?;
-        self.settle_commands()?;
         self.note_owners();
         self.check_volumes()
     }
@@ -275,11 +274,9 @@ impl Driver {
     }
 
     /// The pool has the volumes it should have.
-    pub(super) fn check_volumes(&self) -> Result<(), Failure> {
-        let mut found: Vec<_> =
-            self.engine.volumes().map(|v| (v.name, v.id, v.size, v.hardening as u8)).collect();
-        let named = |v: &Volume| (v.name.clone(), v.id, v.spec.size, v.spec.hardening as u8);
-        let mut expected: Vec<_> = self.volumes.iter().map(named).collect();
+    fn check_volumes(&self) -> Result<(), Failure> {
+        let mut found: Vec<_> = self.engine.volumes().map(|v| (v.name, v.id, v.size)).collect();
+        let mut expected: Vec<_> = self.volumes.iter().map(|v| (v.name.clone(), v.id, v.spec.size)).collect();
         found.sort();
         expected.sort();
         if found == expected {
@@ -332,7 +329,7 @@ impl Driver {
         })
     }
 
-    pub(super) fn replaced(&mut self, volume: usize, new: Volume) {
+    fn replaced(&mut self, volume: usize, new: Volume) {
         if let Some(oldest) = self.under_way.values().map(|request| request.ticket).min() {
             self.gone.retain(|(at, _)| *at >= oldest);
             self.gone.push((self.oracle.latest(), self.extents_held(volume, oldest)));
@@ -404,7 +401,7 @@ impl Driver {
     }
 
     /// Gives a command.
-    pub(super) fn command(&mut self, command: Command) -> Result<Given, Failure> {
+    fn command(&mut self, command: Command) -> Result<Given, Failure> {
         self.admins += 1;
         let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
         self.engine.admin(self.world.now(), given.id, command);
@@ -472,7 +469,7 @@ const fn strike(how: Stop) -> Strike {
 }
 
 /// A command of the operator.
-pub(super) struct Given {
+struct Given {
     id: AdminId,
     what: String,
 }

@@ -37,11 +37,11 @@ use weir_session::Server;
 /// that has its blocks or its memory before it.
 pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
 
-/// Where devices fail, what is asked at the control socket is answered, done or failed, within this
-/// time and the deadlines of those that answer late.
+/// Where devices fail, what is asked at the control socket is answered, done or failed, within this time and the
+/// deadlines of those that answer late.
 ///
-/// A removal waits for requests in flight: each may wait half a minute for space, and once more that
-/// long for copies to be moved out of its way while devices bring them back.
+/// A removal waits for requests in flight: each may wait half a minute for space, and once more that long for copies
+/// to be moved out of its way while devices bring them back.
 pub const CHANGED_WITHIN: Nanos = Nanos::secs(60);
 
 /// How many events may pass without a byte to or from any client, or a step or order coming to its end.
@@ -100,8 +100,6 @@ pub struct Served {
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
     faults: Faults,
-    /// Metadata was struck before the pool was opened last, or tried to.
-    was_damaged: bool,
     /// What writes are promised of space.
     kept: Kept,
     /// A jump of the clock to come, and after how many more events.
@@ -149,7 +147,6 @@ impl Served {
         let no_front = || Failure::Server("none is wanted".to_owned());
         let front = setup.served.clone().ok_or_else(no_front)?;
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
-        world.memory.show_spoilt_zeros();
         let layout = create_pool(&mut world, &setup)?;
         let named =
             |(number, spec): (usize, &VolumeSpec)| Volume { name: format!("volume{number}"), spec: *spec };
@@ -177,7 +174,6 @@ impl Served {
             copies: Copies::default(),
             layout,
             faults: Faults::default(),
-            was_damaged: false,
             kept: Kept::default(),
             jump: None,
             unsettled: None,
@@ -250,7 +246,7 @@ impl Served {
                 Ok(())
             }
             // What these do is tried without a server.
-            Step::Replace(_) | Step::Tell(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
+            Step::Replace(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
         }
     }
 
