@@ -353,8 +353,8 @@ impl Driver {
         self.astray || (self.deceived && !self.spoilt_metadata().is_empty())
     }
 
-    /// A device is truncated. Where that would not be noticed it is gone instead: it is not verified, or the superblock in its
-    /// last page is perhaps being written at this moment.
+    /// A device is truncated. Where that would not be noticed it is gone instead: it is not verified, or the
+    /// superblock in its last page is perhaps being written at this moment.
     fn truncate(&mut self, device: DeviceId, fault: Fault) {
         if self.deceives() {
             return;
@@ -370,8 +370,8 @@ impl Driver {
         self.truncated.push((device, self.oracle.latest()));
     }
 
-    /// Nothing of a volume with one copy is acknowledged as durable that was asked for after a device was truncated:
-    /// of what was durable before, some is gone.
+    /// Nothing of a volume with one copy is acknowledged as durable that was asked for after a device was
+    /// truncated: of what was durable before, some is gone.
     fn check_truncated(&self, request: &UnderWay) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = request;
         let claims = ask.op == Op::Flush || (ask.fua && ask.op.changes());
@@ -383,8 +383,8 @@ impl Driver {
         }
     }
 
-    /// Whether it could be noticed that a device was truncated: its last page can be read, and it is not lost for another
-    /// reason.
+    /// Whether it could be noticed that a device was truncated: its last page can be read, and it is not lost
+    /// for another reason.
     fn is_noticeable(&self, device: DeviceId) -> bool {
         let status = self.engine.status();
         let state = status.devices.get(device.index()).map(|device| device.state);

@@ -23,9 +23,9 @@ const PROMPT: Nanos = Nanos::micros(100);
 /// One thing that is wrong with a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Commands of some kinds to a range fail. A flush touches every range. A failed flush gives up the writes it should
-    /// have made durable, whatever its error says, and so does a failed durable write: to many devices that is a write
-    /// and a flush.
+    /// Commands of some kinds to a range fail. A flush touches every range. A failed flush gives up the
+    /// writes it should have made durable, whatever its error says, and so does a failed durable write: to
+    /// many devices that is a write and a flush.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,
@@ -35,8 +35,8 @@ pub enum Fault {
         chance: f64,
         /// How many commands fail before the fault is over; `u64::MAX` for good.
         times: u64,
-        /// The operating system's number of the error: [`EIO`], or [`ENOSPC`] and [`EDQUOT`] where what lies below has
-        /// no space for what it took.
+        /// The operating system's number of the error: [`EIO`], or [`ENOSPC`] and [`EDQUOT`] where what lies
+        /// below has no space for what it took.
         error: i32,
     },
     /// The file is truncated, at once and once: see [`Storage::truncate`].

@@ -1,10 +1,10 @@
 //! The simulated world: virtual time, storage that loses what was not flushed, faults.
 //!
-//! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device
-//! remembers, [`pace`] how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what
-//! reads may answer, whatever stands between a client and the devices. [`driver`] runs the
-//! real engine between them, beside the oracle; [`ondisk`] reads what it leaves on the devices; [`net`] runs the whole
-//! server, with simulated sockets, and clients that speak NBD. [`campaign`] makes up what they have to go through.
+//! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device remembers, [`pace`]
+//! how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what reads may answer, whatever
+//! stands between a client and the devices. [`driver`] runs the real engine between them, beside the oracle;
+//! [`ondisk`] reads what it leaves on the devices; [`net`] runs the whole server, with simulated sockets, and
+//! clients that speak NBD. [`campaign`] makes up what they have to go through.
 //!
 //! Pure: everything that happens follows from a [`Seed`]; two runs of the same seed end with the
 //! same [digest](World::digest).

@@ -1,5 +1,5 @@
-//! The whole server in the simulated world: [`weir_session`] over simulated sockets, with clients that speak NBD, beside the
-//! oracle, which stands on the clients' side.
+//! The whole server in the simulated world: [`weir_session`] over simulated sockets, with clients that speak
+//! NBD, beside the oracle, which stands on the clients' side.
 //!
 //! - [`sockets`]: both ends of every connection, as the server's port; a [`pipe`] is one direction.
 //! - [`nbd`], [`hello`]: the protocol as clients read it, written without a look at the server's.

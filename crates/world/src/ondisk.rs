@@ -1,9 +1,9 @@
 //! An independent reader of the on-disk format: what a pool holds, from the raw bytes of its devices.
 //!
 //! Written from `docs/format.md` and sharing no code with `weir-map`, so that a mistake in the map is not
-//! repeated here. [`superblocks`] says what each device calls itself; [`read`] gives the pool as *one* metadata
-//! member and *one* of its two roots, with the journal since, describe it: every extent with the places that hold
-//! its blocks. Each of the up to four combinations must give the same pool.
+//! repeated here. [`superblocks`] says what each device calls itself; [`read`] gives the pool as *one*
+//! metadata member and *one* of its two roots, with the journal since, describe it: every extent with the
+//! places that hold its blocks. Each of the up to four combinations must give the same pool.
 //!
 //! It reads only, refuses whatever does not verify, and settles no write intents.
 
@@ -136,8 +136,8 @@ pub fn roots(raw: &mut dyn Raw, superblock: &Superblock) -> [Result<Root, Defect
     [0, 1].map(|slot| Root::read(raw, superblock, slot))
 }
 
-/// The pool as one root of a metadata member and the journal since describe it. `devices` are the superblocks of
-/// all devices, by number.
+/// The pool as one root of a metadata member and the journal since describe it. `devices` are the superblocks
+/// of all devices, by number.
 ///
 /// # Errors
 /// If anything the root reaches, or a frame that must be there, does not verify.

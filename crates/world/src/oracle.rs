@@ -12,8 +12,8 @@
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
 //! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
 //! - A write that failed may have taken effect or not.
-//! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after one that was
-//!   submitted later and acknowledged.
+//! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after
+//!   one that was submitted later and acknowledged.
 //! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
 //!
 //! Contents are stamps: 512 bytes that only one request can have written to one place, so that

@@ -20,8 +20,8 @@ const CACHE_MAX: Bytes = Bytes::mib(64);
 
 const PAGE: usize = BLOCK as usize;
 
-/// The bytes of one simulated device. Sparse: a page costs memory once it is written. A clone shares its pages until
-/// either writes to them.
+/// The bytes of one simulated device. Sparse: a page costs memory once it is written. A clone shares its
+/// pages until either writes to them.
 #[derive(Clone, Debug)]
 pub struct Storage {
     size: Bytes,
@@ -151,9 +151,9 @@ impl Storage {
         if at.0 + len.0 <= self.len { Ok(()) } else { Err(IoError::Short) }
     }
 
-    /// Cuts off what lies behind this length, a multiple of 512, as the truncation of a file does: it can no longer be
-    /// read, until a write behind the end makes the device grow again; what it does not cover is zeros then. What was
-    /// there is spoilt.
+    /// Cuts off what lies behind this length, a multiple of 512, as the truncation of a file does: it can no
+    /// longer be read, until a write behind the end makes the device grow again; what it does not cover is
+    /// zeros then. What was there is spoilt.
     pub fn truncate(&mut self, len: Bytes) {
         if len.0 >= self.len {
             return;

@@ -63,8 +63,8 @@ pub struct World {
     devices: Vec<Box<dyn Device>>,
     /// Carries the blocking access.
     scratch: WorldMemory,
-    /// Where the last blocking read found something spoilt, and what: it stays so if the same bytes are written there
-    /// again.
+    /// Where the last blocking read found something spoilt, and what: it stays so if the same bytes are
+    /// written there again.
     just_read: Vec<(DeviceId, DeviceOffset, Box<[u8]>, Spoilt)>,
     store_commands: u64,
     writes_until_stop: Option<u64>,
@@ -101,8 +101,8 @@ impl World {
         }
     }
 
-    /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of these
-    /// `specs`.
+    /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of
+    /// these `specs`.
     pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
         let copy = Self::healthy(seed, memory, specs)?;
         Ok(copy.holding(self.devices.iter_mut().map(|device| device.storage().clone())))

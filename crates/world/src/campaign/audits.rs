@@ -1,5 +1,5 @@
-//! When the devices are looked at, one of them is lost for good, or the operator changes something, made up at random.
-//! Drawn apart.
+//! When the devices are looked at, one of them is lost for good, or the operator changes something, made up
+//! at random. Drawn apart.
 
 use super::setup::policy;
 use super::{Maker, between, pick};

@@ -120,8 +120,8 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
     }
 }
 
-/// Mostly moves go on whatever comes of them, so that much is being moved; now and then they are stopped all the time
-/// and begin again.
+/// Mostly moves go on whatever comes of them, so that much is being moved; now and then they are stopped all
+/// the time and begin again.
 fn moves(rng: &mut Rng) -> Moves {
     let rules = Rules {
         sample: 1,
@@ -148,7 +148,8 @@ pub(super) fn policy(rng: &mut Rng) -> &'static str {
     pick(rng, &[plain, plain, "chaos"])
 }
 
-/// Half of the pools of `hystor`, and one in eight of the others, keep two copies of what is dirty. Drawn apart, too.
+/// Half of the pools of `hystor`, and one in eight of the others, keep two copies of what is dirty. Drawn
+/// apart, too.
 fn in_two_copies(policy: &'static str, seed: Seed) -> &'static str {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(16)));
     let chance = if policy == "hystor" { 0.5 } else { 0.125 };

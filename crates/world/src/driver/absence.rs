@@ -1,13 +1,13 @@
 //! Devices lost for good, and devices that return: what becomes of a pool, tried on a copy of it.
 //!
-//! A story begins at a quiet moment with everything durable and, in volumes with two copies, in two places. The pool's
-//! devices are copied, the power of the copy is cut, and one of its devices is blank. So nothing of it is mended for
-//! the pool itself, which goes on as if nothing had been asked.
+//! A story begins at a quiet moment with everything durable and, in volumes with two copies, in two places.
+//! The pool's devices are copied, the power of the copy is cut, and one of its devices is blank. So nothing
+//! of it is mended for the pool itself, which goes on as if nothing had been asked.
 //!
-//! Told of the loss the copy must open, and refuse to before. Without that device every block of volumes with two
-//! copies reads as it must, and everything can be written. Then the device returns as it was when it was lost: the pool
-//! opens with it, and redundancy is back [soon](super::audit::RESTORED_WITHIN). If it carries metadata, it also
-//! returns alone: a pool that went on without it must not be mistaken for what it holds.
+//! Told of the loss the copy must open, and refuse to before. Without that device every block of volumes with
+//! two copies reads as it must, and everything can be written. Then the device returns as it was when it was
+//! lost: the pool opens with it, and redundancy is back [soon](super::audit::RESTORED_WITHIN). If it carries
+//! metadata, it also returns alone: a pool that went on without it must not be mistaken for what it holds.
 
 use super::lifecycle::open_pool;
 use super::{Crash, Driver, Failure, Health, Lose, Opened, UnderWay};
@@ -89,8 +89,8 @@ impl Driver {
         self.audit()
     }
 
-    /// A member is back without the one the pool went on with: refused by all who know better. Where nobody does, it
-    /// may go on alone, if that is accepted, and is then never mixed with the others.
+    /// A member is back without the one the pool went on with: refused by all who know better. Where nobody
+    /// does, it may go on alone, if that is accepted, and is then never mixed with the others.
     fn returns_alone(&mut self, mut world: World, member: DeviceId, left: &Storage) -> Result<(), Failure> {
         if let Some(storage) = world.storage(member) {
             *storage = left.clone();
@@ -152,7 +152,8 @@ impl Driver {
         }
     }
 
-    /// Whether a request must succeed whatever devices are absent: each block of its volume was in two places.
+    /// Whether a request must succeed whatever devices are absent: each block of its volume was in two
+    /// places.
     pub(super) fn is_promised(&self, request: &UnderWay, error: RequestError) -> bool {
         let redundant = self.redundant.get(request.ask.volume).copied().unwrap_or(false);
         redundant && (error != RequestError::NoSpace || matches!(request.ask.op, Op::Read | Op::Flush))

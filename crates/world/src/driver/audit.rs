@@ -1,8 +1,8 @@
 //! What the devices themselves hold, read at quiet moments through an independent reader of the format.
 //!
-//! The engine is not asked where anything is: [`ondisk`] reads superblocks, roots, journal and pages from the raw
-//! bytes. Then the oracle judges every copy of every block, both copies of each superblock must be the same, and each
-//! root of each metadata member must lead to the same pool.
+//! The engine is not asked where anything is: [`ondisk`] reads superblocks, roots, journal and pages from the
+//! raw bytes. Then the oracle judges every copy of every block, both copies of each superblock must be the
+//! same, and each root of each metadata member must lead to the same pool.
 
 use super::{Ask, Driver, Failure, Health, Volume};
 use crate::ondisk::{self, Extent, PAGE, Pool, Raw};
@@ -12,9 +12,10 @@ use weir_map::Hardening;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
 use weir_policy::harm::Moves;
 
-/// Within this time of quiet, devices being healthy and space free, every block of a volume with two copies is in two
-/// places again. The engine looks again every five seconds where nothing could be done, and copies two extents at a
-/// time, which takes a second on the slowest device there is; the pools here have a few dozen.
+/// Within this time of quiet, devices being healthy and space free, every block of a volume with two copies
+/// is in two places again. The engine looks again every five seconds where nothing could be done, and copies
+/// two extents at a time, which takes a second on the slowest device there is; the pools here have a few
+/// dozen.
 pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
 
 /// How often it is looked at meanwhile.
@@ -38,8 +39,8 @@ impl Raw for Live<'_> {
 }
 
 impl Driver {
-    /// Waits until nothing is in flight and everything is durable, and demands that redundancy is complete then, or
-    /// soon is. Does nothing while devices fail, or have damaged what is on them.
+    /// Waits until nothing is in flight and everything is durable, and demands that redundancy is complete
+    /// then, or soon is. Does nothing while devices fail, or have damaged what is on them.
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -200,8 +201,8 @@ impl Driver {
         same.map_err(|difference| Failure::Stored { ask, difference })
     }
 
-    /// An extent of a volume with two copies some block of which is in one place only, though there is space for
-    /// another one.
+    /// An extent of a volume with two copies some block of which is in one place only, though there is space
+    /// for another one.
     fn lacking(&self, pool: &Pool) -> Option<String> {
         let used = used(pool);
         let has_space = |device: &weir_map::Superblock| {
@@ -231,8 +232,8 @@ impl Driver {
         self.volumes.iter().map(is_complete).collect()
     }
 
-    /// Of volumes whose policy buffers in two places some blocks are written: none of them is in slots of one device
-    /// alone, unless it was before and had nowhere else to go.
+    /// Of volumes whose policy buffers in two places some blocks are written: none of them is in slots of one
+    /// device alone, unless it was before and had nowhere else to go.
     fn judge_buffered(&mut self, before: &Pool) -> Result<(), Failure> {
         let extent = self.setup.extent.bytes().0;
         let twice = |volume: &Volume| volume.spec.policy.unwrap_or(&self.setup.policy) == "hystor-twice";
@@ -243,9 +244,9 @@ impl Driver {
             let of_device = used.iter().filter(|(on, _)| *on == device.device.0).count();
             of_device as u64 >= device.data_extents.into()
         };
-        // Where there are no slots left on one of the two devices one copy may be all there is, and where other policies,
-        // of other volumes too, have left an extent as many places as it can have.
-        // Nor while moves may be stopped: then writes are in place, wherever that is, as docs/guide.md says.
+        // Where there are no slots left on one of the two devices one copy may be all there is, and where
+        // other policies, of other volumes too, have left an extent as many places as it can have. Nor while
+        // moves may be stopped: then writes are in place, wherever that is, as docs/guide.md says.
         let free = matches!(self.setup.moves, Moves::Free(_));
         let alone = volumes.len() == self.volumes.len();
         if volumes.is_empty() || !alone || !free || self.has_moved || self.layout.iter().any(is_full) {

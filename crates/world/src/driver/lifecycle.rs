@@ -139,8 +139,9 @@ impl Driver {
             }
         }
         for Again { write, how } in &crash.again {
-            // An opening that starts from the older root may write over damaged pages of the newest one before that
-            // root: then no sector is spoilt any more, but the newest root is still good for nothing.
+            // An opening that starts from the older root may write over damaged pages of the newest one
+            // before that root: then no sector is spoilt any more, but the newest root is still good for
+            // nothing.
             damaged |= !self.spoilt_metadata().is_empty();
             self.world.stop_at_store_write(Some(*write), *how);
             let lenient = self.health == Health::Broken;

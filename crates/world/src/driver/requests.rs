@@ -1,4 +1,5 @@
-//! Clients' requests on their way: from the step that asks to the answer that the oracle judges, as time passes.
+//! Clients' requests on their way: from the step that asks to the answer that the oracle judges, as time
+//! passes.
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use crate::{Answer, Change, Place, Spoilt};
@@ -208,8 +209,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the reply gives back the request's buffer. A device that hangs may keep it: of a request that failed
-    /// or a write, which another one has taken, there is none then; of a read, another one as long.
+    /// Whether the reply gives back the request's buffer. A device that hangs may keep it: of a request that
+    /// failed or a write, which another one has taken, there is none then; of a read, another one as long.
     pub(super) fn has_its_buffer(&self, request: &UnderWay, reply: &Reply) -> bool {
         let may_be_kept = self.health == Health::Broken;
         match (request.buffer, reply.buffer) {

@@ -1,7 +1,7 @@
 //! A client: it connects, shakes hands, asks, and holds every answer against the oracle.
 //!
-//! The oracle is told of a request when the first byte of it is on the socket, and of its end when the whole reply is
-//! understood. A request whose connection ends before that was carried out, or will be, or not.
+//! The oracle is told of a request when the first byte of it is on the socket, and of its end when the whole
+//! reply is understood. A request whose connection ends before that was carried out, or will be, or not.
 //!
 //! - `request`: what it asks for, as bytes.
 
@@ -526,8 +526,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs follow one another from the request's start, to its end at most, and where there is said to be nothing zeros
-    /// can be read.
+    /// Runs follow one another from the request's start, to its end at most, and where there is said to be
+    /// nothing zeros can be read.
     fn check_status(
         &self,
         ask: &Ask,

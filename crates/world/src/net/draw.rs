@@ -118,7 +118,8 @@ fn trouble(seed: Seed, steps: Vec<Step>) -> Vec<Step> {
     all
 }
 
-/// Room for reads of several MiB; and one device often far slower than another one, so that the parts of a reply come apart.
+/// Room for reads of several MiB; and one device often far slower than another one, so that the parts of a
+/// reply come apart.
 fn enlarge(rng: &mut Rng, setup: &mut Setup) {
     let extent = setup.extent.bytes().0;
     for device in &mut setup.devices {
@@ -234,8 +235,8 @@ impl Maker<'_> {
         })
     }
 
-    /// A client writes much, and then to a few blocks; it loses its connection on the way, and writes to them again over a
-    /// new one.
+    /// A client writes much, and then to a few blocks; it loses its connection on the way, and writes to them
+    /// again over a new one.
     fn come_back(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
         let client = rng.below(self.clients.len() as u64) as usize;
         let volume = self.clients[client].volume;
@@ -290,8 +291,8 @@ impl Maker<'_> {
     }
 }
 
-/// Where requests go: often to the same few blocks; often in whole blocks, but not always; some as long as the client's may
-/// be.
+/// Where requests go: often to the same few blocks; often in whole blocks, but not always; some as long as
+/// the client's may be.
 fn span(rng: &mut Rng, character: &Character, size: Bytes) -> (VolumeOffset, Bytes) {
     let sectors = size.0 / SECTOR;
     let at = match rng.below(3) {

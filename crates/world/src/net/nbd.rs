@@ -1,5 +1,6 @@
-//! The NBD protocol as a client reads it: written from the protocol's document (`doc/proto.md` of the NBD project), not from the
-//! server's code. Strict: whatever is not exactly what was to come is an error, and the stream is lost.
+//! The NBD protocol as a client reads it: written from the protocol's document (`doc/proto.md` of the NBD
+//! project), not from the server's code. Strict: whatever is not exactly what was to come is an error, and
+//! the stream is lost.
 
 use std::collections::BTreeMap;
 

@@ -29,19 +29,19 @@ use weir_map::Superblock;
 use weir_model::{Bytes, DeviceId, IoDone, Nanos, VolumeOffset};
 use weir_session::Server;
 
-/// With healthy devices something happens within this time on every connection that is owed anything and is received from: bytes of
-/// a reply come, bytes of a request are taken, or the connection ends as it should.
+/// With healthy devices something happens within this time on every connection that is owed anything and is
+/// received from: bytes of a reply come, bytes of a request are taken, or the connection ends as it should.
 ///
-/// The slowest simulated devices take 0.2 s for a command at most, and carry out commands side by side. A piece of a request
-/// needs some ten of them, one after the other, where space is short and commits and a checkpoint come first; so may the piece
-/// that has its blocks or its memory before it.
+/// The slowest simulated devices take 0.2 s for a command at most, and carry out commands side by side. A
+/// piece of a request needs some ten of them, one after the other, where space is short and commits and a
+/// checkpoint come first; so may the piece that has its blocks or its memory before it.
 pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
 
-/// Where devices fail, what is asked at the control socket is answered, done or failed, within this time and the
-/// deadlines of those that answer late.
+/// Where devices fail, what is asked at the control socket is answered, done or failed, within this time and
+/// the deadlines of those that answer late.
 ///
-/// A removal waits for requests in flight: each may wait half a minute for space, and once more that long for copies
-/// to be moved out of its way while devices bring them back.
+/// A removal waits for requests in flight: each may wait half a minute for space, and once more that long for
+/// copies to be moved out of its way while devices bring them back.
 pub const CHANGED_WITHIN: Nanos = Nanos::secs(60);
 
 /// How many events may pass without a byte to or from any client, or a step or order coming to its end.
@@ -194,8 +194,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has not come by then
-    /// does not come.
+    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has not come
+    /// by then does not come.
     pub fn end(&mut self) -> Result<(), Failure> {
         self.armed.disarm();
         let steps = [Step::Check, Step::Net(Act::Empty), Step::Restart, Step::Check, Step::Restart];
@@ -289,8 +289,8 @@ impl Served {
         }
     }
 
-    /// Once nothing else is under way: reads all volumes through the clients that read most at once, asks where data is,
-    /// and flushes.
+    /// Once nothing else is under way: reads all volumes through the clients that read most at once, asks
+    /// where data is, and flushes.
     fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
         if self.front.limits.clients_per_address < 64 {

@@ -3,8 +3,8 @@
 //! Both ends of every connection are here. The server's calls are the port's; its reports come out of
 //! [`Sockets::advance`]. Clients [put](Sockets::put) and [take](Sockets::take) bytes at their end.
 //!
-//! Bytes are moved between a buffer of the server and a [`Pipe`] when they travel, in parts of drawn sizes, not when
-//! the server asks for it: a buffer that is used again too early shows.
+//! Bytes are moved between a buffer of the server and a [`Pipe`] when they travel, in parts of drawn sizes,
+//! not when the server asks for it: a buffer that is used again too early shows.
 
 use super::pipe::Pipe;
 use crate::{Rng, Seed, WorldMemory};
@@ -162,7 +162,8 @@ impl Sockets {
         Some(id)
     }
 
-    /// The client sends as many of these bytes as the socket takes; `None` once the server has closed its end.
+    /// The client sends as many of these bytes as the socket takes; `None` once the server has closed its
+    /// end.
     pub(super) fn put(&mut self, conn: ConnId, bytes: &[u8]) -> Option<usize> {
         let now = self.now;
         let socket = self.get(conn).filter(|socket| socket.stage != Stage::Closed)?;
@@ -202,8 +203,8 @@ impl Sockets {
         }
     }
 
-    /// The client closes its end. The server can still receive what it had sent, unless it left something unreceived: then
-    /// the connection may be reset.
+    /// The client closes its end. The server can still receive what it had sent, unless it left something
+    /// unreceived: then the connection may be reset.
     pub(super) fn leave(&mut self, conn: ConnId) {
         let reset = self.rng.chance(0.5);
         let Some(socket) = self.get(conn) else { return };
@@ -402,8 +403,8 @@ impl Socket {
         (transfer.moved == transfer.len).then_some(Ok(()))
     }
 
-    /// The kernel is done with the server's buffers. Until now a receive may have put bytes there that nobody will be
-    /// told of.
+    /// The kernel is done with the server's buffers. Until now a receive may have put bytes there that nobody
+    /// will be told of.
     fn close(&mut self, memory: &mut WorldMemory, reports: &mut Vec<Report>) {
         if let Some(recv) = self.recv.take() {
             while let Some(rest) = recv.rest(usize::MAX).filter(|_| self.to_server.available() > 0) {

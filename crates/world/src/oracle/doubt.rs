@@ -56,8 +56,8 @@ impl Oracle {
             || self.failed.iter().any(|failed| failed.volume == volume)
     }
 
-    /// A flush of the volume was acknowledged. What another one, which failed, was told of may have been acknowledged
-    /// after this one was submitted, and is still to be flushed.
+    /// A flush of the volume was acknowledged. What another one, which failed, was told of may have been
+    /// acknowledged after this one was submitted, and is still to be flushed.
     pub(super) fn note_settled(&mut self, volume: usize, flush: Ticket) {
         let under_way = self.changes.values().any(|change| change.place.volume == volume && !change.trim);
         let later = self.forsaken.iter().filter(|change| change.acked >= flush.0);

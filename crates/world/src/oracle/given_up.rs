@@ -4,9 +4,9 @@ use super::{Difference, Found, Oracle, Ticket, difference, pin};
 use std::ops::Range;
 
 impl Oracle {
-    /// The client that submitted a change lost its connection, and is back: the change has taken effect or not, or will,
-    /// but not after one that is submitted from now on and acknowledged. Until then, and while nobody is back, it may
-    /// take effect at any time: nothing is to be said then.
+    /// The client that submitted a change lost its connection, and is back: the change has taken effect or
+    /// not, or will, but not after one that is submitted from now on and acknowledged. Until then, and while
+    /// nobody is back, it may take effect at any time: nothing is to be said then.
     pub fn given_up(&mut self, ticket: Ticket) {
         let Some(change) = self.changes.remove(&ticket) else { return };
         let now = self.next_moment();

@@ -49,8 +49,8 @@ impl Served {
         self.clients[number] = Some(Connection::new(number, character, wanted, conn, now, rng));
     }
 
-    /// A client is through the handshake: of connections to its volume that had been closed before it asked for that
-    /// nothing more may be carried out after what is asked from now on.
+    /// A client is through the handshake: of connections to its volume that had been closed before it asked
+    /// for that nothing more may be carried out after what is asked from now on.
     pub(super) fn came_back(&mut self, number: usize) -> Result<(), Failure> {
         self.moment += 1;
         let entered = &mut self.entered[self.front.clients[number].volume];

@@ -110,7 +110,8 @@ impl Served {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// Everything stops in the middle, connections included; then the pool is opened, perhaps in several attempts.
+    /// Everything stops in the middle, connections included; then the pool is opened, perhaps in several
+    /// attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.note_moment(crash.how);
         self.count_crash();
@@ -199,8 +200,8 @@ impl Served {
         if report.is_clean() { Ok(()) } else { Err(Failure::Check(Box::new(report))) }
     }
 
-    /// Stops in good order, with whatever is under way, and opens again. The devices lose what was not flushed: a stop must
-    /// have left nothing behind. Nor is any of the memory.
+    /// Stops in good order, with whatever is under way, and opens again. The devices lose what was not
+    /// flushed: a stop must have left nothing behind. Nor is any of the memory.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.operator.orders.clear();
         self.end_orders(Rng::new(Seed(self.world.digest())).chance(0.5))?;

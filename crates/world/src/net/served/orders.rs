@@ -121,13 +121,14 @@ impl Served {
         users.any(|client| client.volume() == volume)
     }
 
-    /// Whether a volume may be on its way out although a client used it when that was asked for: the last one may
-    /// have gone before the server decided.
+    /// Whether a volume may be on its way out although a client used it when that was asked for: the last one
+    /// may have gone before the server decided.
     pub(super) fn may_be_removed(&self, volume: usize) -> bool {
         matches!(self.operator.asked(), Some(Asked::RemoveUsed(asked)) if *asked == volume)
     }
 
-    /// A volume has been removed. Whoever uses it now has done so since before the server decided that nobody does.
+    /// A volume has been removed. Whoever uses it now has done so since before the server decided that nobody
+    /// does.
     fn removed(&mut self, volume: usize) -> Result<(), Failure> {
         if self.is_used(volume) {
             return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
@@ -155,8 +156,8 @@ impl Served {
         all.into_iter().for_each(|number| self.forget(number));
     }
 
-    /// Everything stops: a volume whose removal was asked for while a client used it may be gone if none uses it any
-    /// more.
+    /// Everything stops: a volume whose removal was asked for while a client used it may be gone if none uses
+    /// it any more.
     pub(super) fn note_removal_cut_short(&mut self) {
         if let Some(Asked::RemoveUsed(volume)) = self.operator.asked().cloned()
             && !self.is_used(volume)
