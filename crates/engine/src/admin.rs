@@ -1,7 +1,7 @@
 //! Volumes made, changed and removed while the pool is served.
 
-use crate::Engine;
 use crate::request::active::{AdminId, AdminStep, Waiter};
+use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
@@ -69,6 +69,11 @@ pub enum AdminError {
     /// The pool's devices failed.
     #[error("the change could not be made durable: {0}")]
     Failed(RequestError),
+    /// The engine is being stopped, and the volume's removal has begun.
+    #[error(
+        "volume {0:?} is not removed yet: the server is stopping, and goes on with it when it starts again"
+    )]
+    Stopping(String),
     /// The only metadata is on a device of this name, which was removed, truncated or overwritten.
     #[error(
         "device {0}: it was removed, truncated or overwritten while it was served, and the pool's only metadata \
@@ -83,7 +88,7 @@ impl AdminError {
         match self {
             Self::BadName(_) | Self::BadSize(_) | Self::BadCopies(_) | Self::NotFound(_) => ErrorKind::Usage,
             Self::Exists(_) | Self::OneDevice | Self::MapNotMirrored => ErrorKind::Refused,
-            Self::Failed(_) | Self::Damaged(_) => ErrorKind::Environment,
+            Self::Failed(_) | Self::Stopping(_) | Self::Damaged(_) => ErrorKind::Environment,
         }
     }
 }
@@ -351,7 +356,7 @@ impl Engine {
     /// Every extent of a volume being removed has been given back, durably.
     pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
         if let Some(error) = error {
-            return self.removal_failed(volume, error);
+            return self.removal_failed(volume, self.failure(error));
         }
         self.set_stage(volume, Stage::Dropping);
         self.map.queue(Delta::DropVolume { id: volume });
@@ -378,11 +383,11 @@ impl Engine {
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::RemovalBegun(volume), None) if self.stopped_changes.is_some() => {
-                self.removal_failed(volume, RequestError::ReadOnly);
+                self.removal_failed(volume, self.why_removal_stops(volume));
             }
             (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
-                self.removal_failed(volume, error);
+                self.removal_failed(volume, self.failure(error));
             }
             (AdminStep::Removed(volume), None) => {
                 self.doubt.forget_volume(volume);
@@ -402,11 +407,18 @@ impl Engine {
     pub(crate) fn fail_draining_removals(&mut self) {
         let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();
-        volumes.into_iter().for_each(|volume| self.removal_failed(volume, RequestError::ReadOnly));
+        volumes.into_iter().for_each(|volume| self.removal_failed(volume, self.why_removal_stops(volume)));
     }
 
-    fn removal_failed(&mut self, volume: VolumeId, error: RequestError) {
-        let failure = self.failure(error);
+    /// Why a removal goes no further now that no more changes are accepted.
+    fn why_removal_stops(&self, volume: VolumeId) -> AdminError {
+        match (self.stopped_changes, self.map.volume(volume)) {
+            (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
+            _ => self.failure(RequestError::ReadOnly),
+        }
+    }
+
+    fn removal_failed(&mut self, volume: VolumeId, failure: AdminError) {
         for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
             removal.stage = Stage::Stuck;
             if let Some(id) = removal.reply.take() {

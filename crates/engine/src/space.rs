@@ -27,7 +27,7 @@ use lack::Lack;
 /// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
 /// so that one whose every write waits can still read, overwrite and trim.
 const WAITING_MAX: usize = 64;
-/// … and the buffer memory they may hold, for the same reason.
+/// The buffer memory that pieces waiting for space may hold, for the same reason.
 const WAITING_BYTES_MAX: Bytes = Bytes::mib(8);
 /// The least time between two notices that the pool is full, or is no longer.
 const NOTICE_AFTER: Nanos = Nanos::secs(10);
@@ -92,7 +92,7 @@ pub struct SpaceStatus {
     pub used: Bytes,
     /// The highest warning threshold that space for data has passed.
     pub warning: Option<Percent>,
-    /// … and the one that space for metadata has.
+    /// The highest warning threshold that space for metadata has passed.
     pub metadata_warning: Option<Percent>,
     /// The last write that needed space got none, for want of this, and none has become free since.
     pub full: Option<Room>,

@@ -51,7 +51,7 @@ fn what_is_written_is_read_and_holes_are_zeros() {
     let (shape, bytes) = h.read((128 << 10) - 4096, 12288);
     assert_eq!(shape, ReadShape::Mixed);
     assert!(bytes[..4096].iter().all(|b| *b == 0) && bytes[4096..].iter().all(|b| *b == 9));
-    // … and one of whose extents holds nothing at all.
+    // A read of two extents, one of which holds nothing.
     let (shape, bytes) = h.read(128 << 10, 256 << 10);
     assert_eq!(shape, ReadShape::Mixed);
     assert!(bytes[8192..].iter().all(|b| *b == 0));

@@ -100,7 +100,7 @@ impl Engine {
         Some(spot)
     }
 
-    /// … and where the policy wants it.
+    /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
     fn plain_spot_and_wish(&mut self, id: PieceId, which: Which) -> Option<(Spot, WriteTo)> {
         let blocks = self.map.extent().blocks();

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use clap::{Parser, Subcommand};
 use weir_model::ErrorKind;
 
-/// Devices of different speed become one pool; its thin volumes are served over NBD.
+/// Pool devices of different speed and serve thin volumes from the pool over NBD.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
@@ -28,21 +28,21 @@ pub enum Command {
     /// Make, list, change or remove thin volumes
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// Where a block of a volume is, since when and why, and what would make it move
+    /// Show where a block of a volume is, since when and why, and what would make it move
     Explain(explain::ExplainArgs),
     /// Serve the pool's volumes until SIGTERM or SIGINT
     Serve(serve::ServeArgs),
-    /// A pool on this machine in a minute: three paced devices, a volume, a workload, a live picture
+    /// Run a demonstration: a pool of three paced devices, a volume and a workload, with a live picture
     Demo(demo::DemoArgs),
-    /// What would have been: experiments in virtual time
+    /// Simulate caches and pools over a trace, in virtual time
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// Traces of what machines asked of their disks
+    /// Inspect, plot, convert and generate I/O traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Which devices to buy for what a trace asks: the sets on the frontier of price, responses and flash life
+    /// Recommend devices to buy for a trace, by price, response time and flash life
     Advise(Box<advise::AdviseArgs>),
-    /// What the papers behind the policies measured, again in virtual time; without a name, which there are
+    /// Reproduce what the papers behind the policies measured, in virtual time; list them without a name
     Repro(repro::ReproArgs),
 }
 

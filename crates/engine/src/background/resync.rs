@@ -23,7 +23,7 @@ const LOOKS: usize = 64;
 const MOVES: usize = 2;
 /// The time between two looks while there is something to do.
 const SOON: Nanos = Nanos::millis(10);
-/// … and while nothing can be done.
+/// The time between two looks while nothing can be done.
 const LATER: Nanos = Nanos::secs(5);
 
 /// Extents that may lack a copy.

@@ -11,7 +11,7 @@ use weir_policy::placement::{Command, SizeClass};
 const PARTS: u32 = 8;
 /// The shortest response told apart, as a power of two of nanoseconds: about a microsecond.
 const SHORTEST: u32 = 10;
-/// … and the longest: about a minute.
+/// The longest response told apart, as a power of two of nanoseconds: about a minute.
 const LONGEST: u32 = 36;
 const BUCKETS: usize = ((LONGEST - SHORTEST) * PARTS) as usize + 2;
 /// The least time rates are taken over.

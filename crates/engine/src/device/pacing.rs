@@ -46,7 +46,7 @@ pub struct MoverShare {
     pub taken: Nanos,
     /// 99 of 100 of clients' commands that met no move were answered within about this time.
     pub p99: Option<Nanos>,
-    /// … of those that met one.
+    /// The same for clients' commands that met a move.
     pub p99_beside: Option<Nanos>,
 }
 

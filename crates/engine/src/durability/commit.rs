@@ -31,9 +31,9 @@ const PENDING_MAX: usize = 16_384;
 /// How devices are flushed that no client asks to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushRules {
-    /// Those whose flushes take longer, on average, are flushed beside commits, which do not wait for that; …
+    /// Devices whose flushes take longer, on average, are flushed beside commits, which do not wait for that.
     pub dear: Nanos,
-    /// … and while clients use them only so often.
+    /// While clients use such a device, it is flushed no more often than this.
     pub patience: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl Default for FlushRules {
     }
 }
 
-/// … and for how long.
+/// One of those who wait for a commit.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     who: Waiter,
@@ -406,7 +406,7 @@ impl Engine {
         pending.for_each(|(_, device)| missing.insert(device));
         // That a device misses what they wait for, or where else that is, may follow a change that needs
         // another flush. The next commit covers both. What the same device misses by then, nobody waits for
-        // who has waited for it before: a device whose flushes all fail holds nobody up for ever.
+        // who has waited for it before: a failing device delays no FLUSH indefinitely.
         let (again, done): (Vec<_>, Vec<_>) =
             waiters.into_iter().partition(|w| !missing.without(w.again).is_empty());
         let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });

@@ -46,7 +46,7 @@ pub struct DeviceStatus {
     pub writes: (u64, Bytes),
     /// Mean response to reads, recent ones counting more; `None` before the first.
     pub read_response: Option<Nanos>,
-    /// … to writes.
+    /// Mean response to writes, recent ones counting more; `None` before the first.
     pub write_response: Option<Nanos>,
     /// Response to a 4 KiB read when idle.
     pub idle_response: Option<Nanos>,

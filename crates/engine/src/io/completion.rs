@@ -162,7 +162,7 @@ impl Engine {
         self.reuse_any_rested(flight.device);
     }
 
-    /// … out of the way of what ends well.
+    /// The same, kept out of line: commands that end well do not come here.
     #[inline(never)]
     pub(crate) fn end_flight<M: Memory>(
         &mut self,

@@ -81,7 +81,7 @@ impl Engine {
         self.lent(key).map(Cow::into_owned)
     }
 
-    /// … lent where the map has one. Cost: a look-up then.
+    /// As [`Self::record`], borrowed where the map has a record. Cost: a look-up then.
     #[inline]
     pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
         match self.map.find(key) {
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// … for somebody who changes nothing.
+    /// The devices as policies see them, without filling in the shared views: a copy.
     pub(crate) fn views_now(&self) -> Vec<DeviceView> {
         let mut views = self.advice.views.clone();
         for (view, device) in views.iter_mut().zip(&self.devices) {
@@ -300,7 +300,7 @@ pub(crate) fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
     held
 }
 
-/// … added to what is there: a copy of them costs more than to tell.
+/// Adds the places of the blocks to `held`, since copying a list of places costs more than filling it.
 #[inline]
 pub(crate) fn see(found: &Found<'_>, range: BlockRange, all: u16, held: &mut Places) {
     match found {

@@ -65,7 +65,7 @@ pub struct CacheStatus {
     pub held: Bytes,
     /// Reads of an extent, or of a part of one, answered from it.
     pub hits: u64,
-    /// … that were not.
+    /// Reads of an extent, or of a part of one, that the devices answered.
     pub misses: u64,
 }
 

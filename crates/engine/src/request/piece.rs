@@ -207,15 +207,15 @@ impl Tried {
 pub(crate) enum Purpose {
     /// Bytes of a read piece.
     Read(PieceId),
-    /// … and of holes between them, which come to nothing ([`crate::read::gap_read`]).
+    /// Bytes of a read piece, with the holes between its runs ([`crate::read::gap_read`]).
     ReadThrough(PieceId),
-    /// … that other places could not deliver.
+    /// Bytes of a read piece that other places could not deliver.
     ReadElsewhere(PieceId, Tried),
     /// What lies around the blocks of a read, for the cache.
     Fetch(CachedId),
     /// An old block, for the part of it a write does not carry.
     Merge(PieceId),
-    /// … that other places could not deliver.
+    /// An old block that other places could not deliver.
     MergeElsewhere(PieceId, Tried),
     /// The bytes of a write piece.
     Write(PieceId),
@@ -237,9 +237,9 @@ pub(crate) enum Purpose {
     Frame,
     /// Pages of a checkpoint.
     CheckpointPages,
-    /// … made durable.
+    /// Makes a checkpoint's pages durable.
     CheckpointFlush,
-    /// … and the root.
+    /// The root of a checkpoint.
     Root,
     /// A superblock that says which member was left behind.
     Superblock,
@@ -306,7 +306,7 @@ pub(crate) enum Step {
     Whole,
     /// A durable write: the bytes are being written.
     Writing,
-    /// … they are, and are being made durable.
+    /// A durable write: the bytes are written, and the device is being flushed.
     Flushing,
 }
 

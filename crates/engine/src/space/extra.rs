@@ -30,7 +30,7 @@ pub struct Spread {
     pub in_pieces: u64,
     /// Space taken beyond one place an extent: slots, cut from whole extents, and second whole places.
     pub extra: Bytes,
-    /// … and what it may grow to; `None` if the pool's policy bounds it itself, or nothing does.
+    /// What `extra` may grow to; `None` if the pool's policy bounds it itself, or nothing does.
     pub extra_most: Option<Bytes>,
     /// Writes since the start that went elsewhere than in place.
     pub redirects: u64,
@@ -77,7 +77,7 @@ impl Engine {
         self.extra_most(which).is_none_or(|most| self.extra_extents() < most)
     }
 
-    /// … of the volume's policy.
+    /// Whether the volume's policy may take more space for copies and redirected writes.
     pub(crate) fn volume_may_take_extra(&self, volume: VolumeId) -> bool {
         self.may_take_extra(self.policies.of(volume))
     }

@@ -4,7 +4,7 @@ use weir_model::{Bytes, Nanos};
 
 /// How long ago is "of late": a change counts 1/e of its weight after this time.
 const MEMORY: f64 = 1800e9;
-/// … for what happens just now.
+/// The same for the rate of the last minutes.
 const RECENTLY: f64 = 300e9;
 /// Less than this says nothing of the time after it.
 const LEAST: Nanos = Nanos::secs(60);

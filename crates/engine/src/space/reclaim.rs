@@ -18,18 +18,18 @@ const LOOKS: usize = 1024;
 const MOVES: usize = 32;
 /// Space given up, in extents, before those who wait try again: each time takes a commit.
 const ENOUGH: u64 = 64;
-/// How long the end of the walk waits at most for what is being brought home, …
+/// How long the end of the walk waits, at most, for what is being brought home.
 const PATIENCE: Nanos = Nanos::secs(1);
-/// … looking so often.
+/// How often the end of the walk looks whether that has ended.
 const SOON: Nanos = Nanos::millis(10);
 /// Nobody waits longer than this without any having got space.
 const WAIT: Nanos = Nanos::secs(30);
 /// Walks in a row after which there was no more space than before, though each gave something up: a device
 /// whose flushes fail brings back what was given up.
 const FRUITLESS: u32 = 3;
-/// After a walk that found nothing there is none for this long, …
+/// After a walk that found nothing the next one begins this much later at the earliest.
 const LATER: Nanos = Nanos::secs(10);
-/// … or for this many times as long as it took.
+/// The next one begins no earlier than this many times as long as the fruitless one took.
 const REST: u64 = 10;
 
 /// The walk.

@@ -85,7 +85,7 @@ impl Scratch {
         !self.runs.is_empty() || self.spares_block(blocks, fed)
     }
 
-    /// … which is out then.
+    /// Takes a buffer for a move of these blocks, if there is one.
     pub(crate) fn for_move(&mut self, blocks: BlockRange, fed: bool) -> Option<Buffer> {
         if self.spares_block(blocks, fed) { self.blocks(1)?[0] } else { self.runs.pop() }
     }

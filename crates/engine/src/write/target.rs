@@ -57,7 +57,7 @@ impl Engine {
         WriteTo::InPlace
     }
 
-    /// … of a piece that nothing is known of yet.
+    /// Asks the policy where a piece goes whose places have not been looked up.
     fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
         let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
         let watches = self.policies.all[which.0].watches;

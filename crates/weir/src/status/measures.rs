@@ -52,7 +52,7 @@ pub struct CachePart {
     pub held_bytes: u64,
     /// Parts of reads, by extent, that it answered.
     pub hits: u64,
-    /// … that it did not.
+    /// Parts of reads, by extent, that it did not answer.
     pub misses: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct JudgedPart {
     pub commands: u64,
     /// What one of them took on average, priced by its size and its device's queue.
     pub took_ns: u64,
-    /// … and would have taken had nothing moved.
+    /// What one of them would have taken on average had nothing moved.
     pub without_ns: u64,
 }
 
@@ -147,7 +147,7 @@ pub struct MoverPart {
     pub taken_ns: u64,
     /// 99 of 100 of clients' commands that met no move were answered within about this time.
     pub p99_ns: Option<u64>,
-    /// … of those that met one.
+    /// The same for clients' commands that met a move.
     pub p99_beside_moves_ns: Option<u64>,
 }
 

@@ -105,7 +105,7 @@ impl Results {
         self.0.get(name).map_or(f64::NAN, |outcome| outcome.work_rate.unwrap_or(outcome.rate))
     }
 
-    /// … in the first windows, and in the last ones, of so many.
+    /// The rate over some windows of the run.
     pub(super) fn rate_in(&self, name: &str, windows: std::ops::Range<usize>) -> f64 {
         let Some(outcome) = self.0.get(name) else { return f64::NAN };
         let of = outcome.windows.get(windows).unwrap_or_default();

@@ -85,7 +85,7 @@ pub(super) fn kinds() -> String {
     let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
     let words = KINDS.iter().map(|kind| format!("\n{}:\n  {}\n", kind.name, kind.words));
     format!(
-        "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"What would have been\"",
+        "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"Simulations\"",
         table.text(Width::of_stdout().at_most(HELP_WIDTH)),
         words.collect::<String>()
     )
