@@ -43,11 +43,6 @@ impl Connection {
         self.losses.known
     }
 
-    /// Whoever comes after it is told of the losses up to this one.
-    pub fn pass_on_losses(&mut self, number: u64) {
-        self.losses.known = self.losses.known.map(|known| known.max(number));
-    }
-
     /// A reply to a FLUSH, which fails if writes were lost of which the client has not been told: by the
     /// first FLUSH that comes to its end after that, whoever else was told before. Others are as they are.
     pub fn with_losses(&mut self, reply: Reply, last: impl FnOnce() -> Option<Loss>) -> Reply {

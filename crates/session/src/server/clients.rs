@@ -366,10 +366,6 @@ impl Clients {
         if let (Some(error), Some(volume)) = (lost_writes, volume) {
             self.note_lost_writes(volume, error);
             self.note_unheard(number);
-            let (now, client) = (volumes.last_loss(volume), self.slots.get_mut(number));
-            if let (Some(loss), Some(client)) = (now, client.filter(|client| client.stage == Stage::Over)) {
-                client.connection.pass_on_losses(loss.number);
-            }
         }
         let Some(client) = self.slots.get_mut(number) else { return };
         if client.socket == Socket::Closed {

@@ -112,7 +112,12 @@ impl Scripted {
 
     /// The error a FLUSH is answered with.
     fn flush(&mut self, conn: ConnId) -> u32 {
-        self.bring(conn, &request(command::FLUSH, 0, 7, 0, 0));
+        self.ask(conn, &request(command::FLUSH, 0, 7, 0, 0))
+    }
+
+    /// The error a request without data is answered with.
+    fn ask(&mut self, conn: ConnId, request: &[u8]) -> u32 {
+        self.bring(conn, request);
         let reply = self.sent.get(&conn).and_then(|sent| sent.last_chunk::<16>()).expect("a reply");
         assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes(), "a simple reply");
         u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]])
@@ -136,6 +141,8 @@ fn every_client_is_told_of_a_loss() {
     for loss in 1..3 {
         scripted.server.volumes.lose_writes();
         for conn in [OLD, NEW] {
+            let trim = request(command::TRIM, 0, 8, 0, 4096);
+            assert_eq!(scripted.ask(conn, &trim), 0, "loss {loss}, {conn:?}: a TRIM says nothing of it");
             assert_eq!(scripted.flush(conn), EIO, "loss {loss}, {conn:?} has not been told");
         }
         for conn in [NEW, OLD] {
@@ -146,6 +153,12 @@ fn every_client_is_told_of_a_loss() {
     scripted.accept(later);
     scripted.bring(later, &hello(false));
     assert_eq!(scripted.flush(later), 0, "it came after that");
+    // Gone without a word it leaves nothing that its successor has to be told.
+    scripted.port.hung_up.push(later);
+    let last = ConnId::new(3, 0);
+    scripted.accept(last);
+    scripted.bring(last, &hello(false));
+    assert_eq!(scripted.server.volumes().owed(), None, "it knew of all losses");
 }
 
 /// A client loses its connection, connects again and asks once more for the FLUSH that failed, which it may
