@@ -1,7 +1,7 @@
 //! FLUSHes that need no commit, and those that do.
 
 use super::harness::{Harness, Shape};
-use crate::FlushRules;
+use crate::{FlushRules, Loss};
 use weir_map::Hardening;
 use weir_model::{DeviceId, IoError, IoKind, Nanos, Op, RequestError};
 
@@ -28,6 +28,22 @@ fn what_nobody_may_have_heard_is_told_to_one_more_flush() {
     h.flush().expect("it was told");
     h.engine.owe(weir_model::VolumeId(99), DeviceId(1));
     h.flush().expect("nothing is known of such a volume");
+}
+
+#[test]
+fn losses_of_a_volume_are_numbered() {
+    let mut h = Harness::new(2, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(h.engine.last_loss(h.volume), None);
+    for number in 1..4 {
+        h.write(0, &[2; 4096]);
+        h.fail_next(FLUSH, IoError::Os(5));
+        let Err(RequestError::FlushFailed(device)) = h.flush() else { panic!("a failed flush") };
+        assert_eq!(h.engine.last_loss(h.volume), Some(Loss { number, device }));
+        h.flush().expect("nothing was lost since");
+        assert_eq!(h.engine.last_loss(h.volume).map(|loss| loss.number), Some(number));
+    }
 }
 
 #[test]
