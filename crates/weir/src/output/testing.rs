@@ -8,6 +8,18 @@ use unicode_width::UnicodeWidthStr as _;
 pub(crate) const LONG: &str =
     "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1-of-the-machine-in-the-cellar";
 
+/// The format of the trace that [`write_trace`] makes.
+pub(crate) const TRACE_FORMAT: &str = "csv:time_us,disk,op,offset,size";
+
+/// Writes a trace of 2000 requests to a folder; its path.
+pub(crate) fn write_trace(folder: &std::path::Path) -> String {
+    let op = |n: u64| if n.is_multiple_of(3) { "W" } else { "R" };
+    let line = |n: u64| format!("{},sda,{},{},8192\n", n * 1000, op(n), (n * n % 977) << 30);
+    let path = folder.join("trace.csv");
+    std::fs::write(&path, (0..2000).map(line).collect::<String>()).expect("written");
+    path.to_str().expect("text").to_owned()
+}
+
 /// Checks that no line of a report is too long, and that no word or number of it is broken.
 #[track_caller]
 pub(crate) fn assert_fits(human: impl Fn(Width) -> String) {

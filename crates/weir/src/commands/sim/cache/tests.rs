@@ -2,7 +2,7 @@
 
 use super::run;
 use crate::output::Width;
-use crate::output::testing::assert_fits;
+use crate::output::testing::{TRACE_FORMAT, assert_fits, write_trace};
 use clap::Parser as _;
 
 #[derive(clap::Parser)]
@@ -14,18 +14,8 @@ struct Words {
 #[test]
 fn caches_fit_the_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("trace.csv");
-    let line = |n: u64| {
-        format!(
-            "{},sda,{},{},8192\n",
-            n * 1000,
-            if n.is_multiple_of(3) { "W" } else { "R" },
-            (n * n % 977) << 30
-        )
-    };
-    std::fs::write(&path, (0..2000).map(line).collect::<String>()).expect("written");
-    let path = path.to_str().expect("text");
-    let words = ["cache", path, "--format", "csv:time_us,disk,op,offset,size"];
+    let path = write_trace(folder.path());
+    let words = ["cache", &path, "--format", TRACE_FORMAT];
     let caches = run(&Words::parse_from(words).args).expect("caches");
     assert_fits(|width| caches.human(width));
     let text = caches.human(Width::columns(80));
