@@ -217,7 +217,8 @@ mutants! {
     /// A volume is removed while requests to it are in flight.
     RemovalNotDrained = "removal-not-drained", rules::OWNERS, Net::Campaign;
     /// A removal that waits for requests in flight is forgotten when the metadata fails.
-    DrainingRemovalForgotten = "draining-removal-forgotten", rules::ANSWERED, Net::Campaign;
+    DrainingRemovalForgotten = "draining-removal-forgotten", rules::ANSWERED,
+        Net::Test("tests::admin::a_removal_under_way_fails_when_the_metadata_does");
 
     // Reads, writes and locks.
     /// The last block of every longer write is left out of the bitmap.
