@@ -73,6 +73,20 @@ pub struct World {
     digest: u64,
 }
 
+/// The memory that a world works with. Filling it with zeros takes longer than a recovery, so worlds that come
+/// one after the other hand it on.
+pub(crate) struct Buffers {
+    memory: WorldMemory,
+    scratch: WorldMemory,
+}
+
+impl Buffers {
+    /// For a world with so much buffer memory.
+    pub(crate) fn new(memory: Bytes) -> Self {
+        Self { memory: WorldMemory::new(memory), scratch: WorldMemory::new(Bytes(PIECE as u64)) }
+    }
+}
+
 impl World {
     /// A world with these devices, all zeros, and so much buffer memory, at time zero.
     pub fn new(seed: Seed, memory: Bytes, devices: &[DeviceSpec]) -> Result<Self, UnknownModel> {
@@ -84,14 +98,19 @@ impl World {
     /// A world with devices of one's own making.
     #[must_use]
     pub fn with_devices(seed: Seed, memory: Bytes, devices: Vec<Box<dyn Device>>) -> Self {
+        Self::with_buffers(seed, Buffers::new(memory), devices)
+    }
+
+    fn with_buffers(seed: Seed, buffers: Buffers, devices: Vec<Box<dyn Device>>) -> Self {
+        let Buffers { memory, scratch } = buffers;
         Self {
             seed,
             now: Nanos(0),
             slept: Nanos(0),
             rng: Rng::new(seed),
-            memory: WorldMemory::new(memory),
+            memory,
             devices,
-            scratch: WorldMemory::new(Bytes(PIECE as u64)),
+            scratch,
             just_read: Vec::new(),
             store_commands: 0,
             writes_until_stop: None,
@@ -104,27 +123,37 @@ impl World {
     /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of
     /// these `specs`.
     pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
-        let copy = Self::healthy(seed, memory, specs)?;
+        let copy = Self::healthy(seed, Buffers::new(memory), specs)?;
         Ok(copy.holding(self.devices.iter_mut().map(|device| device.storage().clone())))
     }
 
     /// Another world whose healthy devices hold what a power loss at this moment leaves, which its seed
     /// decides. This one was made of these `specs`, and goes on.
-    pub fn copy_without_power(
+    pub(crate) fn copy_without_power(
         &self,
         seed: Seed,
-        memory: Bytes,
+        buffers: Buffers,
         specs: &[DeviceSpec],
     ) -> Result<Self, UnknownModel> {
-        let mut copy = Self::healthy(seed, memory, specs)?;
+        let mut copy = Self::healthy(seed, buffers, specs)?;
         copy.now = self.now;
         let mut rng = copy.fork_rng();
         Ok(copy.holding(self.devices.iter().map(|device| device.after_power_loss(&mut rng))))
     }
 
-    fn healthy(seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
+    fn healthy(seed: Seed, buffers: Buffers, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
+        let mut rng = Rng::new(seed);
         let healthy = specs.iter().map(|spec| DeviceSpec { faults: vec![], ..spec.clone() });
-        Self::new(seed, memory, &healthy.collect::<Vec<_>>())
+        let devices = healthy.map(|spec| build(&spec, &mut rng)).collect::<Result<_, _>>()?;
+        Ok(Self { rng, ..Self::with_buffers(seed, buffers, devices) })
+    }
+
+    /// What it worked with, for another world: all of it free.
+    pub(crate) fn into_buffers(self) -> Buffers {
+        let Self { mut memory, mut scratch, .. } = self;
+        memory.reset();
+        scratch.reset();
+        Buffers { memory, scratch }
     }
 
     fn holding(mut self, storages: impl Iterator<Item = Storage>) -> Self {

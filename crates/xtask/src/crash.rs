@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_model::Seed;
 use weir_world::campaign::{self, History, Outcome};
-use weir_world::driver::Step;
 use weir_world::{Mutant, Statistics};
 
 /// For how long a history that fails is shortened.
@@ -42,9 +41,10 @@ pub(crate) struct Args {
     /// Power cuts and kills only: no device fails
     #[arg(long)]
     no_faults: bool,
-    /// Crash no copies of pools, only the pools themselves
-    #[arg(long)]
-    no_copies: bool,
+    /// For each crash of a pool let N copies of it crash, at other moments; with 0 only the pools themselves
+    /// [default: 3]
+    #[arg(long, value_name = "N")]
+    copies: Option<u64>,
     /// What the histories are like
     #[arg(long, value_enum, default_value = "general")]
     mix: Mix,
@@ -68,10 +68,10 @@ impl Args {
         let mix = self.mix.to_possible_value().filter(|_| self.mix != Mix::General);
         let mix = mix.map(|mix| format!(" --mix {}", mix.get_name()));
         let mutant = self.mutant.map(|mutant| format!(" --mutant {}", mutant.name()));
-        let flags =
-            [(self.no_faults, " --no-faults"), (self.no_copies, " --no-copies"), (IS_SHIPPED, " --shipped")];
+        let copies = self.copies.map(|copies| format!(" --copies {copies}"));
+        let flags = [(self.no_faults, " --no-faults"), (IS_SHIPPED, " --shipped")];
         let flags = flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.to_owned());
-        mix.into_iter().chain(mutant).chain(flags).collect()
+        mix.into_iter().chain(mutant).chain(copies).chain(flags).collect()
     }
 }
 
@@ -85,8 +85,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 /// The history of a seed in a campaign.
 fn history(args: &Args, seed: Seed) -> History {
     let mut history = args.mix.history(seed, !args.no_faults);
-    if args.no_copies {
-        history.steps.retain(|step| !matches!(step, Step::CrashCopy(_)));
+    if let Some(copies) = args.copies {
+        history = history.with_copies(copies);
     }
     history.setup.planted = args.mutant.map(mutants::planted).unwrap_or_default();
     history

@@ -1,7 +1,7 @@
 //! When copies of the pool crash, made up at random. Drawn apart, so that a history is the same with copies
 //! and without.
 
-use super::{again, weighted};
+use super::{History, again, weighted};
 use crate::driver::{Crash, Step};
 use crate::net::Act;
 use crate::{Rng, Seed, Stop};
@@ -10,7 +10,7 @@ use crate::{Rng, Seed, Stop};
 pub(crate) fn among(steps: &mut Vec<Step>, seed: Seed, chance: f64) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 2));
     for step in std::mem::take(steps) {
-        let asks = matches!(step, Step::Ask(_) | Step::Net(Act::Ask(..)));
+        let asks = asks(&step);
         steps.push(step);
         if asks && rng.chance(chance) {
             let most = weighted(&mut rng, &[(1, 1), (6, 20), (2, 200)]);
@@ -19,6 +19,25 @@ pub(crate) fn among(steps: &mut Vec<Step>, seed: Seed, chance: f64) {
             steps.push(Step::CrashCopy(Crash { after, how: Stop::PowerCut, rot: None, again }));
         }
     }
+}
+
+impl History {
+    /// The same history with other crashes of copies: so many for each crash of the pool itself, on average.
+    /// Nothing else of it changes.
+    #[must_use]
+    pub fn with_copies(mut self, copies: u64) -> Self {
+        self.steps.retain(|step| !matches!(step, Step::CrashCopy(_)));
+        let count = |what: fn(&Step) -> bool| self.steps.iter().filter(|step| what(step)).count() as f64;
+        let (asks, crashes) = (count(asks), count(|step| matches!(step, Step::Crash(_))));
+        let seed = self.setup.seed;
+        among(&mut self.steps, seed, copies as f64 * crashes / asks.max(1.0));
+        self
+    }
+}
+
+/// Whether a client asks for something.
+const fn asks(step: &Step) -> bool {
+    matches!(step, Step::Ask(_) | Step::Net(Act::Ask(..)))
 }
 
 #[cfg(test)]
@@ -39,5 +58,16 @@ mod tests {
         let own = |of: &crate::Statistics| (of.crashes - of.in_copies, of.gaps.clone());
         assert_eq!(own(&with.statistics), own(&without.statistics));
         assert_ne!(with.digest, without.digest);
+    }
+
+    #[test]
+    fn copies_are_drawn_anew_and_nothing_else() {
+        let history = History::new(Seed(5), &Kind::crashing(10, 60));
+        let more = history.clone().with_copies(30);
+        let count = |history: &History| {
+            history.steps.iter().filter(|step| matches!(step, Step::CrashCopy(_))).count()
+        };
+        assert!((200..400).contains(&count(&more)), "{}", count(&more));
+        assert_eq!(more.with_copies(0), history.with_copies(0));
     }
 }

@@ -8,13 +8,14 @@
 //! copies and without.
 
 use super::{Absence, Armed, Crash, Driver, Failure, Health, Setup, Volume};
+use crate::world::Buffers;
 use crate::{Oracle, Seed, Statistics, Stop, Trait, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::{Deref, DerefMut};
 use weir_engine::Engine;
 use weir_map::Superblock;
-use weir_model::DeviceSet;
 use weir_model::rng::mix;
+use weir_model::{Bytes, DeviceSet};
 
 /// The engine of a pool that is open; none of one that was copied and is not opened yet.
 pub(super) struct Opened(Option<Engine>);
@@ -46,6 +47,8 @@ pub(crate) struct Copies {
     armed: Vec<(u64, Crash)>,
     taken: u64,
     digest: u64,
+    /// Of the copy before.
+    buffers: Option<Buffers>,
 }
 
 impl Copies {
@@ -69,6 +72,11 @@ impl Copies {
     pub(crate) fn seed(&mut self, digest: u64) -> Seed {
         self.taken += 1;
         Seed(mix(digest ^ self.taken))
+    }
+
+    /// What the next one works with.
+    pub(crate) fn buffers(&mut self, memory: Bytes) -> Buffers {
+        self.buffers.take().unwrap_or_else(|| Buffers::new(memory))
     }
 
     /// A number that two runs share only if the same happened in all copies.
@@ -103,6 +111,7 @@ impl Copies {
         copy.statistics.gaps.clear();
         statistics.in_copies += copy.statistics.crashes;
         *statistics += &copy.statistics;
+        self.buffers = Some(copy.world.into_buffers());
         Ok(())
     }
 }
@@ -125,7 +134,8 @@ impl Driver {
             return Ok(());
         }
         let seed = self.copies.seed(self.world.digest());
-        let world = self.world.copy_without_power(seed, self.setup.memory, &self.setup.devices)?;
+        let buffers = self.copies.buffers(self.setup.memory);
+        let world = self.world.copy_without_power(seed, buffers, &self.setup.devices)?;
         self.note_crash(Stop::PowerCut);
         let copy = self.copied(world, Opened(None));
         self.copies.try_out(copy, crash, &mut self.statistics)

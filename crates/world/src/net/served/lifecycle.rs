@@ -152,7 +152,8 @@ impl Served {
             let volumes = volumes.collect();
             self.note_moment(Stop::PowerCut);
             let seed = self.copies.seed(self.world.digest());
-            let world = self.world.copy_without_power(seed, self.setup.memory, &self.setup.devices)?;
+            let buffers = self.copies.buffers(self.setup.memory);
+            let world = self.world.copy_without_power(seed, buffers, &self.setup.devices)?;
             let (setup, oracle, layout) = (self.setup.clone(), self.oracle.clone(), self.layout.clone());
             let copy = Driver::unopened(setup, world, oracle, volumes, layout);
             self.copies.try_out(copy, &crash, &mut self.statistics)?;
