@@ -1,16 +1,17 @@
 //! The map as the engine uses it: what is where now, and what has changed.
 
-use crate::batch::Commit;
-use crate::catalogue::{Catalogue, Volume};
-use crate::checkpoint::Store;
-use crate::delta::Delta;
-use crate::journal::Journal;
-use crate::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
-use crate::pages::{Pages, reach};
-use crate::records::{GROUP, Records};
-use crate::table::Table;
-use crate::usage::{Releasing, Usages};
-use crate::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
+use crate::format::table::Table;
+use crate::format::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
+use crate::log::batch::Commit;
+use crate::log::checkpoint::Store;
+use crate::log::delta::Delta;
+use crate::log::journal::Journal;
+use crate::state::catalogue::{Catalogue, Volume};
+use crate::state::found::Found;
+use crate::state::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
+use crate::state::pages::{Pages, reach};
+use crate::state::records::{GROUP, Records};
+use crate::state::usage::{Releasing, Usages};
 use crate::{Hardening, PoolId, Space, Superblock};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -20,40 +21,6 @@ use weir_model::{
     BlockRange, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, ExtentKey, ExtentSize, Mutant,
     Planted, VolumeId,
 };
-
-/// What a request finds for an extent.
-#[derive(Debug)]
-pub enum Found<'a> {
-    /// All zeros.
-    Empty,
-    /// One whole place, every block valid.
-    Direct(Whole),
-    /// A record; it may have places that hold nothing yet.
-    Record(Cow<'a, Record>),
-}
-
-impl<'a> Found<'a> {
-    /// A value, lent.
-    #[inline]
-    pub(crate) fn of(value: &'a Value) -> Self {
-        match value {
-            Value::Empty => Found::Empty,
-            Value::Direct(whole) => Found::Direct(*whole),
-            Value::Record(record) => Found::Record(Cow::Borrowed(record)),
-        }
-    }
-}
-
-impl Found<'_> {
-    /// Whether some place holds the block.
-    pub fn holds(&self, block: u16) -> bool {
-        match self {
-            Found::Empty => false,
-            Found::Direct(_) => true,
-            Found::Record(record) => record.places.iter().any(|p| p.valid.contains(block)),
-        }
-    }
-}
 
 /// Bytes of memory the map takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +97,7 @@ pub struct Map {
 
 /// Pages a group of records takes when every record has two whole places.
 pub(crate) fn record_pages(blocks: u16) -> usize {
-    (GROUP * (5 + 2 * (6 + usize::from(blocks) / 8))).div_ceil(crate::page::PAYLOAD)
+    (GROUP * (5 + 2 * (6 + usize::from(blocks) / 8))).div_ceil(crate::format::page::PAYLOAD)
 }
 
 /// Bytes of metadata a slot takes at most, of an extent of so many blocks: as the only one of its place.
@@ -255,7 +222,7 @@ impl Map {
     }
 
     /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents there still is
-    /// space for could want the room, each with a record of two whole places, as [`crate::create::layout`] has reckoned. So a
+    /// space for could want the room, each with a record of two whole places, as [`crate::open::create::layout`] has reckoned. So a
     /// pool is full of data before its metadata area is full, unless extents far apart are written. An area that was made
     /// smaller than that, since its device is small, leaves half its room to them.
     pub fn has_room_for_places(&self) -> bool {
@@ -274,7 +241,8 @@ impl Map {
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
         let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
-        let slot_pages = (slots * slot_bytes(self.blocks)).div_ceil(crate::page::PAYLOAD) + groups.min(slots);
+        let slot_pages =
+            (slots * slot_bytes(self.blocks)).div_ceil(crate::format::page::PAYLOAD) + groups.min(slots);
         let pages = self.pages.live() + self.pages_to_come.len();
         let objects =
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
@@ -291,7 +259,7 @@ impl Map {
     pub(crate) fn pages_per_group(&self) -> usize {
         let bitmap = usize::from(self.blocks) / 8;
         let group_bytes = GROUP * (5 + 2 * (6 + bitmap) + bitmap);
-        group_bytes.div_ceil(crate::page::PAYLOAD)
+        group_bytes.div_ceil(crate::format::page::PAYLOAD)
     }
 
     /// Takes the next free extent of a device in sequence, for [`Self::place`]; none of one that is absent.

@@ -1,22 +1,30 @@
 //! Opening a pool: newest valid root, replay, free space, a fresh journal. See `docs/format.md`,
 //! Recovery.
 
-use crate::batch::Commit;
-use crate::checkpoint::{self, table_identity};
-use crate::create;
-use crate::journal::{self, End, FRAME_MAX, Journal};
+pub mod create;
+pub(crate) mod expected;
+pub(crate) mod level;
+pub(crate) mod members;
+pub mod outdated;
+pub(crate) mod owners;
+pub(crate) mod reader;
+pub(crate) mod settle;
+
+use crate::format::page::{Identity, PageKind, PageNumber};
+use crate::format::root::{JournalPosition, Root};
+use crate::format::superblock::{JOURNAL_AT, ROOT_AT};
+use crate::format::table::Pointer;
+use crate::format::value::{PageId, Word};
+use crate::log::batch::Commit;
+use crate::log::checkpoint::{self, table_identity};
+use crate::log::journal::{self, End, FRAME_MAX, Journal};
 use crate::map::Map;
-use crate::members::{Assembly, OpenOptions};
-use crate::overlay::Overlay;
-use crate::page::{Identity, PageKind, PageNumber};
-use crate::pages::{Page, Pages, Tree, WORDS};
-use crate::reader::{Expected, Reader, Repair};
-use crate::records::Records;
-use crate::root::{JournalPosition, Root};
-use crate::superblock::{JOURNAL_AT, ROOT_AT};
-use crate::table::Pointer;
-use crate::usage::{Releasing, Usages};
-use crate::value::{PageId, Word};
+use crate::open::members::{Assembly, OpenOptions};
+use crate::open::reader::{Expected, Reader, Repair};
+use crate::state::overlay::Overlay;
+use crate::state::pages::{Page, Pages, Tree, WORDS};
+use crate::state::records::Records;
+use crate::state::usage::{Releasing, Usages};
 use crate::{Catalogue, MapError, PAGE, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Reading the metadata of one member, or of two as one, as far as it can be read.
 
-use crate::page::PageNumber;
-use crate::superblock::{JOURNAL_AT, ROOT_AT};
+use crate::format::page::PageNumber;
+use crate::format::superblock::{JOURNAL_AT, ROOT_AT};
 use crate::{PAGE, Superblock};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -72,7 +72,7 @@ impl<'a> Area<'a> {
         let mut ring = vec![0; self.sb.journal_pages as usize * PAGE];
         let mut unread = Vec::new();
         let mut at = JOURNAL_AT;
-        for part in ring.chunks_mut(crate::journal::FRAME_MAX) {
+        for part in ring.chunks_mut(crate::log::journal::FRAME_MAX) {
             if self.read_at(device, at, part).is_err() {
                 for (i, page) in part.chunks_mut(PAGE).enumerate() {
                     let at = DeviceOffset(at.0 + (i * PAGE) as u64);

@@ -3,7 +3,7 @@
 
 use super::image::Image;
 use super::report::{Checked, Finding, Remedy, Report, Severity};
-use crate::value::{Location, Place, RecordId, Slot, Whole, Word};
+use crate::format::value::{Location, Place, RecordId, Slot, Whole, Word};
 use crate::{IntentKind, Space, Superblock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{DeviceExtent, DeviceId, DeviceSet, ExtentIndex, VolumeId};

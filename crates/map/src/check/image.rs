@@ -2,15 +2,15 @@
 //! the map they hold, with the journal applied to it.
 
 use super::area::Area;
-use crate::catalogue::Catalogue;
-use crate::checkpoint::table_identity;
-use crate::delta::Delta;
-use crate::page::{self, Identity, PageKind, PageNumber};
-use crate::pages::{BeforeChange, Page, Pages, Tree, WORDS};
-use crate::records::{GROUP, Records, Unwatched};
-use crate::root::Root;
-use crate::table::{FANOUT, Pointer, Table};
-use crate::value::{PageId, Record, RecordId, Word};
+use crate::format::page::{self, Identity, PageKind, PageNumber};
+use crate::format::root::Root;
+use crate::format::table::{FANOUT, Pointer, Table};
+use crate::format::value::{PageId, Record, RecordId, Word};
+use crate::log::checkpoint::table_identity;
+use crate::log::delta::Delta;
+use crate::state::catalogue::Catalogue;
+use crate::state::pages::{BeforeChange, Page, Pages, Tree, WORDS};
+use crate::state::records::{GROUP, Records, Unwatched};
 use crate::{Space, Superblock, Volume};
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
@@ -350,7 +350,7 @@ impl Loading<'_, '_> {
             let at = page.0 as usize;
             let is_good = self.levels.get(at) == Some(&Some(level)) && !owned[at];
             if !is_good {
-                let reach = crate::pages::reach(u32::from(level) + 1);
+                let reach = crate::state::pages::reach(u32::from(level) + 1);
                 let extent = self.area.sb.extent.bytes().0;
                 let (start, end) =
                     (first * extent, first.saturating_add(reach).saturating_mul(extent).min(volume.size.0));
@@ -367,7 +367,7 @@ impl Loading<'_, '_> {
                 continue;
             }
             let Some(page) = self.image.pages.get(page) else { continue };
-            let reach = crate::pages::reach(level.into());
+            let reach = crate::state::pages::reach(level.into());
             let children = page.words.iter().enumerate().filter(|(_, word)| **word != 0);
             left.extend(children.map(|(slot, word)| {
                 (PageId(*word as u32), level - 1, first.saturating_add((slot as u64).saturating_mul(reach)))

@@ -4,9 +4,9 @@
 use super::area::Area;
 use super::image::{Fault, Image, contradicts};
 use super::report::{Checked, Finding, Position, Remedy, Severity};
-use crate::journal::{self, End, Frame};
-use crate::root::Root;
-use crate::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
+use crate::format::root::Root;
+use crate::format::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
+use crate::log::journal::{self, End, Frame};
 use weir_model::{DeviceId, DeviceOffset, Planted, Store};
 
 const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use that in its place";

@@ -2,8 +2,8 @@
 
 use super::report::{Remedy, Report};
 use super::superblocks::NO_COPY;
-use crate::records::GROUP;
-use crate::value::{RecordId, Word};
+use crate::format::value::{RecordId, Word};
+use crate::state::records::GROUP;
 use crate::{Map, MapError, OpenOptions, Superblock, create, open};
 use rustc_hash::FxHashSet;
 use weir_model::{DeviceId, DeviceOffset, Store};

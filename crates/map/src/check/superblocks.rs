@@ -1,8 +1,8 @@
 //! Superblocks: both copies of every device, and whether the devices belong together.
 
 use super::report::{Finding, Remedy, Report, Severity};
-use crate::members::Assembly;
-use crate::superblock::{Reading, Superblock};
+use crate::format::superblock::{Reading, Superblock};
+use crate::open::members::Assembly;
 use crate::{MapError, OpenOptions, PAGE, PoolId};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Store};

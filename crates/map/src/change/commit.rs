@@ -1,0 +1,273 @@
+//! Commits: batches of changes made durable by journal frames, and the checkpoints that let the
+//! journal's space be used again.
+
+use crate::format::page::PageNumber;
+use crate::format::root::Root;
+use crate::format::superblock::{JOURNAL_AT, ROOT_AT};
+use crate::format::value::{Chunk, RecordId, Value, Word};
+use crate::log::delta::Delta;
+use crate::map::Map;
+use crate::state::overlay::Epoch;
+use crate::state::usage::Usage;
+use crate::{MapError, PAGE, Volume};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use weir_model::{DeviceId, DeviceOffset, ExtentKey, Mutant};
+
+impl Map {
+    /// Whether there is anything a commit could make durable, now or once devices are flushed.
+    pub fn has_uncommitted(&self) -> bool {
+        !self.admin.is_empty() || self.overlay.candidates() > 0
+    }
+
+    /// Begins a commit: [`Self::next_frame`] then gives its frames. One at a time.
+    pub fn begin_commit(&mut self) {
+        assert!(self.commit.deltas.is_empty(), "one commit at a time");
+        self.commit.left = self.overlay.candidates();
+    }
+
+    /// Whether the journal can take a frame; if not, a checkpoint must become durable first, or two:
+    /// what the older root needs is kept until the second.
+    pub fn has_journal_room(&self) -> bool {
+        self.journal.has_room(self.commit.builder.capacity() as u64)
+    }
+
+    /// Whether the journal has gone around its ring since the pool was opened.
+    pub fn journal_has_wrapped(&self) -> bool {
+        self.journal.head() > self.journal.ring()
+    }
+
+    /// Seals the next frame of the commit into `out` (whole pages), saying where it goes on every one of
+    /// [`Self::members`]; `None` when
+    /// the commit has no more. Contains the oldest versions of every extent whose data is known to
+    /// be durable: `flushed` tells the last epoch of a device that is. The caller checks
+    /// [`Self::has_journal_room`] before each call.
+    pub fn next_frame(
+        &mut self,
+        flushed: impl Fn(DeviceId) -> Option<Epoch>,
+        out: &mut Vec<u8>,
+    ) -> Option<DeviceOffset> {
+        while let Some(delta) = self.admin.front() {
+            if !self.commit.builder.add(std::slice::from_ref(delta), self.blocks) {
+                break;
+            }
+            self.commit.deltas.extend(self.admin.pop_front());
+        }
+        while self.commit.left > 0 {
+            let Some((key, pending)) = self.overlay.next_candidate() else { break };
+            self.commit.left -= 1;
+            let ready = pending.ready(&flushed, self.planted);
+            let Some(value) = ready.checked_sub(1).map(|last| pending.versions[last].value.clone()) else {
+                self.overlay.requeue(key, false);
+                continue;
+            };
+            let more = ready < pending.versions.len();
+            let unsaid = self.planted.is(Mutant::TrimNotJournalled) && matches!(value, Value::Empty);
+            let (deltas, record) = self.deltas_for(key, value);
+            if !unsaid && !self.commit.builder.add(&deltas, self.blocks) {
+                self.unreserve(key, record);
+                self.overlay.requeue(key, true);
+                self.commit.left += 1;
+                break;
+            }
+            if let Some(pending) = self.overlay.get_mut(key) {
+                pending.committing = ready as u32;
+            }
+            if more {
+                self.overlay.requeue(key, false);
+            }
+            self.commit.extents.push((key, record));
+            self.commit.deltas.extend(deltas);
+        }
+        if self.commit.builder.is_empty() {
+            return None;
+        }
+        let offset = self.journal.append(&mut self.commit.builder, out);
+        Some(DeviceOffset(JOURNAL_AT.0 + offset))
+    }
+
+    /// The deltas that turn an extent's durable value into this one, and the record then used.
+    fn deltas_for(&mut self, key: ExtentKey, value: Value) -> (SmallVec<[Delta; 2]>, Option<RecordId>) {
+        let durable = self.volume(key.volume).map_or(0, |v| self.pages.word(v.tree, key.index));
+        let held = match Word::decode(durable) {
+            Some(Word::Record(id)) => Some(id),
+            _ => None,
+        };
+        let mut deltas = SmallVec::new();
+        let (word, record) = match value {
+            Value::Empty => (Word::Empty, None),
+            Value::Direct(whole) => (Word::Direct(whole), None),
+            Value::Record(record) => {
+                let id = held.unwrap_or_else(|| self.records.reserve());
+                deltas.push(Delta::Record { id, record });
+                (Word::Record(id), Some(id))
+            }
+        };
+        if word.encode() != durable {
+            deltas.push(Delta::Entry { key, word });
+        }
+        if let (Some(id), None) = (held, record)
+            && !self.planted.is(Mutant::RecordDropNotJournalled)
+        {
+            deltas.push(Delta::DropRecord { id });
+        }
+        (deltas, record)
+    }
+
+    /// A record id reserved for deltas that found no room in the frame is free again.
+    fn unreserve(&mut self, key: ExtentKey, record: Option<RecordId>) {
+        let held = self.overlay.get(key).and_then(|p| p.record);
+        if let Some(id) = record.filter(|id| Some(*id) != held) {
+            self.records.unreserve(id);
+        }
+    }
+
+    /// Every frame of the commit so far is durable: applies them to the durable map. To be called
+    /// without any frame too: what was given back before anything durable named it is released
+    /// without one. Space released goes to `released`; hand it to [`Self::reuse`] once nothing
+    /// submitted against it is outstanding.
+    pub fn commit_durable(&mut self, released: &mut Vec<Chunk>) {
+        self.journal.all_durable();
+        let before = released.len();
+        let mut deltas = std::mem::take(&mut self.commit.deltas);
+        // Each extent once: a commit looks at each of its candidates once.
+        let taken = |map: &Self, key: ExtentKey| Usage::of(&map.find_durable(key));
+        let before_them: Vec<Usage> = self.commit.extents.iter().map(|(key, _)| taken(self, *key)).collect();
+        for delta in deltas.drain(..) {
+            self.apply(delta);
+        }
+        deltas.shrink_to(1024);
+        self.commit.deltas = deltas;
+        let mut extents = std::mem::take(&mut self.commit.extents);
+        for ((key, record), from) in extents.drain(..).zip(before_them) {
+            if self.catalogue.volumes.contains_key(&key.volume) {
+                let mut to = taken(self, key);
+                if self.planted.is(Mutant::UsageNotReduced) {
+                    to.wholes = to.wholes.max(from.wholes);
+                }
+                self.usages.change(key.volume, from, to);
+            }
+            self.overlay.committed(key, record, released);
+            if self.overlay.get(key).is_some() {
+                let durable = self.durable(key).0;
+                self.overlay.review_shared(key, &durable);
+            }
+        }
+        extents.shrink_to(1024);
+        self.commit.extents = extents;
+        self.overlay.trim();
+        self.releasing.remove(&released[before..]);
+        self.review_pages_to_come();
+    }
+
+    /// Makes a delta part of the durable map: after its frame became durable, and in replay.
+    pub(crate) fn apply(&mut self, delta: Delta) {
+        match delta {
+            Delta::Entry { key, word } => {
+                if let Some(volume) = self.catalogue.volumes.get_mut(&key.volume) {
+                    let mut dropped = std::mem::take(&mut self.store.dropped);
+                    self.pages.set(&mut volume.tree, key.index, word.encode(), &mut self.store, &mut dropped);
+                    self.store.dropped = dropped;
+                }
+            }
+            Delta::Record { id, record } => self.records.set(id, record, &mut self.store),
+            Delta::DropRecord { id } => self.records.drop_record(id, &mut self.store),
+            Delta::RecordCount { id, count } => {
+                if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
+                    record.references = count;
+                    self.records.set(id, record, &mut self.store);
+                }
+            }
+            Delta::Volume { id, name, size, hardening, copies } => {
+                // One that exists keeps its extents, hence its size.
+                let (size, tree) = match self.catalogue.volumes.get(&id) {
+                    Some(volume) => (volume.size, volume.tree),
+                    None => (size, crate::state::pages::Tree::new(self.extent.count(size))),
+                };
+                self.catalogue.volumes.insert(id, Volume { name, size, hardening, copies, tree });
+                self.catalogue.next_volume = self.catalogue.next_volume.max(id.0.saturating_add(1));
+            }
+            Delta::DropVolume { id } => {
+                self.catalogue.volumes.remove(&id);
+                self.usages.forget(id);
+            }
+            Delta::Intent { id, intent } => {
+                self.catalogue.intents.insert(id, intent);
+            }
+            Delta::EndIntent { id } => {
+                self.catalogue.intents.remove(&id);
+            }
+        }
+    }
+
+    /// Whether enough has gone into the journal since the last checkpoint for another one.
+    pub fn wants_checkpoint(&self) -> bool {
+        !self.store.is_under_way() && self.journal.since_root() * 4 > self.journal.ring()
+    }
+
+    /// Whether a checkpoint would write anything.
+    pub fn has_unwritten(&self) -> bool {
+        self.journal.since_root() > 0 || self.store.dirty() > 0
+    }
+
+    /// Begins a checkpoint of the durable map. No commit may be under way.
+    ///
+    /// # Errors
+    /// If the metadata area cannot hold another version of what changed.
+    pub fn begin_checkpoint(&mut self) -> Result<(), MapError> {
+        assert!(self.commit.deltas.is_empty(), "a checkpoint begins between commits");
+        self.checkpoint_head = self.journal.head();
+        let journal = self.journal.position();
+        if self.store.begin(journal, &mut self.pages, &self.records, &self.catalogue) {
+            Ok(())
+        } else {
+            Err(MapError::MetadataFull { pages: self.store.room().0.into() })
+        }
+    }
+
+    /// Puts the next pages of the checkpoint into `out` (a multiple of 4096 bytes, at most `most`), as
+    /// many as lie side by side, and says where they go on every one of [`Self::members`]; `None` when all
+    /// have been given.
+    pub fn next_pages(&mut self, most: usize, out: &mut Vec<u8>) -> Option<DeviceOffset> {
+        out.clear();
+        let (first, page) = self.next_page()?;
+        out.extend_from_slice(&page[..]);
+        let mut next = first.0 + 1;
+        while out.len() + PAGE <= most {
+            match self.next_page() {
+                Some((number, page)) if number.0 == next => out.extend_from_slice(&page[..]),
+                Some(sealed) => {
+                    self.store.put_back(sealed);
+                    break;
+                }
+                None => break,
+            }
+            next += 1;
+        }
+        Some(self.page_address(first))
+    }
+
+    fn next_page(&mut self) -> Option<crate::log::checkpoint::Sealed> {
+        self.store.next_page(&self.pages, &self.records)
+    }
+
+    pub(crate) fn page_address(&self, number: PageNumber) -> DeviceOffset {
+        let base = self.layout().pages_at();
+        DeviceOffset(base.0 + number.0 * PAGE as u64)
+    }
+
+    /// The root to write, and where on every one of [`Self::members`], once every page of the checkpoint
+    /// is durable on each.
+    pub fn finished_root(&self) -> Option<(Root, Box<[u8; PAGE]>, DeviceOffset)> {
+        let root = self.store.finished_root()?;
+        let page = root.encode(self.pool);
+        let at = ROOT_AT[root.slot()];
+        Some((root, page, at))
+    }
+
+    /// The checkpoint's root is durable on every member.
+    pub fn checkpoint_durable(&mut self, root: Root) {
+        self.store.root_durable(root);
+        self.journal.root_durable(self.checkpoint_head);
+    }
+}

@@ -1,0 +1,102 @@
+//! Narrowing: of blocks that several places hold one place becomes the only one, so that they can be written there.
+//!
+//! Rule 3 of docs/invariants.md forbids to write what any state that is durable, or may become so, has in several places. A state
+//! that is not durable yet need never become so: it is revised to say less, as if there had been no other copy. It waits for the same flushes
+//! as before, and what it no longer names is given up by a version after it. So only what is durable already, or is
+//! being committed, has to be waited for, and that needs no flush.
+
+use crate::format::value::{Place, Record, Released, Value};
+use crate::map::Map;
+use crate::state::overlay::{Brings, Version};
+use crate::{BlockSet, Found};
+use weir_model::{BlockRange, ExtentKey, Mutant, PlaceId};
+
+impl Map {
+    /// Of the blocks of `range` this place holds, no other place does any more. In effect at once, and in every state
+    /// that no commit has taken; a write there must wait until it [may](Self::may_overwrite), for a commit at
+    /// most, not for any flush. Cost: a walk over the extent's pending changes.
+    pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
+        let shared = match self.find(key) {
+            Found::Record(record) => Some(record.shared(to, self.blocks)),
+            Found::Empty | Found::Direct(_) => None,
+        };
+        if let Some(shared) = shared.filter(|shared| shared.contains_any(range)) {
+            self.change(key, Brings::Nothing, None, |record, _, released| {
+                record.narrow(to, range, released);
+                for block in shared.iter().filter(|block| range.contains(*block)) {
+                    record.settle(BlockRange { first: block, count: 1 });
+                }
+            });
+        }
+        self.narrow_pending(key, to);
+    }
+
+    /// What this place holds alone now it holds alone in every version that no commit has taken, and in one before these
+    /// that needs no flush if that says more than what is durable.
+    fn narrow_pending(&mut self, key: ExtentKey, to: PlaceId) {
+        let (blocks, planted) = (self.blocks, self.planted);
+        let durable = self.durable(key).0;
+        let Some(pending) = self.overlay.get_mut(key) else { return };
+        let now = pending.current().clone().into_record(blocks);
+        let Some(alone) = now.as_ref().and_then(|record| Alone::of(record, to, blocks)) else { return };
+        let committing = pending.committing as usize;
+        let (taken, open) = pending.versions.split_at_mut(committing);
+        let Some(first) = open.first() else { return };
+        let is_unsure = first.is_unsure();
+        for version in open {
+            if alone.narrow(&mut version.value, blocks) && planted.is(Mutant::RevisedStateNeedsNothing) {
+                version.needs = [None; 2];
+            }
+        }
+        let mut before = taken.last().map_or(&durable, |version| &version.value).clone();
+        if is_unsure && alone.narrow(&mut before, blocks) {
+            let version = Version {
+                needs: [None; 2],
+                value: before,
+                brings: Brings::Nothing,
+                released: Released::new(),
+            };
+            pending.versions.insert(committing, version);
+        }
+        self.overlay.review_shared(key, &durable);
+    }
+}
+
+/// What a place holds alone.
+struct Alone<'a> {
+    place: &'a Place,
+    blocks: BlockSet,
+}
+
+impl<'a> Alone<'a> {
+    /// `None` if that is nothing.
+    fn of(record: &'a Record, id: PlaceId, blocks: u16) -> Option<Self> {
+        let place = record.place(id)?;
+        let mut alone = place.valid.clone();
+        alone.subtract(&record.shared(id, blocks));
+        (!alone.is_empty()).then_some(Self { place, blocks: alone })
+    }
+
+    /// No other place of this value holds these blocks where the place does, at the same location, unless an intent
+    /// says that they may differ. Whether that changes it. What is given up by it a later version gives up.
+    fn narrow(&self, value: &mut Value, blocks: u16) -> bool {
+        let Value::Record(record) = &*value else { return false };
+        let Some(then) = record.place(self.place.at.id()) else { return false };
+        let mut shared = record.shared(self.place.at.id(), blocks);
+        shared.intersect(&self.blocks);
+        if let Some(differ) = record.may_differ() {
+            shared.subtract(differ);
+        }
+        let stays = |block: &u16| then.slot(*block) == self.place.slot(*block);
+        let narrowed: Vec<u16> = shared.iter().filter(stays).collect();
+        if narrowed.is_empty() {
+            return false;
+        }
+        let mut record = record.clone();
+        for block in narrowed {
+            record.narrow(self.place.at.id(), BlockRange { first: block, count: 1 }, &mut Released::new());
+        }
+        *value = Value::Record(record).canonical(blocks);
+        true
+    }
+}

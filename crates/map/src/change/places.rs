@@ -1,0 +1,377 @@
+//! Several places per extent: copies made and dropped, and what may be written in place.
+//!
+//! Versions of an extent commit in order, each when the flush it needs has succeeded. So a copy
+//! followed by the drop of the original is safe by construction; and what needs two devices is two
+//! versions.
+
+use crate::format::value::{Chunk, Location, PLACES_MAX, Place, Record, Released, Value};
+use crate::map::Map;
+use crate::state::found::Found;
+use crate::state::overlay::{AllNeeds, Brings, Needs, Pending};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind};
+
+/// Most whole places an extent gets: as many as copies can be wanted.
+pub const WHOLE_MAX: usize = 2;
+
+/// Places, each once.
+type Names = SmallVec<[PlaceId; 8]>;
+
+fn note(names: &mut Names, name: PlaceId) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// Whether a copy took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// It did; what `at` names is the extent's.
+    Yes,
+    /// The extent has no use for it; what `at` names is still the caller's.
+    Refused,
+}
+
+impl Map {
+    /// Whether the extent may get this place: it has it, or it has not too many, with those that
+    /// [`Map::withdraw`] may have to bring back; and it is not just giving one of this name up.
+    pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
+        self.may_have_besides(key, id, None)
+    }
+
+    /// Whether the extent may get both of these places.
+    pub fn may_have_both(&self, key: ExtentKey, [one, other]: [PlaceId; 2]) -> bool {
+        self.may_have(key, one) && self.may_have_besides(key, other, Some(one))
+    }
+
+    /// Whether the extent may get this place once it has another one.
+    fn may_have_besides(&self, key: ExtentKey, id: PlaceId, other: Option<PlaceId>) -> bool {
+        let gives_up = |chunk: &Chunk| {
+            id.kind == PlaceKind::Whole && matches!(chunk, Chunk::Whole(w) if w.device == id.device)
+        };
+        let pending = self.overlay.get(key).map_or(&[][..], |p| &p.versions);
+        if pending.iter().flat_map(|v| &v.released).any(gives_up) {
+            return false;
+        }
+        let mut names = Names::new();
+        match self.find(key) {
+            Found::Empty => {}
+            Found::Direct(whole) => note(&mut names, Location::Whole(whole).id()),
+            Found::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
+        }
+        other.into_iter().for_each(|other| note(&mut names, other));
+        let count = |names: &Names, kind| names.iter().filter(|name| name.kind == kind).count();
+        if names.contains(&id) {
+            return true;
+        }
+        if id.kind == PlaceKind::Whole && count(&names, PlaceKind::Whole) >= WHOLE_MAX {
+            return false;
+        }
+        self.restorable(key).into_iter().for_each(|name| note(&mut names, name));
+        let fine = count(&names, PlaceKind::Fine);
+        let most = match id.kind {
+            // One is left for a whole place, which a write may need.
+            PlaceKind::Fine if fine == names.len() => PLACES_MAX - 1,
+            PlaceKind::Fine | PlaceKind::Whole => PLACES_MAX,
+        };
+        names.contains(&id) || names.len() < most
+    }
+
+    /// Whether the extent, which has no whole place, may get one by [`Map::place`]: not while changes that
+    /// [`Map::withdraw`] could take back stand between it and more places than there can be, or a whole
+    /// place of the same name that holds other blocks. Then the next commit makes a difference.
+    ///
+    /// If all these changes need the device of the earlier whole place, all the later one holds is lost
+    /// with them, and it makes way.
+    pub fn may_place(&self, key: ExtentKey) -> bool {
+        let mut names = self.restorable(key);
+        if names.is_empty() {
+            return true;
+        }
+        let needs = || self.overlay.get(key).into_iter().flat_map(|p| &p.versions).flat_map(|v| v.needs());
+        let clashes = |name: &PlaceId| {
+            name.kind == PlaceKind::Whole && needs().any(|needs| needs.device != name.device)
+        };
+        if names.iter().any(clashes) {
+            return false;
+        }
+        if let Found::Record(record) = self.find(key) {
+            record.places.iter().for_each(|p| note(&mut names, p.at.id()));
+        }
+        names.len() < PLACES_MAX
+    }
+
+    /// The places of values that [`Map::withdraw`] may fall back on: those before versions whose data is
+    /// not durable.
+    fn restorable(&self, key: ExtentKey) -> Names {
+        let mut names = Names::new();
+        let Some(pending) = self.overlay.get(key) else { return names };
+        let mut own = |value: &Value| match value {
+            Value::Empty => {}
+            Value::Direct(whole) => note(&mut names, Location::Whole(*whole).id()),
+            Value::Record(record) => record.places.iter().for_each(|p| note(&mut names, p.at.id())),
+        };
+        for (i, _) in pending.versions.iter().enumerate().filter(|(_, v)| v.is_unsure()) {
+            match i.checked_sub(1) {
+                Some(before) => own(&pending.versions[before].value),
+                None => own(&self.durable(key).0),
+            }
+        }
+        names
+    }
+
+    /// The place at `at`, made if the extent has none of this kind on this device, holds these blocks
+    /// too: the bytes were copied there from another place, and nothing has written to them since
+    /// they were read. Slots of a fine place, one per block, are the extent's from now on.
+    ///
+    /// `source`: the flush that makes durable what was read; `needs`: the one that makes the copy
+    /// durable. Both must be before the map may say that the places hold the same: a cut could
+    /// otherwise take back a write from one of them.
+    #[must_use]
+    pub fn copied(
+        &mut self,
+        key: ExtentKey,
+        at: impl Into<Location>,
+        range: BlockRange,
+        source: Option<Needs>,
+        needs: Option<Needs>,
+    ) -> Copied {
+        let at = at.into();
+        let held = match self.find(key) {
+            Found::Empty => false,
+            Found::Direct(whole) => at.id() != Location::Whole(whole).id() || at == Location::Whole(whole),
+            Found::Record(record) => {
+                let fits = match (&at, record.place(at.id())) {
+                    (Location::Whole(_), Some(place)) => place.at == at,
+                    _ => true,
+                };
+                fits && (range.first..range.end()).all(|b| record.holds(b))
+            }
+        };
+        if !held || !self.may_have(key, at.id()) {
+            return Copied::Refused;
+        }
+        if source.is_some() && !self.planted.is(Mutant::MoveSourceNotFlushed) {
+            let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::Record(record)));
+            self.push(key, Brings::Nothing, source, Released::new());
+        }
+        self.change(key, Brings::Copies, needs, |record, blocks, released| {
+            record.fill(&at, range, blocks, released);
+        });
+        self.note_pages_to_come(key);
+        Copied::Yes
+    }
+
+    /// The place no longer holds these blocks. Refused, changing nothing, unless another place holds
+    /// each of them that this one does.
+    #[must_use]
+    pub fn dropped(&mut self, key: ExtentKey, from: PlaceId, range: BlockRange) -> bool {
+        let Found::Record(record) = self.find(key) else { return false };
+        let shared = record.shared(from, self.blocks);
+        let Some(place) = record.place(from) else { return false };
+        if !(range.first..range.end()).all(|b| shared.contains(b) || !place.valid.contains(b)) {
+            return false;
+        }
+        self.change(key, Brings::Nothing, None, |record, _, released| {
+            if let Some(place) = record.place_mut(from) {
+                place.clear(range, released);
+            }
+        });
+        true
+    }
+
+    /// Write intents: recovery is to settle for one of the copies of these blocks, or for the only one, which may not be
+    /// durable. Where two copies are wanted they may differ from now on: writes to them must wait until they
+    /// [may](Self::may_overwrite).
+    pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
+        self.change(key, Brings::Nothing, None, |record, blocks, _| record.intend(range, blocks));
+    }
+
+    /// The copies of these blocks are the same again, once what was written to them is durable, and
+    /// nothing is being written there: their intents are withdrawn. `needs`: the flushes of the devices
+    /// with copies.
+    pub fn settled(&mut self, key: ExtentKey, range: BlockRange, needs: [Option<Needs>; 2]) {
+        self.change_all(key, Brings::Nothing, needs, |record, _, _| record.settle(range));
+    }
+
+    /// Blocks were written, the same bytes, to both of these places, which hold them from now on; no other
+    /// place does. A whole place is the extent's already; slots, one per block, are from now on. `needs`:
+    /// the flushes that make the data durable. If one of them fails, what that device was to hold is taken
+    /// back, and the other copy stays.
+    pub fn written_twice(
+        &mut self,
+        key: ExtentKey,
+        at: [impl Into<Location>; 2],
+        range: BlockRange,
+        needs: [Option<Needs>; 2],
+    ) {
+        let at = at.map(Into::into);
+        let (record, blocks) = self.current_record(key);
+        let slots = matches!(at, [Location::Fine { .. }, Location::Fine { .. }]);
+        let record = record.or_else(|| slots.then(|| self.empty_record(key)));
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let needs = if self.planted.is(Mutant::DuplexNeedsOneFlush) { [needs[0], None] } else { needs };
+        let mut released = Released::new();
+        at.iter().for_each(|at| record.fill(at, range, blocks, &mut released));
+        let others = |place: &&mut Place| at.iter().all(|at| at.id() != place.at.id());
+        record.places.iter_mut().filter(others).for_each(|place| place.clear(range, &mut released));
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push_all(key, Brings::Data, needs, released);
+    }
+
+    /// Rule 3 of docs/invariants.md: whether blocks of a place may be written in place. Not if a cut could leave a
+    /// map that takes the place for a copy of another one, and the two would differ: in no state
+    /// that is durable, may become so, or is in effect may this and another place hold one of these
+    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load with
+    /// nothing pending and a direct entry, some more where no such state has the blocks in several places.
+    pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        if self.planted.is(Mutant::IntentSkipped) {
+            return true;
+        }
+        match self.overlay.get(key) {
+            None => match self.find_durable(key) {
+                Found::Empty | Found::Direct(_) => true,
+                Found::Record(record) => record.may_overwrite(id, range),
+            },
+            Some(pending) if pending.may_be_shared(range) => {
+                self.may_overwrite_in_all(key, pending, id, range)
+            }
+            Some(pending) => {
+                debug_assert!(self.may_overwrite_in_all(key, pending, id, range), "{key} {id:?} {range:?}");
+                true
+            }
+        }
+    }
+
+    /// … by a look at every state there is or may be.
+    #[inline(never)]
+    fn may_overwrite_in_all(
+        &self,
+        key: ExtentKey,
+        pending: &Pending,
+        id: PlaceId,
+        range: BlockRange,
+    ) -> bool {
+        let now = match pending.current() {
+            Value::Record(record) => record.place(id),
+            _ => None,
+        };
+        let safe = |found: &Found<'_>| match found {
+            Found::Empty | Found::Direct(_) => true,
+            Found::Record(record) => (range.first..range.end()).all(|b| match (record.place(id), now) {
+                (Some(then), Some(now)) if now.valid.contains(b) && then.slot(b) != now.slot(b) => true,
+                _ => record.may_overwrite(id, BlockRange { first: b, count: 1 }),
+            }),
+        };
+        safe(&Found::of(pending.current()))
+            && (self.planted.is(Mutant::OverwriteIgnoresPending)
+                || pending.versions.iter().all(|v| safe(&Found::of(&v.value))))
+            && (self.planted.is(Mutant::OverwriteIgnoresDurable) || safe(&self.find_durable(key)))
+    }
+
+    /// Whether this place may come to hold some of these blocks again without being written: it holds them in
+    /// the durable map, or in a version that may be withdrawn to. Who writes there what is not the blocks'
+    /// truth on its own device must wait until it may not.
+    pub fn may_come_back(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
+        let holds = |found: &Found<'_>| match found {
+            Found::Empty => false,
+            Found::Direct(whole) => Location::Whole(*whole).id() == id,
+            Found::Record(record) => record.place(id).is_some_and(|place| place.valid.contains_any(range)),
+        };
+        self.overlay.get(key).is_some_and(|pending| {
+            let versions = || pending.versions.iter().any(|version| holds(&Found::of(&version.value)));
+            (!self.planted.is(Mutant::ReturningPlaceWithoutVersions) && versions())
+                || holds(&self.find_durable(key))
+        })
+    }
+
+    /// Extents of devices that something names: the durable map, a change that is not durable yet, or
+    /// space given up whose release is not durable. Walks everything: for checks.
+    pub fn owned_extents(&self) -> u64 {
+        let mut owned = BTreeSet::new();
+        let mut own = |value: &Value| match value {
+            Value::Empty => {}
+            Value::Direct(whole) => drop(owned.insert((whole.device, whole.extent))),
+            Value::Record(record) => record.places.iter().for_each(|place| match &place.at {
+                Location::Whole(whole) => drop(owned.insert((whole.device, whole.extent))),
+                Location::Fine { device, slots } => owned.extend(slots.iter().map(|s| (*device, s.extent))),
+            }),
+        };
+        self.catalogue.volumes.keys().for_each(|volume| self.for_each(*volume, |_, value| own(value)));
+        let pending = || self.overlay.keys().filter_map(|key| self.overlay.get(key));
+        for pending in pending() {
+            own(pending.current());
+            pending.versions.iter().for_each(|version| own(&version.value));
+        }
+        let released = pending().flat_map(|p| &p.versions).flat_map(|v| &v.released);
+        owned.extend(released.map(|chunk| match chunk {
+            Chunk::Whole(whole) => (whole.device, whole.extent),
+            Chunk::Slot(device, slot) => (*device, slot.extent),
+        }));
+        owned.len() as u64
+    }
+
+    /// Changes an extent that has places, as a version.
+    pub(crate) fn change(
+        &mut self,
+        key: ExtentKey,
+        brings: Brings,
+        needs: Option<Needs>,
+        change: impl FnOnce(&mut Record, u16, &mut Released),
+    ) {
+        self.change_all(key, brings, [needs, None], change);
+    }
+
+    /// … that waits for two devices.
+    fn change_all(
+        &mut self,
+        key: ExtentKey,
+        brings: Brings,
+        needs: AllNeeds,
+        change: impl FnOnce(&mut Record, u16, &mut Released),
+    ) {
+        let (record, blocks) = self.current_record(key);
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let mut released = Released::new();
+        change(&mut record, blocks, &mut released);
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push_all(key, brings, needs, released);
+    }
+
+    /// Whether extents may have fine places: a record with all the slots it could ever name must fit a
+    /// journal frame. They do unless extents are large and the journal is tiny.
+    pub fn has_fine_places(&self) -> bool {
+        let blocks = usize::from(self.blocks);
+        let record = PLACES_MAX * (2 + blocks / 8 + 6 * blocks) + blocks / 8;
+        record + 128 <= self.commit.builder.capacity()
+    }
+
+    /// Slots of a device for a run of blocks, one per block, or none.
+    pub fn allocate_slots(&mut self, device: DeviceId, blocks: u16) -> Option<Location> {
+        if !self.has_fine_places() {
+            return None;
+        }
+        let mut slots = Vec::with_capacity(usize::from(blocks));
+        for _ in 0..blocks {
+            match self.allocate_slot(device) {
+                Some(slot) => slots.push(slot),
+                None => {
+                    slots.into_iter().for_each(|slot| self.reuse(Chunk::Slot(device, slot)));
+                    return None;
+                }
+            }
+        }
+        Some(Location::Fine { device, slots })
+    }
+}
+
+impl Record {
+    fn may_overwrite(&self, id: PlaceId, range: BlockRange) -> bool {
+        let Some(place) = self.place(id) else { return true };
+        let others = || self.places.iter().filter(|p| p.at.id() != id);
+        let intended = |b| self.may_differ().is_some_and(|differ| differ.contains(b));
+        let shared = |b| place.valid.contains(b) && others().any(|p| p.valid.contains(b));
+        (range.first..range.end()).all(|b| !shared(b) || intended(b))
+    }
+}

@@ -1,0 +1,44 @@
+//! How much space volumes take, as their extents are in effect: the running count of what is durable, and a look at
+//! what differs from it.
+
+use crate::format::value::{RecordId, Word};
+use crate::map::Map;
+use crate::state::found::Found;
+use crate::state::usage::{Usage, Usages};
+use std::borrow::Cow;
+use weir_model::{ExtentIndex, ExtentKey, VolumeId};
+
+impl Map {
+    /// Space a volume takes, as its extents are in effect. Cost: a step for each of its extents with changes that are
+    /// not durable.
+    pub fn usage(&self, volume: VolumeId) -> Usage {
+        let first = ExtentKey { volume, index: ExtentIndex(0) };
+        self.overlay.of_volume(first).fold(self.usages.of(volume), |usage, (key, pending)| {
+            usage + Usage::of(&Found::of(pending.current())) - Usage::of(&self.find_durable(key))
+        })
+    }
+
+    /// Counts what the durable map takes: when a pool is opened.
+    pub(crate) fn count_usage(&mut self) {
+        let mut usages = Usages::default();
+        for (volume, v) in &self.catalogue.volumes {
+            let mut usage = Usage::default();
+            self.pages.for_each(v.tree, &mut |_, word| {
+                usage = usage
+                    + match Word::decode(word) {
+                        Some(Word::Direct(_)) => Usage { wholes: 1, slots: 0 },
+                        Some(Word::Record(id)) => self.usage_of_record(id),
+                        _ => Usage::default(),
+                    };
+            });
+            usages.change(*volume, Usage::default(), usage);
+        }
+        self.usages = usages;
+    }
+
+    fn usage_of_record(&self, id: RecordId) -> Usage {
+        self.records
+            .get(id)
+            .map_or(Usage::default(), |record| Usage::of(&Found::Record(Cow::Borrowed(&record))))
+    }
+}

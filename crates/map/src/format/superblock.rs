@@ -1,0 +1,307 @@
+//! The superblock: which pool a device belongs to, and how it is laid out. See `docs/format.md`.
+
+use crate::format::checksum::crc32c_without;
+use crate::{MapError, PAGE};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First eight bytes of a superblock.
+pub const MAGIC: [u8; 8] = *b"weirSB01";
+/// The format version this crate writes and reads.
+pub const VERSION: u32 = 1;
+/// Incompatible feature: the metadata is mirrored on two members.
+pub const MIRRORED: u64 = 1 << 4;
+/// Incompatible feature: some devices count only if their superblocks are of a certain generation or a newer
+/// one.
+pub const DAMAGED: u64 = 1 << 5;
+/// Incompatible features this crate knows.
+pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED | DAMAGED;
+/// Where root slot 0, root slot 1 and the journal begin on a metadata member.
+pub const ROOT_AT: [DeviceOffset; 2] = [DeviceOffset(64 << 10), DeviceOffset(128 << 10)];
+/// Where the journal begins on a metadata member.
+pub const JOURNAL_AT: DeviceOffset = DeviceOffset(192 << 10);
+const CRC_AT: usize = 8;
+const NAME_BYTES: usize = 64;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    crc: U32,
+    version: U32,
+    incompatible: U64,
+    read_only_compatible: U64,
+    compatible: U64,
+    pool: [u8; 16],
+    generation: U64,
+    size: U64,
+    device: u8,
+    devices: u8,
+    extent_log2: u8,
+    class: u8,
+    flags: U32,
+    incarnation: U32,
+    zero: U32,
+    journal_pages: U64,
+    meta_pages: U64,
+    data_at: U64,
+    data_extents: U64,
+    pool_name: [u8; NAME_BYTES],
+    device_name: [u8; NAME_BYTES],
+    members: [u8; DeviceSet::BYTES],
+    missing: [u8; DeviceSet::BYTES],
+    abandoned: [u8; DeviceSet::BYTES],
+    damaged: [u8; DeviceSet::BYTES],
+    damaged_since: U64,
+    rest: [u8; PAGE - 384],
+}
+
+const _: () = assert!(size_of::<Raw>() == PAGE);
+
+/// A pool's random identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId(pub [u8; 16]);
+
+impl std::fmt::Display for PoolId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// A decoded superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The pool.
+    pub pool: PoolId,
+    /// Raised at every change of any of the pool's superblocks.
+    pub generation: u64,
+    /// The device's size when it joined.
+    pub size: Bytes,
+    /// Its number in the pool.
+    pub device: DeviceId,
+    /// How many devices the pool has.
+    pub devices: u8,
+    /// The pool's extent size.
+    pub extent: ExtentSize,
+    /// What kind of device it is.
+    pub class: DeviceClass,
+    /// Raised whenever the device comes back after it was lost.
+    pub incarnation: u32,
+    /// Pages of the journal ring; zero unless the device is a metadata member.
+    pub journal_pages: u64,
+    /// Metadata pages behind the journal; zero unless the device is a metadata member.
+    pub meta_pages: u64,
+    /// Where user data begins.
+    pub data_at: DeviceOffset,
+    /// Extents of user data.
+    pub data_extents: u32,
+    /// The pool's name, at most 64 bytes.
+    pub pool_name: String,
+    /// The device's name, at most 64 bytes.
+    pub device_name: String,
+    /// The two metadata members of a pool whose metadata is mirrored; empty if it is not.
+    pub members: DeviceSet,
+    /// Devices the pool has gone on without. The metadata on a member among them is stale.
+    pub missing: DeviceSet,
+    /// Devices that were absent when a rollback was accepted: they may have gone on without the others.
+    pub abandoned: DeviceSet,
+    /// Devices whose files were truncated, removed or replaced while they were used: what is at hand under
+    /// their names counts only if its superblock is of the generation [`Self::damaged_since`] or a newer one.
+    pub damaged: DeviceSet,
+    /// The generation at which the last of them was found to be damaged.
+    pub damaged_since: u64,
+}
+
+/// What a page that should be a superblock is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A good one.
+    Good(Box<Superblock>),
+    /// No weir superblock at all.
+    Absent,
+    /// It was one, and is damaged.
+    Damaged,
+    /// A good one of a version or with features this crate does not know.
+    Unknown {
+        /// "format version" or "incompatible feature bits".
+        what: &'static str,
+        /// What is stored.
+        found: u64,
+        /// What would be understood.
+        known: u64,
+    },
+}
+
+const FLAG_METADATA: u32 = 1;
+const CLASSES: [DeviceClass; 4] = [DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
+
+impl Superblock {
+    /// Where the second copy is on a device of this size.
+    pub const fn second_at(size: Bytes) -> DeviceOffset {
+        DeviceOffset((size.0 / PAGE as u64 - 1) * PAGE as u64)
+    }
+
+    /// Whether the device carries the map.
+    pub const fn is_metadata_member(&self) -> bool {
+        self.journal_pages > 0
+    }
+
+    /// Where metadata page 0 is.
+    pub const fn pages_at(&self) -> DeviceOffset {
+        DeviceOffset(JOURNAL_AT.0 + self.journal_pages * PAGE as u64)
+    }
+
+    /// Whether the device is one whose file was truncated, removed or replaced while it was used, as `newest`
+    /// knows, and this is the superblock of an older file.
+    pub fn is_outdated(&self, newest: &Self) -> bool {
+        newest.damaged.contains(self.device) && self.generation < newest.damaged_since
+    }
+
+    fn incompatible(&self) -> u64 {
+        let mirrored = if self.members.is_empty() { 0 } else { MIRRORED };
+        mirrored | if self.damaged.is_empty() { 0 } else { DAMAGED }
+    }
+
+    /// The page to store.
+    pub fn encode(&self) -> Box<[u8; PAGE]> {
+        let mut raw = Raw {
+            magic: MAGIC,
+            crc: 0.into(),
+            version: VERSION.into(),
+            incompatible: self.incompatible().into(),
+            read_only_compatible: 0.into(),
+            compatible: 0.into(),
+            pool: self.pool.0,
+            generation: self.generation.into(),
+            size: self.size.0.into(),
+            device: self.device.0,
+            devices: self.devices,
+            extent_log2: self.extent.bytes().0.trailing_zeros() as u8,
+            class: CLASSES.iter().position(|c| *c == self.class).unwrap_or(1) as u8,
+            flags: if self.is_metadata_member() { FLAG_METADATA } else { 0 }.into(),
+            incarnation: self.incarnation.into(),
+            zero: 0.into(),
+            journal_pages: self.journal_pages.into(),
+            meta_pages: self.meta_pages.into(),
+            data_at: self.data_at.0.into(),
+            data_extents: u64::from(self.data_extents).into(),
+            pool_name: padded(&self.pool_name),
+            device_name: padded(&self.device_name),
+            members: self.members.encode(),
+            missing: self.missing.encode(),
+            abandoned: self.abandoned.encode(),
+            damaged: self.damaged.encode(),
+            damaged_since: self.damaged_since.into(),
+            rest: [0; PAGE - 384],
+        };
+        raw.crc = crc32c_without(raw.as_bytes(), CRC_AT).into();
+        let mut page = Box::new([0; PAGE]);
+        page.copy_from_slice(raw.as_bytes());
+        page
+    }
+
+    /// Reads a page of any content.
+    pub fn decode(page: &[u8]) -> Reading {
+        let Ok((raw, _)) = Raw::read_from_prefix(page) else { return Reading::Absent };
+        if raw.magic != MAGIC {
+            return Reading::Absent;
+        }
+        if raw.crc.get() != crc32c_without(raw.as_bytes(), CRC_AT) {
+            return Reading::Damaged;
+        }
+        let unknown = |what, found, known| Reading::Unknown { what, found, known };
+        if raw.version.get() != VERSION {
+            return unknown("format version", raw.version.get().into(), VERSION.into());
+        }
+        if raw.incompatible.get() & !INCOMPATIBLE_KNOWN != 0 {
+            return unknown("incompatible feature bits", raw.incompatible.get(), INCOMPATIBLE_KNOWN);
+        }
+        if raw.read_only_compatible.get() != 0 {
+            return unknown("feature bits that forbid writing", raw.read_only_compatible.get(), 0);
+        }
+        Self::check(&raw).map_or(Reading::Damaged, |sb| Reading::Good(Box::new(sb)))
+    }
+
+    fn check(raw: &Raw) -> Option<Self> {
+        let page = PAGE as u64;
+        let sb = Self {
+            pool: PoolId(raw.pool),
+            generation: raw.generation.get(),
+            size: Bytes(raw.size.get()),
+            device: DeviceId(raw.device),
+            devices: raw.devices,
+            extent: ExtentSize::new(Bytes(1u64.checked_shl(u32::from(raw.extent_log2))?))?,
+            class: *CLASSES.get(usize::from(raw.class))?,
+            incarnation: raw.incarnation.get(),
+            journal_pages: raw.journal_pages.get(),
+            meta_pages: raw.meta_pages.get(),
+            data_at: DeviceOffset(raw.data_at.get()),
+            data_extents: u32::try_from(raw.data_extents.get()).ok()?,
+            pool_name: unpadded(&raw.pool_name)?,
+            device_name: unpadded(&raw.device_name)?,
+            members: DeviceSet::decode(&raw.members),
+            missing: DeviceSet::decode(&raw.missing),
+            abandoned: DeviceSet::decode(&raw.abandoned),
+            damaged: DeviceSet::decode(&raw.damaged),
+            damaged_since: raw.damaged_since.get(),
+        };
+        let metadata_end = (sb.journal_pages.checked_add(sb.meta_pages)?)
+            .checked_mul(page)?
+            .checked_add(if sb.is_metadata_member() { JOURNAL_AT.0 } else { page })?;
+        let data_len = u64::from(sb.data_extents).checked_mul(sb.extent.bytes().0)?;
+        let fits = metadata_end <= sb.data_at.0
+            && sb.data_at.0.checked_add(data_len)? <= Self::second_at(Bytes(sb.size.0.max(page))).0
+            && sb.device.0 < sb.devices
+            && (raw.flags.get() & FLAG_METADATA != 0) == sb.is_metadata_member()
+            && raw.incompatible.get() == sb.incompatible()
+            && (sb.members.is_empty() || sb.members.contains(sb.device) == sb.is_metadata_member());
+        fits.then_some(sb)
+    }
+
+    /// The better of a device's two copies: the valid one with the higher generation.
+    ///
+    /// # Errors
+    /// If neither is good, or one is of an unknown version or features: a newer weir has begun to
+    /// change the pool, and the copy it has not reached says nothing any more.
+    pub fn choose(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
+        let at = DeviceOffset(0);
+        match (first, second) {
+            (Reading::Good(a), Reading::Good(b)) => {
+                if a.pool != b.pool {
+                    return Err(MapError::Mismatch(format!(
+                        "device {device} has superblocks of two pools ({} and {})",
+                        a.pool, b.pool
+                    )));
+                }
+                Ok(Some(if a.generation >= b.generation { *a } else { *b }))
+            }
+            (Reading::Unknown { what, found, known }, _) | (_, Reading::Unknown { what, found, known }) => {
+                Err(MapError::Unknown { device, what, found, known })
+            }
+            (Reading::Good(a), _) | (_, Reading::Good(a)) => Ok(Some(*a)),
+            (Reading::Damaged, _) | (_, Reading::Damaged) => Err(MapError::Damaged {
+                device,
+                what: "superblock",
+                at,
+                why: "neither copy has a valid checksum and layout".into(),
+            }),
+            (Reading::Absent, Reading::Absent) => Ok(None),
+        }
+    }
+}
+
+fn padded(name: &str) -> [u8; NAME_BYTES] {
+    let mut bytes = [0; NAME_BYTES];
+    let len = name.floor_char_boundary(NAME_BYTES);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    bytes
+}
+
+fn unpadded(bytes: &[u8; NAME_BYTES]) -> Option<String> {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(NAME_BYTES);
+    std::str::from_utf8(&bytes[..end]).ok().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,460 @@
+//! What the map knows of one extent: nothing, a direct entry, or a record.
+
+use crate::BlockSet;
+use crate::format::codec::{Put, Reader};
+use smallvec::SmallVec;
+use weir_model::{BlockRange, DeviceExtent, DeviceId, PlaceId, PlaceKind};
+
+/// An extent-sized piece of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Whole {
+    /// The device.
+    pub device: DeviceId,
+    /// The piece.
+    pub extent: DeviceExtent,
+}
+
+/// A single 4 KiB slot in an extent shared by many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The shared extent.
+    pub extent: DeviceExtent,
+    /// The block within it.
+    pub block: u16,
+}
+
+/// What is allocated on a device, given up, and rests: a whole extent, or a slot of a shared one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Chunk {
+    /// An extent.
+    Whole(Whole),
+    /// A slot.
+    Slot(DeviceId, Slot),
+}
+
+impl Chunk {
+    /// The device it is on.
+    pub const fn device(self) -> DeviceId {
+        match self {
+            Self::Whole(whole) => whole.device,
+            Self::Slot(device, _) => device,
+        }
+    }
+}
+
+/// Where a place's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// One piece: block *i* of the volume's extent is block *i* of it.
+    Whole(Whole),
+    /// A slot for each valid block, in the order of the blocks.
+    Fine {
+        /// The device of all of them.
+        device: DeviceId,
+        /// One per bit of the place's validity.
+        slots: Vec<Slot>,
+    },
+}
+
+impl Location {
+    /// Which of an extent's places this is.
+    pub const fn id(&self) -> PlaceId {
+        match self {
+            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            Self::Fine { device, .. } => PlaceId { device: *device, kind: PlaceKind::Fine },
+        }
+    }
+}
+
+impl From<Whole> for Location {
+    fn from(whole: Whole) -> Self {
+        Self::Whole(whole)
+    }
+}
+
+/// What a place gives up.
+pub(crate) type Released = SmallVec<[Chunk; 1]>;
+
+/// A place: somewhere an extent's data is, and the blocks for which it holds the truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub at: Location,
+    /// For which blocks.
+    pub valid: BlockSet,
+}
+
+/// An extent that is not simply one whole place, fully valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// None to four places. Where several hold a block, they hold the same bytes.
+    pub places: SmallVec<[Place; 1]>,
+    /// The space is kept though blocks are not valid (WRITE_ZEROES with NO_HOLE).
+    pub keep: bool,
+    /// Copies wanted: 1 or 2.
+    pub copies: u8,
+    /// Owners: 1 until snapshots share records.
+    pub references: u32,
+    /// Blocks that recovery is to write again as it reads them, to one place that then holds them alone: what is
+    /// there may not be durable, though it was flushed. And where two copies are wanted, which may differ: a write to
+    /// both is under way.
+    pub intent: Option<BlockSet>,
+}
+
+/// Most places a record can have.
+pub const PLACES_MAX: usize = 4;
+
+/// What the map knows of one extent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// No place: all zeros.
+    #[default]
+    Empty,
+    /// One whole place, every block valid, its space not kept beyond that.
+    Direct(Whole),
+    /// Anything else.
+    Record(Record),
+}
+
+impl Record {
+    /// One whole place with these blocks valid.
+    pub fn one(at: Whole, valid: BlockSet) -> Self {
+        Self {
+            places: SmallVec::from_elem(Place { at: Location::Whole(at), valid }, 1),
+            keep: false,
+            copies: 1,
+            references: 1,
+            intent: None,
+        }
+    }
+
+    /// The blocks that several places may hold differently, until recovery settles for one of them.
+    pub fn may_differ(&self) -> Option<&BlockSet> {
+        self.intent.as_ref().filter(|_| self.copies > 1)
+    }
+
+    /// No place holds any block.
+    pub fn is_all_zeros(&self) -> bool {
+        self.places.iter().all(|p| p.valid.is_empty())
+    }
+
+    /// The place of this name.
+    pub fn place(&self, id: PlaceId) -> Option<&Place> {
+        self.places.iter().find(|p| p.at.id() == id)
+    }
+
+    pub(crate) fn place_mut(&mut self, id: PlaceId) -> Option<&mut Place> {
+        self.places.iter_mut().find(|p| p.at.id() == id)
+    }
+
+    /// Whether some place holds the block.
+    pub fn holds(&self, block: u16) -> bool {
+        self.places.iter().any(|p| p.valid.contains(block))
+    }
+
+    /// The blocks of an extent of `blocks` that this place and some other hold.
+    pub fn shared(&self, id: PlaceId, blocks: u16) -> BlockSet {
+        let mut shared = BlockSet::none(blocks);
+        if let Some(place) = self.place(id) {
+            self.places.iter().filter(|p| p.at.id() != id).for_each(|p| shared.union(&p.valid));
+            shared.intersect(&place.valid);
+        }
+        shared
+    }
+
+    /// Places that hold nothing, and so can be released: if space is to be kept, all but as many whole
+    /// places as there are to be copies.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PlaceId> + '_ {
+        let wholes = || self.places.iter().filter(|p| p.at.id().kind == PlaceKind::Whole);
+        let used = wholes().filter(|p| !p.valid.is_empty()).count();
+        let spare = if self.keep { usize::from(self.copies).saturating_sub(used) } else { 0 };
+        let empty_wholes = wholes().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
+        let kept: SmallVec<[PlaceId; 2]> = empty_wholes.take(spare).collect();
+        let empty = self.places.iter().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
+        empty.filter(move |id| !kept.contains(id))
+    }
+
+    /// The place at `at`, made if there is none, holds these blocks too.
+    pub(crate) fn fill(&mut self, at: &Location, range: BlockRange, blocks: u16, released: &mut Released) {
+        if self.place(at.id()).is_none() {
+            let at = match at {
+                Location::Whole(whole) => Location::Whole(*whole),
+                Location::Fine { device, .. } => Location::Fine { device: *device, slots: Vec::new() },
+            };
+            self.places.push(Place { at, valid: BlockSet::none(blocks) });
+            debug_assert!(self.places.len() <= PLACES_MAX, "too many places");
+        }
+        if let Some(place) = self.place_mut(at.id()) {
+            place.fill(range, at, released);
+        }
+    }
+
+    /// The blocks no longer hold data anywhere. Slots given up go to `released`.
+    pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
+        for place in &mut self.places {
+            place.clear(range, released);
+        }
+        self.settle(range);
+    }
+
+    /// The blocks have a write intent.
+    pub(crate) fn intend(&mut self, range: BlockRange, blocks: u16) {
+        self.intent.get_or_insert_with(|| BlockSet::none(blocks)).insert(range);
+    }
+
+    /// The blocks' write intents are withdrawn.
+    pub(crate) fn settle(&mut self, range: BlockRange) {
+        if let Some(intent) = &mut self.intent {
+            intent.remove(range);
+            if intent.is_empty() {
+                self.intent = None;
+            }
+        }
+    }
+
+    /// Of the blocks of `range` that this place holds, no other place holds any longer.
+    pub(crate) fn narrow(&mut self, id: PlaceId, range: BlockRange, released: &mut Released) {
+        let Some(held) = self.place(id).map(|p| p.valid.clone()) else { return };
+        let mut at = range.first;
+        while let Some(run) = held.next_run(at, range.end()) {
+            self.places.iter_mut().filter(|p| p.at.id() != id).for_each(|p| p.clear(run, released));
+            at = run.end();
+        }
+    }
+
+    /// Appends the record as in `docs/format.md` (record pages), from the flags on.
+    pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(self.keep, FLAG_KEEP)
+            | flag(self.intent.is_some(), FLAG_INTENT)
+            | flag(self.references != 1, FLAG_REFERENCES);
+        out.push(flags);
+        out.push(self.places.len() as u8 | self.copies << 4);
+        if self.references != 1 {
+            out.put_u32(self.references);
+        }
+        for place in &self.places {
+            match &place.at {
+                Location::Whole(whole) => {
+                    out.extend([KIND_WHOLE, whole.device.0]);
+                    out.put_u32(whole.extent.0);
+                    place.valid.encode(blocks, out);
+                }
+                Location::Fine { device, slots } => {
+                    out.extend([KIND_FINE, device.0]);
+                    place.valid.encode(blocks, out);
+                    for slot in slots {
+                        out.put_u32(slot.extent.0);
+                        out.put_u16(slot.block);
+                    }
+                }
+            }
+        }
+        if let Some(intent) = &self.intent {
+            intent.encode(blocks, out);
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote; `None` if it is anything else, including trailing bytes.
+    pub fn decode(blocks: u16, bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
+        let flags = r.u8()?;
+        let counts = r.u8()?;
+        let (count, copies) = (usize::from(counts & 0xf), counts >> 4);
+        if flags & !(FLAG_KEEP | FLAG_INTENT | FLAG_REFERENCES) != 0
+            || count > PLACES_MAX
+            || !(1..=2).contains(&copies)
+        {
+            return None;
+        }
+        let references = if flags & FLAG_REFERENCES != 0 { r.u32()? } else { 1 };
+        let bitmap = BlockSet::encoded_len(blocks);
+        let mut places = SmallVec::new();
+        for _ in 0..count {
+            let kind = r.u8()?;
+            let device = DeviceId(r.u8()?);
+            places.push(match kind {
+                KIND_WHOLE => {
+                    let extent = DeviceExtent(r.u32()?);
+                    let valid = BlockSet::decode(blocks, r.take(bitmap)?);
+                    Place { at: Location::Whole(Whole { device, extent }), valid }
+                }
+                KIND_FINE => {
+                    let valid = BlockSet::decode(blocks, r.take(bitmap)?);
+                    let slot = |r: &mut Reader<'_>| {
+                        Some(Slot { extent: DeviceExtent(r.u32()?), block: r.u16().filter(|b| *b < blocks)? })
+                    };
+                    let slots = (0..valid.count()).map(|_| slot(&mut r)).collect::<Option<_>>()?;
+                    Place { at: Location::Fine { device, slots }, valid }
+                }
+                _ => return None,
+            });
+        }
+        let intent = match flags & FLAG_INTENT {
+            0 => None,
+            _ => Some(BlockSet::decode(blocks, r.take(bitmap)?)),
+        };
+        r.is_empty().then_some(Self { places, keep: flags & FLAG_KEEP != 0, copies, references, intent })
+    }
+}
+
+const FLAG_KEEP: u8 = 1;
+const FLAG_INTENT: u8 = 2;
+const FLAG_REFERENCES: u8 = 4;
+const KIND_WHOLE: u8 = 1;
+const KIND_FINE: u8 = 2;
+
+impl Place {
+    /// The device it is on.
+    pub fn device(&self) -> DeviceId {
+        self.at.id().device
+    }
+
+    /// How many blocks it holds the truth for. Of a place in slots no bits are counted.
+    #[inline]
+    pub fn count(&self) -> u16 {
+        let count = match &self.at {
+            Location::Whole(_) => self.valid.count() as u16,
+            Location::Fine { slots, .. } => slots.len() as u16,
+        };
+        debug_assert_eq!(u32::from(count), self.valid.count(), "a slot for each block");
+        count
+    }
+
+    /// Where the block is within the place: of a whole one the block itself, of a fine one its slot.
+    pub fn slot(&self, block: u16) -> Option<Slot> {
+        if !self.valid.contains(block) {
+            return None;
+        }
+        match &self.at {
+            Location::Whole(whole) => Some(Slot { extent: whole.extent, block }),
+            Location::Fine { slots, .. } => slots.get(self.valid.rank(block)).copied(),
+        }
+    }
+
+    /// The blocks are no longer valid here; a fine place gives up their slots.
+    pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
+        if let Location::Fine { device, slots } = &mut self.at {
+            let mut blocks = self.valid.iter();
+            slots.retain(|slot| {
+                let stays = blocks.next().is_some_and(|b| !range.contains(b));
+                if !stays {
+                    released.push(Chunk::Slot(*device, *slot));
+                }
+                stays
+            });
+        }
+        self.valid.remove(range);
+    }
+
+    /// The blocks are valid here; in a fine place in these slots, one per block. Slots that held them
+    /// before are given up.
+    pub(crate) fn fill(&mut self, range: BlockRange, from: &Location, released: &mut Released) {
+        if let (Location::Fine { .. }, Location::Fine { slots: fresh, .. }) = (&self.at, from) {
+            debug_assert_eq!(fresh.len(), usize::from(range.count), "a slot for each block");
+            let mut kept: Released = SmallVec::new();
+            self.clear(range, &mut kept);
+            // Slots that stay are not given up.
+            released
+                .extend(kept.into_iter().filter(|c| !matches!(c, Chunk::Slot(_, s) if fresh.contains(s))));
+            if let Location::Fine { slots, .. } = &mut self.at {
+                let at = self.valid.rank(range.first);
+                slots.splice(at..at, fresh.iter().copied());
+            }
+        }
+        self.valid.insert(range);
+    }
+}
+
+impl Value {
+    /// The simplest value that says the same: places that hold nothing are left out (unless space
+    /// is kept), one whole place with every block is a direct entry, if there is nothing a direct entry
+    /// cannot say: an extent whose space is kept stays a record however much of it is written, or a TRIM of
+    /// its parts would give the space back.
+    #[must_use]
+    pub fn canonical(&self, blocks: u16) -> Self {
+        let Self::Record(record) = self else { return self.clone() };
+        let mut record = record.clone();
+        if !record.keep {
+            record.places.retain(|p| !p.valid.is_empty());
+        }
+        let plain = record.copies == 1 && record.references == 1 && record.intent.is_none() && !record.keep;
+        if plain
+            && let [Place { at: Location::Whole(whole), valid }] = &record.places[..]
+            && valid.count() == u32::from(blocks)
+        {
+            return Self::Direct(*whole);
+        }
+        if record.places.is_empty() { Self::Empty } else { Self::Record(record) }
+    }
+
+    /// How many places it names.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Direct(_) => 1,
+            Self::Record(record) => record.places.len(),
+        }
+    }
+
+    /// As a record, to be changed.
+    pub fn into_record(self, blocks: u16) -> Option<Record> {
+        match self {
+            Self::Empty => None,
+            Self::Direct(whole) => Some(Record::one(whole, BlockSet::all(blocks))),
+            Self::Record(record) => Some(record),
+        }
+    }
+}
+
+/// A record's stable number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(pub u32);
+
+/// A map page's stable number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId(pub u32);
+
+/// A word of a map page, as in `docs/format.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Word {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// A direct entry.
+    Direct(Whole),
+    /// A record has it.
+    Record(RecordId),
+    /// In interior pages: the child.
+    Child(PageId),
+}
+
+impl Word {
+    /// The 8 bytes' number.
+    #[inline]
+    pub const fn encode(self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Direct(w) => 1 << 56 | (w.device.0 as u64) << 48 | w.extent.0 as u64,
+            Self::Record(id) => 2 << 56 | id.0 as u64,
+            Self::Child(id) => 3 << 56 | id.0 as u64,
+        }
+    }
+    /// `None` for a number that is no word of version 1.
+    #[inline]
+    pub const fn decode(word: u64) -> Option<Self> {
+        let low = word as u32;
+        match word >> 32 {
+            0 if low == 0 => Some(Self::Empty),
+            0x0200_0000 => Some(Self::Record(RecordId(low))),
+            0x0300_0000 => Some(Self::Child(PageId(low))),
+            high if high >> 24 == 1 && high & 0xffff == 0 => {
+                Some(Self::Direct(Whole { device: DeviceId((high >> 16) as u8), extent: DeviceExtent(low) }))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

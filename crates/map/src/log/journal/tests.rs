@@ -1,0 +1,115 @@
+//! Frames go round the ring; torn tails end replay, damage behind them is noticed.
+
+use super::*;
+use crate::format::value::Word;
+use proptest::prelude::*;
+use weir_model::{ExtentIndex, ExtentKey, Planted, VolumeId};
+
+const POOL: PoolId = PoolId([5; 16]);
+const FIRST: JournalPosition =
+    JournalPosition { journal: 3, offset: 0, sequence: 1, chain: 0, incarnation: 2 };
+
+fn delta(n: u64) -> Delta {
+    let key = ExtentKey { volume: VolumeId(1), index: ExtentIndex(n) };
+    Delta::Entry { key, word: Word::Empty }
+}
+
+/// Writes frames of the given delta counts into a ring, a root now and then.
+fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosition, Vec<Vec<Delta>>) {
+    let mut ring = vec![0; ring_pages * PAGE];
+    let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST, Planted::for_tests());
+    let (mut builder, mut out) = (FrameBuilder::new(FRAME_MAX), Vec::new());
+    let (mut since, mut from, mut n) = (Vec::new(), journal.position(), 0);
+    for &count in counts {
+        let deltas: Vec<_> = (0..count as u64).map(|i| delta(n + i)).collect();
+        n += count as u64;
+        assert!(builder.add(&deltas, 32));
+        while !journal.has_room(builder.stored_len()) {
+            journal.root_durable(journal.head());
+            from = journal.position();
+            since.clear();
+        }
+        let offset = journal.append(&mut builder, &mut out) as usize;
+        ring[offset..offset + out.len()].copy_from_slice(&out);
+        journal.all_durable();
+        since.push(deltas);
+    }
+    (ring, journal, from, since)
+}
+
+fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, End) {
+    let mut found = Vec::new();
+    let (at, end) = replay(&[ring.to_vec()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
+    (found, at, end)
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_since_the_root_is_replayed(
+        counts in prop::collection::vec(1usize..1500, 1..80),
+        ring_pages in 20usize..60,
+    ) {
+        let (ring, journal, from, since) = filled(&counts, ring_pages);
+        let (found, at, end) = replayed(&ring, from);
+        prop_assert_eq!(&found, &since);
+        prop_assert_eq!((at, end), (journal.position(), End::Tail));
+    }
+
+    #[test]
+    fn a_damaged_frame_ends_replay_and_is_told_from_a_torn_tail(
+        counts in prop::collection::vec(1usize..400, 3..20),
+        victim in any::<prop::sample::Index>(),
+        bit in any::<prop::sample::Index>(),
+    ) {
+        let (mut ring, _, from, since) = filled(&counts, 200);
+        let victim = victim.index(since.len());
+        let mut at = from.offset as usize;
+        for _ in 0..victim {
+            at += Frame::decode(&ring[at..], POOL, 32).unwrap().stored as usize;
+        }
+        let stored = Frame::decode(&ring[at..], POOL, 32).unwrap().stored as usize;
+        // Damage in the frame's bytes, not in the padding behind.
+        let length = u32::from_le_bytes(std::array::from_fn(|i| ring[at + 48 + i])) as usize;
+        let bit = bit.index(length * 8);
+        ring[at + bit / 8] ^= 1 << (bit % 8);
+        let (found, stopped, end) = replayed(&ring, from);
+        prop_assert_eq!(&found[..], &since[..victim]);
+        prop_assert!(stored > 0 && stopped.sequence == victim as u64 + 1);
+        // The last frame looks like a torn one; one before it was called durable by the last.
+        let last = victim + 1 == since.len();
+        prop_assert_eq!(matches!(end, End::Tail), last);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(mut ring in prop::collection::vec(any::<u8>(), PAGE * 2)) {
+        ring[..4].copy_from_slice(&MAGIC);
+        let from = JournalPosition { journal: 0, ..FIRST };
+        prop_assert_eq!(replayed(&ring, from).2, End::Tail);
+    }
+}
+
+#[test]
+fn a_frame_of_another_journal_is_not_replayed() {
+    let (ring, _, from, _) = filled(&[3, 3], 20);
+    let other = JournalPosition { journal: from.journal + 1, ..from };
+    let stale = JournalPosition { incarnation: from.incarnation + 1, ..from };
+    let branched = JournalPosition { chain: from.chain ^ 1, ..from };
+    for from in [other, stale, branched] {
+        assert_eq!(replayed(&ring, from).0, Vec::<Vec<Delta>>::new());
+    }
+}
+
+#[test]
+fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
+    let (ring, journal, from, since) = filled(&[3, 3, 3, 3], 20);
+    let (mut a, mut b) = (ring.clone(), ring);
+    a[PAGE + 70] ^= 1;
+    b[3 * PAGE + 70] ^= 1;
+    let mut found = Vec::new();
+    let (at, end) =
+        replay(&[a.clone(), b.clone()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
+    assert_eq!((found, at, end), (since, journal.position(), End::Tail));
+    b[PAGE + 70] ^= 1;
+    let (at, end) = replay(&[a, b], from, POOL, 32, Planted::for_tests(), |_| {});
+    assert_eq!((at.sequence, end), (2, End::Damaged { sequence: 2, offset: PAGE as u64 }));
+}

@@ -1,0 +1,232 @@
+//! Creating a pool: laying out its devices and writing the first root.
+
+use crate::format::root::Root;
+use crate::format::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Reading, Superblock};
+use crate::{MapError, PAGE};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
+
+/// A device that is to join a new pool.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// Its name in the pool file.
+    pub name: String,
+    /// Its size.
+    pub size: Bytes,
+    /// What kind of device it is.
+    pub class: DeviceClass,
+}
+
+/// A pool to be.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// Its random identity.
+    pub id: PoolId,
+    /// Its name.
+    pub name: String,
+    /// Its extent size.
+    pub extent: ExtentSize,
+    /// Its devices, in the order of their ids; at most 255.
+    pub devices: Vec<NewDevice>,
+    /// The devices that carry the map: one, or two that mirror each other.
+    pub metadata: Vec<DeviceId>,
+}
+
+const JOURNAL_MIN: u64 = 128;
+const JOURNAL_MAX: u64 = 16_384;
+
+/// Lays out the devices, as superblocks of generation 1.
+///
+/// The journal takes 1/16384 of the pool (64 MiB a terabyte), from 512 KiB to 64 MiB. The metadata
+/// pages are enough for three versions of a map in which every extent has a record of two places
+/// (0.1 % of the pool at 128 KiB extents), and besides, of several devices, all but the largest are cut into slots, or
+/// as much as an eighth of the pool (0.2 % of the pool more at most, at 128 KiB extents); at most a quarter of the smaller member.
+///
+/// # Errors
+/// If a device is too small or too large.
+pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
+    let members: DeviceSet = pool.metadata.iter().copied().collect();
+    let known = members.iter().all(|member| member.index() < pool.devices.len());
+    if !known || members.len() != pool.metadata.len() || !(1..=2).contains(&members.len()) {
+        return Err(MapError::Mismatch("the metadata must be on one or two of them".into()));
+    }
+    let metadata = metadata_layout(pool);
+    let page = PAGE as u64;
+    let extent = pool.extent.bytes().0;
+    let lay_out = |(i, new): (usize, &NewDevice)| {
+        let device = DeviceId(i as u8);
+        let (mut journal_pages, mut meta_pages) = (0, 0);
+        let mut data_at = 1 << 20;
+        if members.contains(device) {
+            (journal_pages, meta_pages) = metadata;
+            data_at = JOURNAL_AT.0 + (journal_pages + meta_pages) * page;
+        }
+        let data_at = data_at.next_multiple_of(extent.max(1 << 20));
+        let least = Bytes(data_at + extent + page);
+        if new.size < least {
+            return Err(MapError::TooSmall { device, size: new.size, least });
+        }
+        let data_extents = (Superblock::second_at(new.size).0 - data_at) / extent;
+        let data_extents =
+            u32::try_from(data_extents).map_err(|_| MapError::TooLarge { device, size: new.size })?;
+        Ok(Superblock {
+            pool: pool.id,
+            generation: 1,
+            size: new.size,
+            device,
+            devices: pool.devices.len() as u8,
+            extent: pool.extent,
+            class: new.class,
+            incarnation: 0,
+            journal_pages,
+            meta_pages,
+            data_at: DeviceOffset(data_at),
+            data_extents,
+            pool_name: pool.name.clone(),
+            device_name: new.name.clone(),
+            members: if members.len() == 2 { members } else { DeviceSet::default() },
+            missing: DeviceSet::default(),
+            abandoned: DeviceSet::default(),
+            damaged: DeviceSet::default(),
+            damaged_since: 0,
+        })
+    };
+    pool.devices.iter().enumerate().map(lay_out).collect()
+}
+
+/// Pages of the journal and metadata pages on every member, the smallest of which limits them.
+fn metadata_layout(pool: &NewPool) -> (u64, u64) {
+    let page = PAGE as u64;
+    let total: u64 = pool.devices.iter().map(|d| d.size.0).sum();
+    let here = pool.metadata.iter().map(|member| pool.devices[member.index()].size.0 / page).min();
+    let here = here.unwrap_or(0);
+    let journal = (total / 16_384 / page).clamp(JOURNAL_MIN, JOURNAL_MAX).min((here / 8).max(JOURNAL_MIN));
+    let largest = pool.devices.iter().map(|d| d.size.0).max().unwrap_or(0);
+    let slots = (total - largest).min(total / 8) / BLOCK;
+    let extents = total / pool.extent.bytes().0;
+    (journal, meta_pages_for(extents, slots, pool.extent).min((here / 4).max(META_MIN)))
+}
+
+const META_MIN: u64 = 192;
+
+fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
+    let group_pages = crate::map::record_pages(extent.blocks()) as u64;
+    let leaves = extents / 500 + 1;
+    let groups = extents / crate::state::records::GROUP as u64 + 1;
+    let slot_bytes = slots * crate::map::slot_bytes(extent.blocks()) as u64;
+    let slot_pages = slot_bytes.div_ceil(crate::format::page::PAYLOAD as u64) + groups.min(slots);
+    let objects = leaves + groups * group_pages + slot_pages;
+    // With the tables that name them, as admission reckons: `Map::metadata_need`.
+    3 * (objects + objects / 100) + META_MIN
+}
+
+/// Creates the pool. Whatever was on the devices is lost. Until the last step the devices are no
+/// pool: a power cut on the way leaves nothing that could be opened.
+///
+/// # Errors
+/// If a device is too small, or fails.
+pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
+    let superblocks = layout(pool)?;
+    create_laid_out(store, &superblocks)?;
+    Ok(superblocks)
+}
+
+/// Creates the pool these superblocks describe: for layouts other than [`layout`]'s.
+///
+/// # Errors
+/// If a device fails.
+pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
+    for sb in superblocks {
+        write(store, sb.device, DeviceOffset(0), &[0; PAGE])?;
+        write(store, sb.device, Superblock::second_at(sb.size), &[0; PAGE])?;
+        flush(store, sb.device)?;
+    }
+    for sb in superblocks.iter().filter(|sb| sb.is_metadata_member()) {
+        for sequence in 1..=2 {
+            let root = Root::empty(sequence, 1);
+            write(store, sb.device, ROOT_AT[root.slot()], &root.encode(sb.pool)[..])?;
+        }
+        flush(store, sb.device)?;
+    }
+    for sb in superblocks {
+        write_superblock(store, sb)?;
+    }
+    Ok(())
+}
+
+/// Writes both copies, one after the other, so that one is good at any instant.
+///
+/// # Errors
+/// If the device fails.
+pub fn write_superblock(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
+    let page = sb.encode();
+    for at in [DeviceOffset(0), Superblock::second_at(sb.size)] {
+        write(store, sb.device, at, &page[..])?;
+        flush(store, sb.device)?;
+    }
+    Ok(())
+}
+
+/// Like [`write_superblock`], but a power loss may tear both copies: for mutation testing.
+pub(crate) fn write_superblock_unordered(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
+    let page = sb.encode();
+    for at in [DeviceOffset(0), Superblock::second_at(sb.size)] {
+        write(store, sb.device, at, &page[..])?;
+    }
+    flush(store, sb.device)
+}
+
+/// Writes the first copy only: for mutation testing.
+pub(crate) fn write_first_superblock(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
+    write(store, sb.device, DeviceOffset(0), &sb.encode()[..])?;
+    flush(store, sb.device)
+}
+
+/// Reads a device's superblock: the better copy, `None` if the device carries none.
+///
+/// # Errors
+/// If the device fails, or carries superblocks that are all damaged or of an unknown version.
+pub fn read_superblock(
+    store: &mut dyn Store,
+    device: DeviceId,
+    size: Bytes,
+) -> Result<Option<Superblock>, MapError> {
+    if size.0 < 2 * PAGE as u64 {
+        return Ok(None);
+    }
+    let mut read_at = |at| {
+        let mut page = vec![0; PAGE];
+        read(store, device, at, &mut page).map(|()| Superblock::decode(&page))
+    };
+    // A copy that cannot be read is as good as a damaged one: the other is there for that.
+    let (first, second) = match (read_at(DeviceOffset(0)), read_at(Superblock::second_at(size))) {
+        (Err(error), Err(_)) => return Err(error),
+        (first, second) => (first.unwrap_or(Reading::Damaged), second.unwrap_or(Reading::Damaged)),
+    };
+    Superblock::choose(device, first, second)
+}
+
+fn failed(device: DeviceId, what: &'static str, at: DeviceOffset) -> impl FnOnce(IoError) -> MapError {
+    move |error| MapError::Io { device, what, at, error }
+}
+
+pub(crate) fn read(
+    store: &mut dyn Store,
+    device: DeviceId,
+    at: DeviceOffset,
+    bytes: &mut [u8],
+) -> Result<(), MapError> {
+    store.read(device, at, bytes).map_err(failed(device, "read", at))
+}
+
+pub(crate) fn write(
+    store: &mut dyn Store,
+    device: DeviceId,
+    at: DeviceOffset,
+    bytes: &[u8],
+) -> Result<(), MapError> {
+    store.write(device, at, bytes).map_err(failed(device, "write", at))
+}
+
+pub(crate) fn flush(store: &mut dyn Store, device: DeviceId) -> Result<(), MapError> {
+    store.flush(device).map_err(failed(device, "flush", DeviceOffset(0)))
+}

@@ -1,0 +1,143 @@
+//! Who owns which space, found out when opening: every extent and slot has one owner, and what has
+//! none is free.
+
+use crate::format::page::PageNumber;
+use crate::format::value::{Location, Place, RecordId, Value, Word};
+use crate::map::Map;
+use crate::state::records::GROUP;
+use crate::{MapError, Space};
+use weir_model::{DeviceExtent, DeviceId, Mutant, PlaceKind};
+
+impl Map {
+    /// Makes free space of what no page, record or slot names.
+    ///
+    /// Records are looked at in the order in which they lie in memory, not in that of the extents that
+    /// name them: where most extents have a record, nearly every look would else miss the processor's
+    /// caches.
+    ///
+    /// # Errors
+    /// If something is named twice, or names what does not exist.
+    pub(crate) fn rebuild_space(&mut self) -> Result<(), MapError> {
+        self.size_stand_ins();
+        let mut owners = Owners {
+            spaces: self.devices.iter().map(|sb| Space::new(sb.data_extents)).collect(),
+            blocks: self.blocks,
+            records: vec![0; self.records.group_count() * GROUP / 64],
+            named: 0,
+            trouble: None,
+        };
+        for (id, volume) in &self.catalogue.volumes {
+            self.pages.for_each(volume.tree, &mut |index, word| {
+                let owner = || format!("volume {} extent {}", id.0, index.0);
+                match Word::decode(word) {
+                    Some(Word::Direct(whole)) => owners.take(&Location::Whole(whole), owner),
+                    Some(Word::Record(record)) => owners.name(record, owner),
+                    _ => {}
+                }
+            });
+        }
+        let mut found = 0;
+        self.records.for_each(|id, record| {
+            if owners.is_named(id) {
+                found += 1;
+                let forgotten = |p: &&Place| {
+                    self.planted.is(Mutant::SlotsFreeAfterOpening) && p.at.id().kind == PlaceKind::Fine
+                };
+                let places = record.places.iter().filter(|p| !forgotten(p));
+                places.for_each(|p| owners.take(&p.at, || format!("record {}", id.0)));
+            }
+        });
+        if found != owners.named {
+            owners.trouble.get_or_insert("an extent names a record that does not exist".into());
+        }
+        if let Some(why) = owners.trouble {
+            return Err(self.damaged("map", PageNumber(0), why));
+        }
+        self.spaces = owners.spaces;
+        self.space_changes += 1;
+        Ok(())
+    }
+
+    /// A device that is absent has the extents that the map names there.
+    fn size_stand_ins(&mut self) {
+        if self.absent().is_empty() {
+            return;
+        }
+        let mut extents = vec![0; self.devices.len()];
+        let mut count = |device: DeviceId, extent: DeviceExtent| {
+            if let Some(most) = extents.get_mut(device.index()) {
+                *most = extent.0.saturating_add(1).max(*most);
+            }
+        };
+        for volume in self.catalogue.volumes.keys() {
+            self.for_each(*volume, |_, value| match value {
+                Value::Empty => {}
+                Value::Direct(whole) => count(whole.device, whole.extent),
+                Value::Record(record) => record.places.iter().for_each(|place| match &place.at {
+                    Location::Whole(whole) => count(whole.device, whole.extent),
+                    Location::Fine { device, slots } => {
+                        slots.iter().for_each(|slot| count(*device, slot.extent));
+                    }
+                }),
+            });
+        }
+        for device in self.absent().iter() {
+            self.devices[device.index()].data_extents = extents[device.index()];
+        }
+    }
+}
+
+/// What has been found to have an owner.
+struct Owners {
+    spaces: Vec<Space>,
+    blocks: u16,
+    /// A bit per record id that some extent names.
+    records: Vec<u64>,
+    named: usize,
+    /// The first thing that has two owners, or does not exist.
+    trouble: Option<String>,
+}
+
+impl Owners {
+    fn take(&mut self, location: &Location, owner: impl Fn() -> String) {
+        let blocks = self.blocks;
+        let taken = match location {
+            Location::Whole(whole) => {
+                self.spaces.get_mut(whole.device.index()).is_some_and(|s| s.take(whole.extent))
+            }
+            Location::Fine { device, slots } => self
+                .spaces
+                .get_mut(device.index())
+                .is_some_and(|s| slots.iter().all(|slot| s.take_slot(*slot, blocks))),
+        };
+        if !taken {
+            self.trouble(|| {
+                format!("{location:?}, named by {}, has another owner or does not exist", owner())
+            });
+        }
+    }
+
+    fn name(&mut self, record: RecordId, owner: impl Fn() -> String) {
+        let mask = 1 << (record.0 % 64);
+        match self.records.get_mut(record.0 as usize / 64) {
+            Some(word) if *word & mask == 0 => {
+                *word |= mask;
+                self.named += 1;
+            }
+            Some(_) => {
+                self.trouble(|| format!("record {}, named by {}, has another owner", record.0, owner()));
+            }
+            None => self.trouble(|| format!("there is no record {}, named by {}", record.0, owner())),
+        }
+    }
+
+    fn is_named(&self, record: RecordId) -> bool {
+        self.records[record.0 as usize / 64] >> (record.0 % 64) & 1 == 1
+    }
+
+    fn trouble(&mut self, why: impl Fn() -> String) {
+        if self.trouble.is_none() {
+            self.trouble = Some(why());
+        }
+    }
+}

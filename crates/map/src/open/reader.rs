@@ -1,0 +1,187 @@
+//! Reads the metadata of all members as one: what one does not have right is taken from the other, and
+//! mended.
+
+use crate::format::page::{self, Identity, PageNumber};
+use crate::format::table::Pointer;
+use crate::{MapError, PAGE, PoolId, Superblock, create};
+use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Planted, Store};
+
+/// Most pages read at once.
+const RUN_PAGES: u64 = 256;
+/// Pages nobody asks for are read along if there are no more of them than this between two that are:
+/// 64 KiB take an SSD about as long as another command would.
+const GAP_PAGES: u64 = 16;
+
+/// A page that a member does not have right, with the bytes it should have.
+pub(crate) type Repair = (DeviceId, PageNumber, Box<[u8; PAGE]>);
+
+/// Reads metadata pages, many at a time where those that are [planned](Self::plan) lie side by side.
+pub(crate) struct Reader<'a> {
+    store: &'a mut dyn Store,
+    pool: PoolId,
+    members: &'a [DeviceId],
+    pages_at: DeviceOffset,
+    meta_pages: u64,
+    /// The pages that will be asked for, ascending.
+    planned: Vec<u64>,
+    /// Per member, what was read last.
+    runs: Vec<Run>,
+    pub(crate) read: Bytes,
+    pub(crate) repairs: Vec<Repair>,
+    /// The pages read, in no order.
+    pub(crate) used: Vec<PageNumber>,
+    planted: Planted,
+}
+
+/// Pages side by side.
+#[derive(Default)]
+struct Run {
+    first: u64,
+    pages: u64,
+    /// Empty where the device failed: its pages are then read one by one.
+    bytes: Vec<u8>,
+}
+
+/// A page that is what its pointer says.
+pub(crate) struct Opened {
+    pub(crate) level: u8,
+    pub(crate) next: PageNumber,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// What a pointer says about the page it points to. A map page's level is in the page.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected {
+    pub(crate) identity: Identity,
+    pub(crate) any_level: bool,
+    pub(crate) what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(
+        store: &'a mut dyn Store,
+        layout: &Superblock,
+        members: &'a [DeviceId],
+        planted: Planted,
+    ) -> Self {
+        Self {
+            store,
+            pool: layout.pool,
+            members,
+            pages_at: layout.pages_at(),
+            meta_pages: layout.meta_pages,
+            planned: Vec::new(),
+            runs: members.iter().map(|_| Run::default()).collect(),
+            read: Bytes(0),
+            repairs: Vec::new(),
+            used: Vec::new(),
+            planted,
+        }
+    }
+
+    /// What these point to will be read next. Gives their indices in the order in which they lie on the
+    /// disk: read in that order, every part of the disk is read once, however much a long life has
+    /// mixed them up. Those that point to nothing come last.
+    pub(crate) fn plan(&mut self, pointers: &[Pointer]) -> Vec<usize> {
+        let mut order: Vec<_> = (0..pointers.len()).collect();
+        order.sort_unstable_by_key(|i| pointers[*i].number);
+        let numbers = order.iter().map(|i| pointers[*i].number.0);
+        self.planned = numbers.take_while(|n| *n < self.meta_pages).collect();
+        order
+    }
+
+    /// The page, from the first member that has it right. It is looked at on all of them: what rots
+    /// unseen on one is lost with the other.
+    ///
+    /// # Errors
+    /// If none has it right: how the first failed.
+    pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
+        let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
+        for (member, &device) in self.members.iter().enumerate() {
+            match self.on_member(member, number, expected) {
+                Ok(found) => drop(good.get_or_insert(found)),
+                Err(error) => {
+                    wrong.push(device);
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match (good, first_error) {
+            (Some((opened, bytes)), _) => {
+                self.repairs.extend(wrong.into_iter().map(|device| (device, number, bytes.clone())));
+                self.used.push(number);
+                Ok(opened)
+            }
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(MapError::Mismatch("none of them carries metadata".into())),
+        }
+    }
+
+    fn on_member(
+        &mut self,
+        member: usize,
+        number: PageNumber,
+        expected: Expected,
+    ) -> Result<(Opened, Box<[u8; PAGE]>), MapError> {
+        let (device, at) = (self.members[member], self.address(number));
+        let io = |error| MapError::Io { device, what: "read", at, error };
+        let bytes = self.bytes(member, number).map_err(io)?;
+        let mut identity = expected.identity;
+        if expected.any_level {
+            identity.level = bytes[5];
+        }
+        let damaged = |why| MapError::Damaged { device, what: expected.what, at, why };
+        let (payload, next) =
+            page::open(&bytes[..], self.pool, identity, number, self.planted).map_err(damaged)?;
+        Ok((Opened { level: identity.level, next, payload: payload.to_vec() }, bytes))
+    }
+
+    pub(crate) fn address(&self, number: PageNumber) -> DeviceOffset {
+        DeviceOffset(self.pages_at.0 + number.0.min(self.meta_pages) * PAGE as u64)
+    }
+
+    fn bytes(&mut self, member: usize, number: PageNumber) -> Result<Box<[u8; PAGE]>, IoError> {
+        if !self.runs[member].holds(number) && self.planned.binary_search(&number.0).is_ok() {
+            self.fetch(member, number);
+        }
+        let mut bytes = Box::new([0; PAGE]);
+        match self.runs[member].page(number) {
+            Some(page) => bytes.copy_from_slice(page),
+            None => {
+                self.store.read(self.members[member], self.address(number), &mut bytes[..])?;
+                self.read += Bytes(PAGE as u64);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a planned page, and those planned after it that lie near.
+    fn fetch(&mut self, member: usize, number: PageNumber) {
+        let mut last = number.0;
+        for next in &self.planned[self.planned.partition_point(|n| *n < last)..] {
+            if next - last > GAP_PAGES || next - number.0 >= RUN_PAGES {
+                break;
+            }
+            last = *next;
+        }
+        let pages = last + 1 - number.0;
+        let mut bytes = vec![0; pages as usize * PAGE];
+        let at = self.address(number);
+        if create::read(self.store, self.members[member], at, &mut bytes).is_err() {
+            bytes.clear();
+        }
+        self.read += Bytes(bytes.len() as u64);
+        self.runs[member] = Run { first: number.0, pages, bytes };
+    }
+}
+
+impl Run {
+    fn holds(&self, number: PageNumber) -> bool {
+        (self.first..self.first + self.pages).contains(&number.0)
+    }
+
+    fn page(&self, number: PageNumber) -> Option<&[u8]> {
+        let start = number.0.checked_sub(self.first)? as usize * PAGE;
+        self.bytes.get(start..start + PAGE)
+    }
+}

@@ -1,0 +1,145 @@
+//! Write intents at recovery: where a write to several places may have reached only some of them,
+//! one copy is chosen, and the others no longer count. What one place holds has an intent, too, if it is in doubt since a
+//! flush failed.
+//!
+//! Any copy will do: each of its sectors is what was there before or what some write since put
+//! there. What must not be is that a block reads one way now and another way later. So the chosen copy is
+//! written again as it is read: what was cached when an earlier server's flush failed can still be read, but
+//! no later flush makes it durable, and another copy would be made of what is not there after a cut. Recovery
+//! flushes all devices and ends with checkpoints, so all this is durable before anything is served.
+
+use crate::MapError;
+use crate::format::value::{Place, Record, RecordId, Released, Slot, Value, Whole, Word};
+use crate::log::delta::Delta;
+use crate::map::Map;
+use crate::open::members::Assembly;
+use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, Mutant, PlaceId, Store};
+
+impl Map {
+    /// Settles what places hold, in recovery, before free space is rebuilt: what outdated devices hold, then
+    /// write intents; how many bytes were written for that.
+    ///
+    /// # Errors
+    /// As [`Map::distrust_outdated`].
+    pub(crate) fn settle(&mut self, store: &mut dyn Store, assembly: &Assembly) -> Result<Bytes, MapError> {
+        self.distrust_outdated(assembly.outdated, assembly.accept_rollback)?;
+        Ok(self.settle_intents(store))
+    }
+
+    /// Settles every write intent, writing what is chosen again to where it is; how many bytes.
+    fn settle_intents(&mut self, store: &mut dyn Store) -> Bytes {
+        let mut intended: Vec<(ExtentKey, RecordId, Record)> = Vec::new();
+        for (volume, v) in &self.catalogue.volumes {
+            self.pages.for_each(v.tree, &mut |index, word| {
+                if let Some(Word::Record(id)) = Word::decode(word)
+                    && let Some(record) = self.records.get(id).filter(|r| r.intent.is_some())
+                {
+                    intended.push((ExtentKey { volume: *volume, index }, id, record.into_owned()));
+                }
+            });
+        }
+        let mut settler = Settler { map: self, store, bytes: Vec::new(), written: Bytes(0) };
+        for (_, _, record) in &mut intended {
+            settler.choose(record);
+        }
+        let written = settler.written;
+        for (key, id, record) in intended {
+            self.restate(key, id, record);
+        }
+        written
+    }
+
+    /// What the map says of an extent with a record, in recovery: what the record says, as short as that can
+    /// be said.
+    pub(crate) fn restate(&mut self, key: ExtentKey, id: RecordId, record: Record) {
+        let word = match Value::Record(record).canonical(self.blocks) {
+            Value::Record(record) => return self.apply(Delta::Record { id, record }),
+            Value::Direct(whole) => Word::Direct(whole),
+            Value::Empty => Word::Empty,
+        };
+        self.apply(Delta::Entry { key, word });
+        self.apply(Delta::DropRecord { id });
+    }
+}
+
+/// Chooses copies, and writes them again.
+struct Settler<'a> {
+    map: &'a Map,
+    store: &'a mut dyn Store,
+    bytes: Vec<u8>,
+    written: Bytes,
+}
+
+impl Settler<'_> {
+    /// Of the intended blocks, the first place that holds them keeps them: of a device that is present and
+    /// takes them again, if there is such a place. The others do not. Where there is none, the intent stays.
+    fn choose(&mut self, record: &mut Record) {
+        let Some(intent) = record.intent.take() else { return };
+        if self.map.planted.is(Mutant::IntentNotSettled) {
+            return;
+        }
+        // Space is rebuilt from what is left.
+        let mut released = Released::new();
+        let mut at = 0;
+        while let Some(run) = intent.next_run(at, self.map.blocks) {
+            let part = held_alike(record, run);
+            at = part.end();
+            if let Some(place) = self.affirmed(record, part) {
+                record.narrow(place, part, &mut released);
+                continue;
+            }
+            // One sector that cannot be read does not decide for all of them.
+            for first in part.first..part.end() {
+                let block = BlockRange { first, count: 1 };
+                let affirmed = self.affirmed(record, block);
+                if let Some(place) = affirmed.or_else(|| self.readable_at_best(record, first)) {
+                    record.narrow(place, block, &mut released);
+                    if affirmed.is_none() {
+                        record.intend(block, self.map.blocks);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first place that holds the blocks, of a device that is present and took them again.
+    fn affirmed(&mut self, record: &Record, blocks: BlockRange) -> Option<PlaceId> {
+        let mut holders = record.places.iter().filter(|p| p.valid.contains(blocks.first));
+        holders.find(|place| self.affirm(place, blocks)).map(|place| place.at.id())
+    }
+
+    /// The place for a block that none takes again: of a device that is present, if there is one.
+    fn readable_at_best(&self, record: &Record, block: u16) -> Option<PlaceId> {
+        let holders = || record.places.iter().filter(|p| p.valid.contains(block));
+        let present = holders().find(|place| self.map.present.contains(place.device()));
+        present.or_else(|| holders().next()).map(|place| place.at.id())
+    }
+
+    /// Writes the blocks again as they are read there; whether it could be done.
+    fn affirm(&mut self, place: &Place, blocks: BlockRange) -> bool {
+        let device = place.device();
+        let mut done = self.map.present.contains(device);
+        let mut first = blocks.first;
+        while done && first < blocks.end() {
+            let Some(slot) = place.slot(first) else { return false };
+            let next = |b: u16| Some(Slot { block: slot.block + (b - first), ..slot });
+            let count = (first..blocks.end()).take_while(|b| place.slot(*b) == next(*b)).count() as u16;
+            let at =
+                self.map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
+            self.bytes.resize(usize::from(count) * BLOCK as usize, 0);
+            done = self.store.read(device, at, &mut self.bytes).is_ok()
+                && (self.map.planted.is(Mutant::SettledCopyNotRewritten)
+                    || self.store.write(device, at, &self.bytes).is_ok());
+            self.written += Bytes(self.bytes.len() as u64);
+            first += count;
+        }
+        done
+    }
+}
+
+/// The blocks of the run, from its start, that the same places hold.
+fn held_alike(record: &Record, run: BlockRange) -> BlockRange {
+    let alike = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == p.valid.contains(run.first));
+    let count = (run.first..run.end()).take_while(|b| alike(*b)).count() as u16;
+    BlockRange { first: run.first, count }
+}

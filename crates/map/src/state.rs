@@ -1,0 +1,9 @@
+//! What the map holds in memory: volumes, map pages, records, free space, and changes that are not durable.
+
+pub(crate) mod catalogue;
+pub(crate) mod found;
+pub(crate) mod overlay;
+pub(crate) mod pages;
+pub(crate) mod records;
+pub(crate) mod space;
+pub(crate) mod usage;

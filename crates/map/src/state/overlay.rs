@@ -1,0 +1,307 @@
+//! Changes of extents that are in effect but not yet durable.
+//!
+//! The map proper holds what recovery would find; whoever serves requests must see what has
+//! happened since. Each extent with such changes has an entry here: its current value, and the
+//! versions that lead there, each with the device flush it must wait for (rule 1 of docs/invariants.md: a delta
+//! enters a commit only when the data it refers to had completed before a flush of its device
+//! that has since succeeded). Versions of one extent commit in order.
+
+use crate::BlockSet;
+use crate::format::value::{Chunk, RecordId, Released, Value};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::{BTreeSet, VecDeque};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Planted};
+
+/// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
+/// that ended *e* has succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Data that must be durable before a version may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The device the data was written to.
+    pub device: DeviceId,
+    /// The epoch in which the write completed.
+    pub epoch: Epoch,
+}
+
+/// What a version waits for: the flush of one device, or of two that hold copies of the same blocks.
+pub(crate) type AllNeeds = [Option<Needs>; 2];
+
+/// What a change brings into an extent, more after less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Brings {
+    /// Nothing: places give up blocks.
+    Nothing,
+    /// What another of its places holds, too.
+    Copies,
+    /// What none of its places held.
+    Data,
+}
+
+/// A state an extent passed through.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) needs: AllNeeds,
+    /// Canonical.
+    pub(crate) value: Value,
+    /// The most any of the changes that led here brought.
+    pub(crate) brings: Brings,
+    /// What was given up on the way here: free once this version, or a later one, is durable.
+    pub(crate) released: Released,
+}
+
+/// An extent with changes that are not durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    /// See [`Self::current`].
+    current: Value,
+    /// See [`Self::may_be_shared`].
+    shared: Option<BlockSet>,
+    /// Oldest first.
+    pub(crate) versions: SmallVec<[Version; 1]>,
+    /// How many of the versions are in the commit under way.
+    pub(crate) committing: u32,
+    /// The record id the durable map or the commit under way uses.
+    pub(crate) record: Option<RecordId>,
+    queued: bool,
+    /// `current` has a place that neither the newest version nor, without versions, the durable map
+    /// names: a write to it may be under way.
+    pub(crate) tentative: bool,
+}
+
+/// All extents with changes that are not durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay {
+    extents: FxHashMap<ExtentKey, Pending>,
+    /// The same extents in order, for walks along a volume.
+    order: BTreeSet<ExtentKey>,
+    /// Extents with versions that no commit has taken, oldest first.
+    queue: VecDeque<ExtentKey>,
+    planted: Planted,
+}
+
+impl Overlay {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { planted, ..Self::default() }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: ExtentKey) -> Option<&Pending> {
+        // Most of the time there is nothing, and nothing to hash.
+        if self.extents.is_empty() { None } else { self.extents.get(&key) }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: ExtentKey) -> Option<&mut Pending> {
+        self.extents.get_mut(&key)
+    }
+
+    /// An entry for an extent that has none, made from its durable value.
+    pub(crate) fn enter(&mut self, key: ExtentKey, durable: Value, record: Option<RecordId>) -> &mut Pending {
+        self.order.insert(key);
+        let mut fresh = Pending { record, ..Pending::default() };
+        fresh.set_current(durable);
+        self.extents.entry(key).insert_entry(fresh).into_mut()
+    }
+
+    /// The extents with changes, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.order.iter().copied()
+    }
+
+    /// The extents with changes from this one on, in its volume.
+    pub(crate) fn of_volume(&self, from: ExtentKey) -> impl Iterator<Item = (ExtentKey, &Pending)> {
+        let here = self.order.range(from..).take_while(move |key| key.volume == from.volume);
+        here.filter_map(|key| Some((*key, self.extents.get(key)?)))
+    }
+
+    /// The first extent with changes at or after this one, in its volume.
+    pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
+        self.order.range(from..).next().filter(|key| key.volume == from.volume).map(|key| key.index)
+    }
+
+    /// Extents with changes.
+    pub(crate) fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Adds a version; one with the same need takes the place of the last, unless that is being committed.
+    ///
+    /// Nor do copies take the place of data. The data may be on another device than the last version waits
+    /// for, and the place it was copied from be given up: if the copies are lost, they fall back on the
+    /// version that says where the data was.
+    pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        pending.tentative = pending.current.places() > version.value.places();
+        let open = pending.versions.len() > pending.committing as usize;
+        match pending.versions.last_mut() {
+            // A version that needs nothing may ride with the one before it, which it must follow anyway.
+            Some(last) if open && version.may_replace(last, self.planted) => {
+                last.value = version.value;
+                last.brings = last.brings.max(version.brings);
+                last.released.extend(version.released);
+            }
+            _ => pending.versions.push(version),
+        }
+        if !pending.queued {
+            pending.queued = true;
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Extents that may have something to commit: each is looked at once, and put back by
+    /// [`Self::requeue`] if it has more.
+    pub(crate) fn candidates(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn next_candidate(&mut self) -> Option<(ExtentKey, &mut Pending)> {
+        let key = loop {
+            let key = self.queue.pop_front()?;
+            if self.extents.contains_key(&key) {
+                break key;
+            }
+        };
+        let pending = self.extents.get_mut(&key)?;
+        pending.queued = false;
+        Some((key, pending))
+    }
+
+    /// The extent still has versions to commit.
+    pub(crate) fn requeue(&mut self, key: ExtentKey, front: bool) {
+        if let Some(pending) = self.extents.get_mut(&key)
+            && !std::mem::replace(&mut pending.queued, true)
+        {
+            if front { self.queue.push_front(key) } else { self.queue.push_back(key) }
+        }
+    }
+
+    /// The versions in the commit under way are durable: forgets them, gives what they released.
+    pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Chunk>) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        for version in pending.versions.drain(..pending.committing as usize) {
+            released.extend(version.released);
+        }
+        pending.committing = 0;
+        pending.record = record;
+        self.forget_if_settled(key);
+    }
+
+    /// What an extent's durable value is now, after a commit.
+    pub(crate) fn review_shared(&mut self, key: ExtentKey, durable: &Value) {
+        let Some(pending) = self.extents.get_mut(&key) else { return };
+        pending.shared = None;
+        if self.planted.is(Mutant::SharedBlocksNotNoted) {
+            return;
+        }
+        pending.note_shared(durable);
+        pending.note_all_shared();
+    }
+
+    /// Gives memory back that a burst of changes took.
+    pub(crate) fn trim(&mut self) {
+        if self.extents.capacity() > 1024 && self.extents.len() * 8 < self.extents.capacity() {
+            self.extents.shrink_to(self.extents.len() * 2);
+        }
+        if self.queue.capacity() > 1024 && self.queue.len() * 8 < self.queue.capacity() {
+            self.queue.shrink_to(self.queue.len() * 2);
+        }
+    }
+
+    /// Drops the entry if nothing but the durable value is left in it.
+    pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
+        if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {
+            self.extents.remove(&key);
+            self.order.remove(&key);
+        }
+    }
+}
+
+impl Version {
+    /// Each flush it waits for.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Needs> + '_ {
+        self.needs.iter().flatten().copied()
+    }
+
+    /// Whether what this one is lost with, and falls back on, is the same for the one before it.
+    fn may_replace(&self, last: &Self, planted: Planted) -> bool {
+        let falls_back_on_last = self.brings == Brings::Copies
+            && last.brings == Brings::Data
+            && !planted.is(Mutant::CopiesReplaceData);
+        let needs_the_same = last.needs == self.needs || planted.is(Mutant::NeedsOfReplacedVersionKept);
+        !falls_back_on_last && (!self.is_unsure() || needs_the_same)
+    }
+
+    /// Whether its data may still be lost.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.needs != [None; 2]
+    }
+}
+
+impl Pending {
+    /// What requests see. May name a place that holds nothing yet: allocated for a write under way.
+    #[inline]
+    pub(crate) fn current(&self) -> &Value {
+        &self.current
+    }
+
+    /// The oldest version that no commit has taken.
+    pub(crate) fn first_open(&self) -> Option<&Version> {
+        self.versions.get(self.committing as usize)
+    }
+
+    /// What requests see, to be changed, and [set](Self::set_current) again.
+    pub(crate) fn take_current(&mut self) -> Value {
+        std::mem::take(&mut self.current)
+    }
+
+    pub(crate) fn set_current(&mut self, value: Value) {
+        self.note_shared(&value);
+        self.current = value;
+    }
+
+    /// Whether several places may hold some of these blocks in a value that is durable, may become so, or is in
+    /// effect. If not, none of these values says so: each of them was the current one, or the durable one, since
+    /// the set was empty. Cost: a load or two.
+    #[inline]
+    pub(crate) fn may_be_shared(&self, range: BlockRange) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.contains_any(range))
+    }
+
+    /// The blocks that several places of this value hold count as shared.
+    fn note_shared(&mut self, value: &Value) {
+        let Value::Record(record) = value else { return };
+        for (at, place) in record.places.iter().enumerate().skip(1) {
+            for before in &record.places[..at] {
+                let mut both = place.valid.clone();
+                both.intersect(&before.valid);
+                if !both.is_empty() {
+                    self.shared.get_or_insert_with(|| both.none_of_these()).union(&both);
+                }
+            }
+        }
+    }
+
+    /// … of every value but the durable one, after some of them were changed where they are.
+    pub(crate) fn note_all_shared(&mut self) {
+        let versions = std::mem::take(&mut self.versions);
+        versions.iter().for_each(|version| self.note_shared(&version.value));
+        self.versions = versions;
+        let current = self.take_current();
+        self.set_current(current);
+    }
+
+    /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
+    /// known to be durable.
+    pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>, planted: Planted) -> usize {
+        let unflushed = planted.is(Mutant::CommittedBeforeItsFlush);
+        let is_there = |n: Needs| flushed(n.device).is_some_and(|f| f >= n.epoch);
+        let is_ready = |v: &Version| v.needs().all(is_there) || unflushed;
+        if planted.is(Mutant::VersionsOutOfOrder) {
+            return self.versions.iter().rposition(is_ready).map_or(0, |newest| newest + 1);
+        }
+        self.versions.iter().take_while(|v| is_ready(v)).count()
+    }
+}

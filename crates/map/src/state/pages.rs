@@ -1,0 +1,369 @@
+//! Map pages: per volume a radix tree of 504 words a page, from extent to word.
+//!
+//! Holds the *durable* map: what recovery would find. Changes not yet durable are in
+//! [`overlay`](crate::state::overlay).
+
+use crate::format::page::PAYLOAD;
+use crate::format::value::{PageId, Word};
+use weir_model::ExtentIndex;
+
+/// Words in a map page.
+pub(crate) const WORDS: usize = PAYLOAD / 8;
+
+/// The root of a volume's tree. An empty tree has no page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Levels: 1 to 5.
+    pub height: u8,
+    /// The topmost page.
+    pub root: Option<PageId>,
+}
+
+impl Tree {
+    /// The empty tree of a volume of this many extents.
+    pub fn new(extents: u64) -> Self {
+        let (mut height, mut reach) = (1, WORDS as u64);
+        while reach < extents {
+            height += 1;
+            reach = reach.saturating_mul(WORDS as u64);
+        }
+        Self { height, root: None }
+    }
+}
+
+/// A map page in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) words: Box<[u64; WORDS]>,
+    /// Words that are not empty.
+    pub(crate) live: u16,
+    pub(crate) level: u8,
+}
+
+impl Page {
+    pub(crate) fn new(level: u8) -> Self {
+        Self { words: Box::new([0; WORDS]), live: 0, level }
+    }
+
+    fn set(&mut self, slot: usize, word: u64) -> u64 {
+        let old = std::mem::replace(&mut self.words[slot], word);
+        self.live = self.live + u16::from(word != 0) - u16::from(old != 0);
+        old
+    }
+}
+
+/// Told before a page changes, so that a checkpoint under way can capture it first.
+pub(crate) trait BeforeChange {
+    /// Page `id` is about to change, from `page`.
+    fn page(&mut self, id: PageId, page: &Page);
+}
+
+/// All map pages of the pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    pages: Vec<Option<Page>>,
+    /// Ids without a page, to be used again.
+    unused: Vec<PageId>,
+    live: usize,
+}
+
+impl Pages {
+    /// Pages in use.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Ids ever used: the length of the table of where pages are.
+    pub(crate) fn ids(&self) -> usize {
+        self.pages.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: PageId) -> Option<&Page> {
+        self.pages.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The word of an extent. One dependent load per level.
+    #[inline]
+    pub(crate) fn word(&self, tree: Tree, index: ExtentIndex) -> u64 {
+        let Some(mut id) = tree.root else { return 0 };
+        let mut level = u32::from(tree.height - 1);
+        loop {
+            let Some(page) = self.get(id) else { return 0 };
+            let word = page.words[slot(index, level)];
+            if level == 0 || word == 0 {
+                return word;
+            }
+            id = PageId(word as u32);
+            level -= 1;
+        }
+    }
+
+    /// How many of the pages from an extent's leaf upwards do not exist.
+    pub(crate) fn absent(&self, tree: Tree, index: ExtentIndex) -> u8 {
+        let Some(mut id) = tree.root else { return tree.height };
+        for level in (1..tree.height).rev() {
+            match self.get(id).map_or(0, |p| p.words[slot(index, level.into())]) {
+                0 => return level,
+                word => id = PageId(word as u32),
+            }
+        }
+        0
+    }
+
+    /// Whether every interior word leads to a page of the level below: without that a volume would
+    /// read as zeros where it must not.
+    pub(crate) fn is_whole(&self, tree: Tree) -> bool {
+        tree.root.is_none_or(|root| self.is_whole_below(root, tree.height - 1))
+    }
+
+    fn is_whole_below(&self, id: PageId, level: u8) -> bool {
+        self.get(id).is_some_and(|page| {
+            let mut children = page.words.iter().filter(|w| **w != 0);
+            page.level == level
+                && (level == 0 || children.all(|w| self.is_whole_below(PageId(*w as u32), level - 1)))
+        })
+    }
+
+    /// Sets the word of an extent, making pages on the way down and taking away those that became
+    /// empty. Ids taken away go to `dropped`: they may be used again after the next checkpoint.
+    pub(crate) fn set(
+        &mut self,
+        tree: &mut Tree,
+        index: ExtentIndex,
+        word: u64,
+        before: &mut impl BeforeChange,
+        dropped: &mut Vec<PageId>,
+    ) {
+        if word == 0 && self.absent(*tree, index) > 0 {
+            return;
+        }
+        let top = u32::from(tree.height - 1);
+        let root = match tree.root {
+            Some(root) => root,
+            None => *tree.root.insert(self.make(top as u8)),
+        };
+        self.set_below(root, top, index, word, before, dropped);
+        if self.get(root).is_some_and(|p| p.live == 0) {
+            self.take_away(root, dropped);
+            tree.root = None;
+        }
+    }
+
+    fn set_below(
+        &mut self,
+        id: PageId,
+        level: u32,
+        index: ExtentIndex,
+        word: u64,
+        before: &mut impl BeforeChange,
+        dropped: &mut Vec<PageId>,
+    ) {
+        let slot = slot(index, level);
+        let mut word = word;
+        if level > 0 {
+            let child = match self.get(id).map_or(0, |p| p.words[slot]) {
+                0 => self.make((level - 1) as u8),
+                child => PageId(child as u32),
+            };
+            self.set_below(child, level - 1, index, word, before, dropped);
+            word = Word::Child(child).encode();
+            if self.get(child).is_some_and(|p| p.live == 0) {
+                self.take_away(child, dropped);
+                word = 0;
+            }
+        }
+        if let Some(page) = self.pages.get_mut(id.0 as usize).and_then(Option::as_mut)
+            && page.words[slot] != word
+        {
+            before.page(id, page);
+            page.set(slot, word);
+        }
+    }
+
+    fn make(&mut self, level: u8) -> PageId {
+        self.live += 1;
+        let page = Some(Page::new(level));
+        match self.unused.pop() {
+            Some(id) => {
+                self.pages[id.0 as usize] = page;
+                id
+            }
+            None => {
+                self.pages.push(page);
+                PageId(self.pages.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn take_away(&mut self, id: PageId, dropped: &mut Vec<PageId>) {
+        self.pages[id.0 as usize] = None;
+        self.live -= 1;
+        dropped.push(id);
+    }
+
+    /// Takes away pages that none of the trees reaches; their ids.
+    pub(crate) fn take_unreached(&mut self, trees: &[Tree]) -> Vec<PageId> {
+        let mut reached = vec![false; self.pages.len()];
+        let mut left: Vec<_> = trees.iter().filter_map(|tree| tree.root).collect();
+        while let Some(id) = left.pop() {
+            let Some(page) = self.get(id) else { continue };
+            if !std::mem::replace(&mut reached[id.0 as usize], true) && page.level > 0 {
+                left.extend(page.words.iter().filter(|w| **w != 0).map(|w| PageId(*w as u32)));
+            }
+        }
+        let ids = (0..self.pages.len() as u32).map(PageId);
+        let unreached: Vec<_> = ids.filter(|id| !reached[id.0 as usize] && self.get(*id).is_some()).collect();
+        let mut dropped = Vec::new();
+        unreached.iter().for_each(|id| self.take_away(*id, &mut dropped));
+        dropped
+    }
+
+    /// Ids whose last page is no longer reachable from any root may be used again.
+    pub(crate) fn reuse(&mut self, ids: impl IntoIterator<Item = PageId>) {
+        self.unused.extend(ids);
+    }
+
+    /// Puts in a page read from disk.
+    pub(crate) fn load(&mut self, id: PageId, page: Page) {
+        let at = id.0 as usize;
+        if self.pages.len() <= at {
+            self.pages.resize_with(at + 1, || None);
+        }
+        self.live += usize::from(self.pages[at].is_none());
+        self.pages[at] = Some(page);
+    }
+
+    /// After loading: ids below `len` without a page are free.
+    pub(crate) fn finish_loading(&mut self, len: usize) {
+        self.pages.resize_with(len.max(self.pages.len()), || None);
+        self.unused = (0..self.pages.len() as u32)
+            .rev()
+            .map(PageId)
+            .filter(|id| self.pages[id.0 as usize].is_none())
+            .collect();
+    }
+
+    /// Calls `f` with every non-empty word of a volume, in order of extents.
+    pub(crate) fn for_each(&self, tree: Tree, f: &mut impl FnMut(ExtentIndex, u64)) {
+        if let Some(root) = tree.root {
+            self.walk(root, u32::from(tree.height - 1), 0, f);
+        }
+    }
+
+    fn walk(&self, id: PageId, level: u32, first: u64, f: &mut impl FnMut(ExtentIndex, u64)) {
+        let Some(page) = self.get(id) else { return };
+        for (slot, &word) in page.words.iter().enumerate().filter(|(_, w)| **w != 0) {
+            let index = first + slot as u64 * reach(level);
+            if level == 0 {
+                f(ExtentIndex(index), word);
+            } else {
+                self.walk(PageId(word as u32), level - 1, index, f);
+            }
+        }
+    }
+
+    /// Words of a volume's leaves that are not empty.
+    pub(crate) fn mapped(&self, tree: Tree) -> u64 {
+        tree.root.map_or(0, |root| self.mapped_below(root, tree.height - 1))
+    }
+
+    fn mapped_below(&self, id: PageId, level: u8) -> u64 {
+        match self.get(id) {
+            None => 0,
+            Some(page) if level == 0 => page.live.into(),
+            Some(page) => {
+                let children = page.words.iter().filter(|w| **w != 0);
+                children.map(|w| self.mapped_below(PageId(*w as u32), level - 1)).sum()
+            }
+        }
+    }
+
+    /// The first extent at or after `from` whose word is not empty. Absent pages are skipped whole.
+    pub(crate) fn next_mapped(&self, tree: Tree, from: ExtentIndex) -> Option<ExtentIndex> {
+        self.next_below(tree.root?, u32::from(tree.height - 1), 0, from.0)
+    }
+
+    fn next_below(&self, id: PageId, level: u32, first: u64, from: u64) -> Option<ExtentIndex> {
+        let page = self.get(id)?;
+        let start = from.saturating_sub(first) / reach(level);
+        for slot in start..WORDS as u64 {
+            let word = page.words[slot as usize];
+            let index = first + slot * reach(level);
+            if word == 0 {
+                continue;
+            }
+            if level == 0 {
+                return Some(ExtentIndex(index));
+            }
+            if let found @ Some(_) = self.next_below(PageId(word as u32), level - 1, index, from) {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.live * (WORDS * 8 + 16) + self.pages.capacity() * size_of::<Option<Page>>()
+    }
+}
+
+/// Extents a word at `level` stands for.
+#[inline]
+pub(crate) const fn reach(level: u32) -> u64 {
+    (WORDS as u64).saturating_pow(level)
+}
+
+#[inline]
+const fn slot(index: ExtentIndex, level: u32) -> usize {
+    let words = WORDS as u64;
+    let at = match level {
+        0 => index.0,
+        1 => index.0 / words,
+        2 => index.0 / (words * words),
+        _ => index.0 / reach(level),
+    };
+    (at % words) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    struct Quiet;
+    impl BeforeChange for Quiet {
+        fn page(&mut self, _: PageId, _: &Page) {}
+    }
+
+    proptest! {
+        /// Beside a naive twin: a sorted map of the words that are not empty.
+        #[test]
+        fn agrees_with_a_sorted_map(
+            extents in prop_oneof![1u64..600, 1u64..300_000, 1u64..1 << 40],
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), 0u64..3), 1..300),
+        ) {
+            let mut pages = Pages::default();
+            let mut tree = Tree::new(extents);
+            let mut twin = BTreeMap::new();
+            for (set, pick, near) in steps {
+                // Few distinct extents, so that words are set and cleared again.
+                let index = (pick.index(20) as u64 * (extents / 20).max(1) + near) % extents;
+                let word = if set { Word::Record(crate::RecordId(index as u32)).encode() } else { 0 };
+                let mut dropped = Vec::new();
+                pages.set(&mut tree, ExtentIndex(index), word, &mut Quiet, &mut dropped);
+                pages.reuse(dropped);
+                if set { twin.insert(index, word); } else { twin.remove(&index); }
+                prop_assert_eq!(pages.word(tree, ExtentIndex(index)), word);
+                let next = pages.next_mapped(tree, ExtentIndex(index));
+                prop_assert_eq!(next.map(|e| e.0), twin.range(index..).next().map(|e| *e.0));
+            }
+            let mut all = BTreeMap::new();
+            pages.for_each(tree, &mut |i, w| { all.insert(i.0, w); });
+            prop_assert_eq!(&all, &twin);
+            prop_assert_eq!(pages.live() == 0, twin.is_empty());
+        }
+    }
+}

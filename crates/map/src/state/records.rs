@@ -1,0 +1,362 @@
+//! Records of extents that are more than a direct entry, packed for memory.
+//!
+//! A record of at most two whole places in an extent of at most 32 blocks (128 KiB), with nothing
+//! unusual, takes 40 bytes; any other is kept apart, as it is decoded.
+
+use crate::format::blocks::BlockSet;
+use crate::format::codec::{Put, Reader};
+use crate::format::value::{Location, Place, Record, RecordId, Whole};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use weir_model::{DeviceExtent, DeviceId};
+
+/// Records in a group: what a checkpoint writes together.
+pub(crate) const GROUP: usize = 128;
+
+#[derive(Clone, Debug, Default)]
+struct Packed {
+    /// Device in bits 47..32, extent below.
+    at: [u64; 2],
+    valid: [u32; 2],
+    /// Whole places in `at`; [`UNUSED`], [`APART`].
+    state: u8,
+    keep: bool,
+    copies: u8,
+    apart: Option<Box<Record>>,
+}
+
+const _: () = assert!(size_of::<Packed>() <= 40, "references: at most 64 bytes a record of two places");
+
+const UNUSED: u8 = 0xff;
+const APART: u8 = 0xfe;
+
+impl Packed {
+    const EMPTY: Self =
+        Self { at: [0; 2], valid: [0; 2], state: UNUSED, keep: false, copies: 1, apart: None };
+
+    fn pack(record: Record, blocks: u16) -> Self {
+        let plain =
+            blocks <= 32 && record.places.len() <= 2 && record.references == 1 && record.intent.is_none();
+        let Record { keep, copies, .. } = record;
+        let mut packed = Self { state: record.places.len() as u8, keep, copies, ..Self::EMPTY };
+        for (i, place) in record.places.iter().enumerate().take(2) {
+            match &place.at {
+                Location::Whole(w) if plain => {
+                    packed.at[i] = u64::from(w.device.0) << 32 | u64::from(w.extent.0);
+                    packed.valid[i] = place.valid.low_u32();
+                }
+                _ => {
+                    return Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY };
+                }
+            }
+        }
+        if plain { packed } else { Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY } }
+    }
+
+    /// The record: lent if it is kept as decoded.
+    #[inline]
+    fn unpack(&self) -> Option<Cow<'_, Record>> {
+        match (self.state, &self.apart) {
+            (UNUSED, _) => None,
+            (_, Some(record)) => Some(Cow::Borrowed(record)),
+            (places, None) => Some(Cow::Owned(self.unpack_places(places))),
+        }
+    }
+
+    fn unpack_places(&self, places: u8) -> Record {
+        Record {
+            places: (0..usize::from(places)).map(|i| self.place(i)).collect::<SmallVec<_>>(),
+            keep: self.keep,
+            copies: self.copies,
+            references: 1,
+            intent: None,
+        }
+    }
+
+    /// Whether it takes more than one place for each copy, and how many more whole ones.
+    fn more_places(&self) -> (bool, u64) {
+        match (self.state, &self.apart) {
+            (UNUSED, _) => (false, 0),
+            (_, Some(record)) => {
+                let wholes = record.places.iter().filter(|p| matches!(p.at, Location::Whole(_))).count();
+                let more = wholes.saturating_sub(usize::from(record.copies));
+                (more > 0 || wholes < record.places.len(), more as u64)
+            }
+            (places, None) => (places > self.copies, u64::from(places.saturating_sub(self.copies))),
+        }
+    }
+
+    fn place(&self, i: usize) -> Place {
+        let device = DeviceId((self.at[i] >> 32) as u8);
+        let at = Location::Whole(Whole { device, extent: DeviceExtent(self.at[i] as u32) });
+        Place { at, valid: BlockSet::from_low_u32(self.valid[i]) }
+    }
+}
+
+/// Told before a group changes, so that a checkpoint under way can capture it first.
+pub(crate) trait BeforeGroupChange {
+    /// Group `number` is about to change.
+    fn group(&mut self, number: usize, records: &Records);
+}
+
+/// All records of the pool, by id: the durable ones, like [`pages`](crate::state::pages).
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    groups: Vec<Option<Box<[Packed; GROUP]>>>,
+    unused: Vec<RecordId>,
+    next: u32,
+    live: usize,
+    /// Those with more than one place for each copy, and the whole places beyond these.
+    in_pieces: u64,
+    second_places: u64,
+    blocks: u16,
+}
+
+impl Records {
+    pub(crate) fn new(blocks: u16) -> Self {
+        Self {
+            groups: Vec::new(),
+            unused: Vec::new(),
+            next: 0,
+            live: 0,
+            in_pieces: 0,
+            second_places: 0,
+            blocks,
+        }
+    }
+
+    /// Records in use.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Records with more than one place for each copy, and the whole places beyond these.
+    pub(crate) fn more_places(&self) -> (u64, u64) {
+        (self.in_pieces, self.second_places)
+    }
+
+    /// A record changes from one to the other.
+    fn count_places(&mut self, before: (bool, u64), after: (bool, u64)) {
+        self.in_pieces = self.in_pieces + u64::from(after.0) - u64::from(before.0);
+        self.second_places = self.second_places + after.1 - before.1;
+    }
+
+    /// Groups ever used.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    #[inline]
+    fn packed(&self, id: RecordId) -> Option<&Packed> {
+        let group = self.groups.get(id.0 as usize / GROUP)?.as_ref()?;
+        Some(&group[id.0 as usize % GROUP])
+    }
+
+    /// The record, decoded. Cost: of one that is kept decoded, as any with slots is, three loads.
+    #[inline]
+    pub(crate) fn get(&self, id: RecordId) -> Option<Cow<'_, Record>> {
+        self.packed(id)?.unpack()
+    }
+
+    /// The record, if it is kept decoded.
+    #[inline]
+    pub(crate) fn apart(&self, id: RecordId) -> Option<&Record> {
+        self.packed(id)?.apart.as_deref()
+    }
+
+    /// A free id, reserved for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
+    pub(crate) fn reserve(&mut self) -> RecordId {
+        self.unused.pop().unwrap_or_else(|| {
+            self.next += 1;
+            RecordId(self.next - 1)
+        })
+    }
+
+    /// A reserved id that was never set is free again.
+    pub(crate) fn unreserve(&mut self, id: RecordId) {
+        self.unused.push(id);
+    }
+
+    /// Sets a record.
+    pub(crate) fn set(&mut self, id: RecordId, record: Record, before: &mut impl BeforeGroupChange) {
+        let number = id.0 as usize / GROUP;
+        before.group(number, self);
+        if self.groups.len() <= number {
+            self.groups.resize_with(number + 1, || None);
+        }
+        let blocks = self.blocks;
+        let group = self.groups[number].get_or_insert_with(|| Box::new([const { Packed::EMPTY }; GROUP]));
+        let slot = &mut group[id.0 as usize % GROUP];
+        self.live += usize::from(slot.state == UNUSED);
+        let counted = slot.more_places();
+        *slot = Packed::pack(record, blocks);
+        let counts = slot.more_places();
+        self.count_places(counted, counts);
+    }
+
+    /// Removes a record; its id may be reserved again.
+    pub(crate) fn drop_record(&mut self, id: RecordId, before: &mut impl BeforeGroupChange) {
+        let number = id.0 as usize / GROUP;
+        if self.packed(id).is_none_or(|p| p.state == UNUSED) {
+            return;
+        }
+        before.group(number, self);
+        if let Some(Some(group)) = self.groups.get_mut(number) {
+            let slot = &mut group[id.0 as usize % GROUP];
+            let counted = std::mem::replace(slot, Packed::EMPTY).more_places();
+            self.count_places(counted, (false, 0));
+            self.live -= 1;
+            self.unused.push(id);
+        }
+    }
+
+    /// Whether the group holds any record.
+    pub(crate) fn group_is_empty(&self, number: usize) -> bool {
+        self.groups.get(number).and_then(Option::as_ref).is_none_or(|g| g.iter().all(|p| p.state == UNUSED))
+    }
+
+    /// How long [`Self::encode_group`] is, without making it.
+    pub(crate) fn encoded_len(&self, number: usize) -> usize {
+        let Some(Some(group)) = self.groups.get(number) else { return 0 };
+        let place = 6 + BlockSet::encoded_len(self.blocks);
+        let len = |packed: &Packed| match (packed.state, &packed.apart) {
+            (UNUSED, _) => 0,
+            (_, Some(record)) => {
+                let mut bytes = Vec::new();
+                record.encode(self.blocks, &mut bytes);
+                3 + bytes.len()
+            }
+            (places, None) => 3 + 2 + usize::from(places) * place,
+        };
+        group.iter().map(len).sum()
+    }
+
+    /// The group's bytes for record pages.
+    pub(crate) fn encode_group(&self, number: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        let Some(Some(group)) = self.groups.get(number) else { return out };
+        for (i, packed) in group.iter().enumerate() {
+            if let Some(record) = packed.unpack() {
+                out.push(i as u8);
+                let length_at = out.len();
+                out.put_u16(0);
+                record.encode(self.blocks, &mut out);
+                let len = (out.len() - length_at - 2) as u16;
+                out[length_at..length_at + 2].copy_from_slice(&len.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// Puts in a group read from disk. `None` if the bytes are no group.
+    pub(crate) fn load_group(&mut self, number: usize, bytes: &[u8]) -> Option<()> {
+        let mut r = Reader::new(bytes);
+        while !r.is_empty() {
+            let slot = usize::from(r.u8()?);
+            let len = usize::from(r.u16()?);
+            let record = Record::decode(self.blocks, r.take(len)?)?;
+            let id = u32::try_from(number * GROUP + slot).ok().filter(|_| slot < GROUP)?;
+            self.set(RecordId(id), record, &mut Unwatched);
+        }
+        Some(())
+    }
+
+    /// After loading and replay: every id that has no record is free.
+    pub(crate) fn finish_loading(&mut self) {
+        self.next = (self.groups.len() * GROUP) as u32;
+        self.unused = (0..self.next)
+            .rev()
+            .map(RecordId)
+            .filter(|id| self.packed(*id).is_none_or(|p| p.state == UNUSED))
+            .collect();
+    }
+
+    /// Calls `f` with every record, in order of ids, as they lie in memory.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(RecordId, Record)) {
+        for (number, group) in self.groups.iter().enumerate() {
+            for (i, packed) in group.iter().flat_map(|g| g.iter()).enumerate() {
+                if let Some(record) = packed.unpack() {
+                    f(RecordId((number * GROUP + i) as u32), record.into_owned());
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let groups = self.groups.iter().flatten();
+        let apart = |r: &Record| {
+            size_of::<Record>()
+                + if r.places.spilled() { r.places.capacity() * size_of::<Place>() } else { 0 }
+                + r.places.iter().map(|p| p.heap_memory()).sum::<usize>()
+        };
+        groups
+            .map(|g| {
+                size_of::<[Packed; GROUP]>()
+                    + g.iter().filter_map(|p| p.apart.as_deref()).map(apart).sum::<usize>()
+            })
+            .sum::<usize>()
+            + self.groups.capacity() * size_of::<usize>()
+            + self.unused.capacity() * size_of::<RecordId>()
+    }
+}
+
+impl Place {
+    fn heap_memory(&self) -> usize {
+        match &self.at {
+            Location::Whole(_) => 0,
+            Location::Fine { slots, .. } => slots.capacity() * size_of::<crate::format::value::Slot>(),
+        }
+    }
+}
+
+/// Nobody needs to know before changes.
+pub(crate) struct Unwatched;
+impl BeforeGroupChange for Unwatched {
+    fn group(&mut self, _: usize, _: &Records) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::value::tests::any_record;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Beside a naive twin: a map of decoded records.
+        #[test]
+        fn agrees_with_a_plain_map(
+            (blocks, steps) in (4u32..=8).prop_flat_map(|log| {
+                (Just(1u16 << log), prop::collection::vec((any::<bool>(), 0u32..400, any_record(1 << log)), 1..60))
+            }),
+        ) {
+            let mut records = Records::new(blocks);
+            let mut twin = BTreeMap::new();
+            for (set, id, record) in steps {
+                if set {
+                    records.set(RecordId(id), record.clone(), &mut Unwatched);
+                    twin.insert(id, record);
+                } else {
+                    records.drop_record(RecordId(id), &mut Unwatched);
+                    twin.remove(&id);
+                }
+            }
+            let mut loaded = Records::new(blocks);
+            for number in 0..records.group_count() {
+                let bytes = records.encode_group(number);
+                prop_assert_eq!(bytes.len(), records.encoded_len(number));
+                loaded.load_group(number, &bytes).expect("what was encoded");
+            }
+            loaded.finish_loading();
+            for all in [&records, &loaded] {
+                let mut found = BTreeMap::new();
+                all.for_each(|id, r| { found.insert(id.0, r); });
+                prop_assert_eq!(&found, &twin);
+                prop_assert_eq!(all.live(), twin.len());
+            }
+            let fresh = loaded.reserve();
+            prop_assert!(!twin.contains_key(&fresh.0));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How much space volumes take: a running count of what is durable, and what is on its way back.
+
+use crate::format::value::{Chunk, Location};
+use crate::state::found::Found;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::{Add, Sub};
+use weir_model::{BLOCK, Bytes, DeviceId, VolumeId};
+
+/// Space that extents take on the devices: every place of each, so copies, and what is kept, count too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Whole places.
+    pub wholes: u64,
+    /// Slots of 4 KiB, in extents shared by many.
+    pub slots: u64,
+}
+
+impl Usage {
+    /// Of one extent. Cost: a look at each place.
+    pub fn of(found: &Found<'_>) -> Self {
+        let Found::Record(record) = found else {
+            return Self { wholes: u64::from(matches!(found, Found::Direct(_))), slots: 0 };
+        };
+        record.places.iter().fold(Self::default(), |sum, place| match &place.at {
+            Location::Whole(_) => Self { wholes: sum.wholes + 1, ..sum },
+            Location::Fine { slots, .. } => Self { slots: sum.slots + slots.len() as u64, ..sum },
+        })
+    }
+
+    /// In bytes, with whole places of this size.
+    pub fn bytes(self, extent: Bytes) -> Bytes {
+        Bytes(self.wholes * extent.0 + self.slots * BLOCK)
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+    fn add(self, more: Self) -> Self {
+        Self { wholes: self.wholes + more.wholes, slots: self.slots + more.slots }
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+    fn sub(self, less: Self) -> Self {
+        debug_assert!(self.wholes >= less.wholes && self.slots >= less.slots, "{self:?} - {less:?}");
+        Self { wholes: self.wholes.saturating_sub(less.wholes), slots: self.slots.saturating_sub(less.slots) }
+    }
+}
+
+/// What the durable map takes, by volume.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usages(BTreeMap<VolumeId, Usage>);
+
+impl Usages {
+    /// An extent of the volume has changed from the first to the second.
+    pub(crate) fn change(&mut self, volume: VolumeId, from: Usage, to: Usage) {
+        let usage = self.0.entry(volume).or_default();
+        *usage = *usage + to - from;
+    }
+
+    /// The volume is gone.
+    pub(crate) fn forget(&mut self, volume: VolumeId) {
+        self.0.remove(&volume);
+    }
+
+    /// Of one volume.
+    pub(crate) fn of(&self, volume: VolumeId) -> Usage {
+        self.0.get(&volume).copied().unwrap_or_default()
+    }
+}
+
+/// Extents and slots given up whose release is not yet durable: how many, and how many extents of each device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Releasing {
+    all: usize,
+    wholes: SmallVec<[u32; 8]>,
+}
+
+impl Releasing {
+    /// These are given up.
+    pub(crate) fn add(&mut self, chunks: &[Chunk]) {
+        self.all += chunks.len();
+        for device in whole_devices(chunks) {
+            if self.wholes.len() <= device.index() {
+                self.wholes.resize(device.index() + 1, 0);
+            }
+            self.wholes[device.index()] += 1;
+        }
+    }
+
+    /// These no longer are.
+    pub(crate) fn remove(&mut self, chunks: &[Chunk]) {
+        self.all -= chunks.len();
+        whole_devices(chunks).for_each(|device| self.wholes[device.index()] -= 1);
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Extents of a device.
+    pub(crate) fn wholes(&self, device: DeviceId) -> u32 {
+        self.wholes.get(device.index()).copied().unwrap_or(0)
+    }
+}
+
+fn whole_devices(chunks: &[Chunk]) -> impl Iterator<Item = DeviceId> + '_ {
+    chunks.iter().filter_map(|chunk| match chunk {
+        Chunk::Whole(whole) => Some(whole.device),
+        Chunk::Slot(..) => None,
+    })
+}
