@@ -73,8 +73,8 @@ pub struct World {
     digest: u64,
 }
 
-/// The memory that a world works with. Filling it with zeros takes longer than a recovery, so worlds that come
-/// one after the other hand it on.
+/// The memory that a world works with. Filling it with zeros takes half as long as a recovery with everything
+/// read, so worlds that come one after the other hand it on.
 pub(crate) struct Buffers {
     memory: WorldMemory,
     scratch: WorldMemory,
