@@ -12,7 +12,7 @@ pub use sequential::Sequential;
 pub use tinylfu::TinyLfu;
 pub use touch_count::{TouchCount, Touches};
 
-use crate::eviction::Block;
+use crate::cached::Block;
 use std::fmt;
 use weir_model::{Bytes, VolumeOffset};
 

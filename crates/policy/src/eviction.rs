@@ -41,6 +41,7 @@ mod twoq;
 mod wtinylfu;
 mod wtinylfu_libcachesim;
 
+pub use crate::cached::{Block, Room};
 pub use arc::Arc;
 pub use belady::{Belady, Future};
 pub use clock::Clock;
@@ -55,34 +56,6 @@ pub use slru::Slru;
 pub use twoq::TwoQ;
 pub use wtinylfu::WTinyLfu;
 pub use wtinylfu_libcachesim::WTinyLfuLibCacheSim;
-
-/// A block a cache may hold: its number among all blocks of a trace, densely from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Block(pub u32);
-
-impl Block {
-    /// As an index of an array.
-    #[inline]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// How large a cache is, and how many blocks there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Blocks there are: their numbers are below this. At most 2^32 - 2^16.
-    pub blocks: u32,
-    /// Blocks the cache holds, at least 1.
-    pub capacity: u32,
-}
-
-impl Room {
-    /// A share of the capacity, rounded down.
-    fn share(self, share: f64) -> u32 {
-        (f64::from(self.capacity) * share) as u32
-    }
-}
 
 /// What a block is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod block_table;
+mod cached;
 pub mod eviction;
 mod ewma;
 pub mod ext;

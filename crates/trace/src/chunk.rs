@@ -3,7 +3,7 @@
 //! A chunk holds records that follow one another, as differences from those before. What most traces have most of
 //! takes least: one disk, whole sectors, requests that continue each other or are as long as the last.
 
-use crate::record::{Disk, Record};
+use crate::record::{BELOW, Disk, Record};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_model::{Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -187,13 +187,13 @@ pub(crate) fn decode(
         let mut offset = last.end;
         if flags & CONTINUES == 0 {
             let from = if last.end.is_multiple_of(unit) { last.end / unit } else { 0 };
-            offset = body.signed(from)?.checked_mul(unit).ok_or(super::formats::BELOW)?;
+            offset = body.signed(from)?.checked_mul(unit).ok_or(BELOW)?;
         }
         if flags & AS_LONG == 0 {
-            last.len = body.number()?.checked_mul(unit).ok_or(super::formats::BELOW)?;
+            last.len = body.number()?.checked_mul(unit).ok_or(BELOW)?;
         }
         let end = offset.checked_add(last.len).filter(|end| *end <= i64::MAX as u64);
-        last.end = end.ok_or(super::formats::BELOW)?;
+        last.end = end.ok_or(BELOW)?;
         if last.len == 0 {
             return Err("a length");
         }

@@ -6,6 +6,7 @@ mod detect;
 mod text;
 
 use crate::fields::{Fault, Fields, Number, Separator};
+use crate::record::BELOW;
 use columns::Columns;
 use std::borrow::Cow;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
@@ -377,8 +378,6 @@ fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Numbe
         Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset.value), len: Bytes(len.value) };
     said(line, || offset.field.fault(BELOW))
 }
-
-pub(crate) const BELOW: &str = "a range that ends below 8 EiB";
 
 /// What a request says, if its range is one.
 fn said<'l>(line: Line<'l>, fault: impl FnOnce() -> Fault<'l>) -> Parsed<'l> {

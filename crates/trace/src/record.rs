@@ -2,6 +2,9 @@
 
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
+/// What is wanted of a request's range.
+pub(crate) const BELOW: &str = "a range that ends below 8 EiB";
+
 /// A disk of the traced machine: an index into [`Reader::disks`](crate::Reader::disks), in the order in
 /// which they first appear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

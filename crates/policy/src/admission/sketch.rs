@@ -1,6 +1,6 @@
 //! About how often blocks were asked for lately, in a few bits each.
 
-use crate::eviction::Block;
+use crate::cached::Block;
 
 /// Rows of counters: a block has one in each, and its count is the lowest.
 const ROWS: usize = 4;

@@ -2,7 +2,7 @@
 
 use super::sketch::Sketch;
 use super::*;
-use crate::eviction::Room;
+use crate::cached::Room;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;

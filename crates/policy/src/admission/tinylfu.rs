@@ -13,7 +13,7 @@
 
 use super::sketch::Sketch;
 use super::{Admission, Block};
-use crate::eviction::Room;
+use crate::cached::Room;
 
 /// Accesses of the sample for each block of the capacity.
 const SAMPLE: u64 = 10;

@@ -2,6 +2,7 @@
 
 use super::{Line, Name, ONLY, Parsed, Said, US, said};
 use crate::fields::Fault;
+use crate::record::BELOW;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 
 /// A record is not whole, or not one: there is no telling where the next one begins.
@@ -16,7 +17,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 }
 
 fn record<'l>(len: usize, bytes: &'l [u8], line: Line<'l>) -> (usize, Parsed<'l>) {
-    (len, said(line, || Fault { column: 1, wanted: super::BELOW, found: &bytes[..len] }))
+    (len, said(line, || Fault { column: 1, wanted: BELOW, found: &bytes[..len] }))
 }
 
 // blktrace: `struct blk_io_trace` of Linux's blktrace_api.h, and data behind it.

@@ -2,6 +2,7 @@
 
 use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, TICK, US, said};
 use crate::fields::{Fields, Separator};
+use crate::record::BELOW;
 use std::borrow::Cow;
 use thiserror::Error;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -209,8 +210,8 @@ impl Columns {
         }
         let line = Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset), len: Bytes(len) };
         said(line, || {
-            place.map_or(crate::fields::Fault { column: 1, wanted: super::BELOW, found: b"" }, |field| {
-                field.fault(super::BELOW)
+            place.map_or(crate::fields::Fault { column: 1, wanted: BELOW, found: b"" }, |field| {
+                field.fault(BELOW)
             })
         })
     }
