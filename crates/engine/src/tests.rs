@@ -27,6 +27,7 @@ mod piggyback;
 mod reads;
 mod reclaim;
 mod redirect;
+mod replaced;
 mod space;
 mod spread;
 mod unaligned;

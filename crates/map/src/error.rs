@@ -105,6 +105,31 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
+    /// A device is to be replaced that is there.
+    #[error(
+        "device {device} is there, and only one that is gone can be replaced; to replace one that fails, take it \
+         out, and give the path of a blank one in the pool file"
+    )]
+    NotGone {
+        /// The device.
+        device: DeviceId,
+    },
+    /// A device is to be replaced that holds what no other one does.
+    #[error(
+        "device {device} cannot be replaced: {bytes} of volume {volume:?}{} are on it alone; bring it back, or give \
+         these data up first: serve the pool without the device, and remove the volume, or TRIM or overwrite what \
+         is lost", Others(*others)
+    )]
+    HeldAlone {
+        /// The device.
+        device: DeviceId,
+        /// A volume.
+        volume: String,
+        /// How much of it, in whole blocks.
+        bytes: Bytes,
+        /// How many other volumes there are like it.
+        others: usize,
+    },
     /// Two devices have each gone on without the other.
     #[error(
         "device {one} and device {other} have each gone on without the other, and what they hold contradicts; open the pool without one of them (--without NAME), which loses what only that one holds"
@@ -141,6 +166,19 @@ pub enum MapError {
     },
 }
 
+/// Volumes besides the one that is named.
+struct Others(usize);
+
+impl std::fmt::Display for Others {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => f.write_str(", and some of another one,"),
+            n => write!(f, ", and some of {n} others,"),
+        }
+    }
+}
+
 impl MapError {
     /// What the caller must do.
     pub const fn kind(&self) -> ErrorKind {
@@ -156,6 +194,8 @@ impl MapError {
             | Self::Outdated { .. }
             | Self::OutdatedMetadata { .. }
             | Self::Split { .. }
+            | Self::NotGone { .. }
+            | Self::HeldAlone { .. }
             | Self::MetadataFull { .. } => ErrorKind::Refused,
             Self::TooSmall { .. } | Self::TooLarge { .. } => ErrorKind::Usage,
         }

@@ -40,6 +40,7 @@ pub use map::{KeepSpace, Map, MapMemory, MapRoom};
 pub use open::create::{NewDevice, NewPool, create};
 pub use open::expected::ExpectedRecovery;
 pub use open::members::OpenOptions;
+pub use open::replace::{replace, replace_laid_out};
 pub use open::{Recovery, open};
 pub use state::catalogue::{Catalogue, Hardening, Intent, IntentKind, NAME_MAX, Volume};
 pub use state::found::Found;

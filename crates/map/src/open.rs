@@ -8,6 +8,7 @@ pub(crate) mod members;
 pub mod outdated;
 pub(crate) mod owners;
 pub(crate) mod reader;
+pub(crate) mod replace;
 pub(crate) mod settle;
 
 use crate::format::page::{Identity, PageKind, PageNumber};

@@ -89,7 +89,7 @@ fn open(disks: &mut Disks, options: OpenOptions) -> Result<(Map, Recovery), MapE
     let mut superblocks = Vec::new();
     for i in 0..disks.0.len() {
         let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
-        superblocks.push(read.expect("readable").expect("a superblock"));
+        superblocks.extend(read.expect("readable"));
     }
     weir_map::open(disks, &superblocks, &OpenOptions { planted: Planted::for_tests(), ..options })
 }
@@ -523,6 +523,22 @@ impl Harness {
         let opened = open(&mut self.disks, OpenOptions::default());
         self.disks.1 = None;
         opened.is_ok()
+    }
+
+    /// A blank device takes the place of this one, within so many writes.
+    pub(super) fn replace(&mut self, device: DeviceId, writes: Option<usize>) -> Result<(), MapError> {
+        self.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
+        let others = (0..self.disks.0.len() as u8).map(DeviceId).filter(|other| *other != device);
+        let found: Vec<_> = others
+            .map(|other| weir_map::create::read_superblock(&mut self.disks, other, Bytes(DEVICE_SIZE)))
+            .filter_map(|read| read.expect("a device that can be read"))
+            .collect();
+        let new = NewDevice { name: "new".into(), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
+        let options = OpenOptions { accept_rollback: true, ..OpenOptions::default() };
+        self.disks.1 = writes;
+        let replaced = weir_map::replace(&mut self.disks, &found, device, &new, &options);
+        self.disks.1 = None;
+        replaced.map(|_| ())
     }
 
     /// What is on all devices.

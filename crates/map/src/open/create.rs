@@ -50,24 +50,11 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
         return Err(MapError::Mismatch("the metadata must be on one or two of them".into()));
     }
     let metadata = metadata_layout(pool);
-    let page = PAGE as u64;
-    let extent = pool.extent.bytes().0;
     let lay_out = |(i, new): (usize, &NewDevice)| {
         let device = DeviceId(i as u8);
-        let (mut journal_pages, mut meta_pages) = (0, 0);
-        let mut data_at = 1 << 20;
-        if members.contains(device) {
-            (journal_pages, meta_pages) = metadata;
-            data_at = JOURNAL_AT.0 + (journal_pages + meta_pages) * page;
-        }
-        let data_at = data_at.next_multiple_of(extent.max(1 << 20));
-        let least = Bytes(data_at + extent + page);
-        if new.size < least {
-            return Err(MapError::TooSmall { device, size: new.size, least });
-        }
-        let data_extents = (Superblock::second_at(new.size).0 - data_at) / extent;
-        let data_extents =
-            u32::try_from(data_extents).map_err(|_| MapError::TooLarge { device, size: new.size })?;
+        let (journal_pages, meta_pages) = if members.contains(device) { metadata } else { (0, 0) };
+        let data_at = data_at(journal_pages + meta_pages, pool.extent);
+        let data_extents = data_extents(device, new.size, data_at, pool.extent)?;
         Ok(Superblock {
             pool: pool.id,
             generation: 1,
@@ -79,7 +66,7 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
             incarnation: 0,
             journal_pages,
             meta_pages,
-            data_at: DeviceOffset(data_at),
+            data_at,
             data_extents,
             pool_name: pool.name.clone(),
             device_name: new.name.clone(),
@@ -91,6 +78,31 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
         })
     };
     pool.devices.iter().enumerate().map(lay_out).collect()
+}
+
+/// Where user data begins on a device with so many pages of journal and metadata.
+pub(crate) fn data_at(pages: u64, extent: ExtentSize) -> DeviceOffset {
+    let metadata_end = if pages == 0 { 1 << 20 } else { JOURNAL_AT.0 + pages * PAGE as u64 };
+    DeviceOffset(metadata_end.next_multiple_of(extent.bytes().0.max(1 << 20)))
+}
+
+/// Extents of user data on a device of this size.
+///
+/// # Errors
+/// If there is none, or there are more than the format can number.
+pub(crate) fn data_extents(
+    device: DeviceId,
+    size: Bytes,
+    data_at: DeviceOffset,
+    extent: ExtentSize,
+) -> Result<u32, MapError> {
+    let extent = extent.bytes().0;
+    let least = Bytes(data_at.0 + extent + PAGE as u64);
+    if size < least {
+        return Err(MapError::TooSmall { device, size, least });
+    }
+    let extents = (Superblock::second_at(size).0 - data_at.0) / extent;
+    u32::try_from(extents).map_err(|_| MapError::TooLarge { device, size })
 }
 
 /// Pages of the journal and metadata pages on every member, the smallest of which limits them.

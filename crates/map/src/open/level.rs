@@ -202,7 +202,7 @@ impl Map {
 
     /// Writes the superblocks to every device that is there, the members first; but not to an outdated one:
     /// as long as the map that does not count on it is not durable, it must be known for what it is.
-    fn record(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
+    pub(super) fn record(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
         loop {
             match self.record_once(store) {
                 Err((device, _)) if self.leave_behind(device) => {}

@@ -1,0 +1,92 @@
+//! Devices that are gone for good, and blank ones in their place.
+
+use super::harness::{Harness, Shape};
+use weir_map::{MapError, OpenOptions};
+use weir_model::{Bytes, DeviceId, Nanos, Op};
+
+const LEN: usize = 6 * (128 << 10);
+
+fn pool(devices: usize, members: usize, copies: u8) -> Harness {
+    let mut h = Harness::of(Shape { devices, members, copies, ..Shape::default() }, "stripe");
+    h.write(0, &[1; LEN]);
+    h.write(4096, &[2; 8192]);
+    h.flush().expect("a flush");
+    h
+}
+
+fn content() -> Vec<u8> {
+    let mut bytes = vec![1; LEN];
+    bytes[4096..12288].fill(2);
+    bytes
+}
+
+#[test]
+fn a_blank_device_takes_the_place_of_one_that_is_gone() {
+    for device in (0..4).map(DeviceId) {
+        for stopped in [true, false] {
+            let mut h = pool(4, 2, 2);
+            if stopped {
+                h.stop();
+            }
+            h.replace(device, None).expect("all that was on it is on others");
+            let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
+            let case = format!("device {device}, stopped: {stopped}");
+            assert_eq!(recovery.outdated.iter().collect::<Vec<_>>(), [device], "{case}");
+            assert!(h.read(0, LEN).1 == content(), "{case}");
+            h.wait(Nanos::secs(30));
+            h.flush().expect("a flush");
+            assert_eq!(h.engine.degraded(h.volume), (Bytes(0), false), "{case}");
+            h.stop();
+            assert!(h.check().is_clean(), "{case}");
+            let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
+            assert!(recovery.outdated.is_empty(), "{case}");
+            h.lose(DeviceId((device.0 + 1) % 4));
+            assert!(h.read(0, LEN).1 == content(), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_replacement_that_is_cut_short_is_there_or_not() {
+    for device in (0..3).map(DeviceId) {
+        let mut h = pool(3, 2, 2);
+        h.stop();
+        let before = h.disks();
+        for writes in 0.. {
+            h.put_disks(before.clone());
+            let replaced = h.replace(device, Some(writes));
+            let options = OpenOptions {
+                accept_rollback: true,
+                without: [device].into_iter().collect(),
+                ..OpenOptions::default()
+            };
+            h.try_reopen(options).expect("a pool, with the device or without");
+            assert!(h.read(0, LEN).1 == content(), "device {device}, cut after {writes} writes");
+            if replaced.is_ok() {
+                assert!(writes > 5, "it writes");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
+    let mut h = pool(3, 1, 1);
+    h.stop();
+    // Devices are numbered from those without metadata on.
+    let refused = h.replace(DeviceId(0), None);
+    let Err(MapError::HeldAlone { device: DeviceId(0), bytes, others: 0, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(bytes.0 > 0 && bytes.0 < LEN as u64, "{bytes}");
+    let without = OpenOptions { without: [DeviceId(0)].into_iter().collect(), ..OpenOptions::default() };
+    h.try_reopen(without).expect("a pool without the device");
+    h.request(Op::Trim, 0, &[0; LEN], false).expect("what is lost can be given up");
+    h.flush().expect("a flush");
+    h.stop();
+    h.replace(DeviceId(0), None).expect("nothing is on it any more");
+    h.try_reopen(OpenOptions::default()).expect("a pool");
+    h.write(0, &[3; LEN]);
+    assert!(h.read(0, LEN).1 == [3; LEN]);
+}

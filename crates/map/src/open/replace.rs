@@ -1,0 +1,151 @@
+//! A device that is gone for good gives way to a blank one. See `docs/format.md`, Members and generations.
+//!
+//! The blank device gets a superblock of a generation before the one from which the device counts, as the
+//! superblocks of all others say: it is what an [older file](crate::outdated) is. The next opening makes free
+//! space of what the map names there, a metadata member is written anew, and copies are made anew.
+
+use crate::create::{NewDevice, write_superblock};
+use crate::format::value::Value;
+use crate::map::Map;
+use crate::open::create::{data_at, data_extents};
+use crate::{MapError, OpenOptions, Superblock};
+use weir_model::{Bytes, DeviceId, DeviceSet, Store};
+
+/// Lets the blank device that `store` has as `device` take the place of the one of this id, which is not
+/// among those `found`. Opens the pool without it, as [`open`](crate::open()) does with these options.
+///
+/// A power cut on the way leaves the pool without the device, or with the new one.
+///
+/// # Errors
+/// If the device is there, the pool cannot be opened without it, something is on it alone, the new one is too
+/// small for what the map names there, or a device fails. Then the pool is as opening it without the
+/// device leaves it.
+pub fn replace(
+    store: &mut dyn Store,
+    found: &[Superblock],
+    device: DeviceId,
+    new: &NewDevice,
+    options: &OpenOptions,
+) -> Result<Superblock, MapError> {
+    replace_with(store, found, device, options, |map| map.superblock_of(device, new))
+}
+
+/// The same for layouts other than [`replace`]'s: what the new device's superblock says is given, but for its
+/// generation.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_laid_out(
+    store: &mut dyn Store,
+    found: &[Superblock],
+    new: &Superblock,
+    options: &OpenOptions,
+) -> Result<Superblock, MapError> {
+    replace_with(store, found, new.device, options, |map| {
+        map.refuse_too_small(new)?;
+        Ok(map.newcomer(new.clone()))
+    })
+}
+
+fn replace_with(
+    store: &mut dyn Store,
+    found: &[Superblock],
+    device: DeviceId,
+    options: &OpenOptions,
+    superblock: impl FnOnce(&Map) -> Result<Superblock, MapError>,
+) -> Result<Superblock, MapError> {
+    if found.iter().any(|sb| sb.device == device) {
+        return Err(MapError::NotGone { device });
+    }
+    let without = options.without.or([device].into_iter().collect());
+    let (mut map, _) = crate::open(store, found, &OpenOptions { without, ..*options })?;
+    map.refuse_if_held_alone(device)?;
+    let superblock = superblock(&map)?;
+    // Whoever knows that the device was replaced does so before there is something to take for it.
+    map.note_damaged(device);
+    map.record(store)?;
+    write_superblock(store, &superblock)?;
+    Ok(superblock)
+}
+
+impl Map {
+    /// Refuses to do without a device that holds what no device at hand does.
+    fn refuse_if_held_alone(&self, device: DeviceId) -> Result<(), MapError> {
+        let held = |volume| {
+            let mut blocks = 0;
+            self.for_each(volume, |_, value| blocks += self.held_alone(device, &value));
+            Bytes(blocks * weir_model::BLOCK)
+        };
+        let volumes = self.catalogue.volumes.iter().map(|(id, volume)| (&volume.name, held(*id)));
+        let alone: Vec<_> = volumes.filter(|(_, bytes)| bytes.0 > 0).collect();
+        match alone.first() {
+            None => Ok(()),
+            Some((name, bytes)) => Err(MapError::HeldAlone {
+                device,
+                volume: (*name).clone(),
+                bytes: *bytes,
+                others: alone.len() - 1,
+            }),
+        }
+    }
+
+    /// Blocks of an extent that only this device holds, of those that are there and this one.
+    fn held_alone(&self, device: DeviceId, value: &Value) -> u64 {
+        let record = match value {
+            Value::Empty => return 0,
+            Value::Direct(whole) => return if whole.device == device { self.blocks.into() } else { 0 },
+            Value::Record(record) => record,
+        };
+        let at_hand = |place: DeviceId| place != device && self.present.contains(place);
+        let is_held = |block| record.places.iter().any(|p| at_hand(p.device()) && p.valid.contains(block));
+        let here = record.places.iter().filter(|place| place.device() == device);
+        here.flat_map(|place| place.valid.iter()).filter(|block| !is_held(*block)).count() as u64
+    }
+
+    /// What the new device's superblock says.
+    fn superblock_of(&self, device: DeviceId, new: &NewDevice) -> Result<Superblock, MapError> {
+        let other = self.layout();
+        let (journal_pages, meta_pages) = match other.members.contains(device) {
+            true => (other.journal_pages, other.meta_pages),
+            false => (0, 0),
+        };
+        let data_at = data_at(journal_pages + meta_pages, self.extent);
+        let superblock = self.newcomer(Superblock {
+            device,
+            size: new.size,
+            class: new.class,
+            journal_pages,
+            meta_pages,
+            data_at,
+            data_extents: data_extents(device, new.size, data_at, self.extent)?,
+            device_name: new.name.clone(),
+            ..other.clone()
+        });
+        self.refuse_too_small(&superblock)?;
+        Ok(superblock)
+    }
+
+    /// Refuses a device that has fewer extents than the map names of the one it is to replace.
+    fn refuse_too_small(&self, new: &Superblock) -> Result<(), MapError> {
+        let Superblock { device, size, data_at, data_extents, .. } = *new;
+        let named = self.devices[device.index()].data_extents;
+        if data_extents >= named {
+            return Ok(());
+        }
+        let least = Bytes(data_at.0 + u64::from(named) * self.extent.bytes().0 + crate::PAGE as u64);
+        Err(MapError::TooSmall { device, size, least })
+    }
+
+    /// This device, of which nothing is known yet.
+    fn newcomer(&self, superblock: Superblock) -> Superblock {
+        Superblock {
+            generation: self.devices[0].generation,
+            incarnation: 0,
+            missing: DeviceSet::default(),
+            abandoned: DeviceSet::default(),
+            damaged: DeviceSet::default(),
+            damaged_since: 0,
+            ..superblock
+        }
+    }
+}
