@@ -102,6 +102,8 @@ pub struct Statistics {
     pub restored: u64,
     /// How often a device was lost for good, in a copy of the pool.
     pub losses: u64,
+    /// How often a blank one took the place of one of those.
+    pub replacements: u64,
     /// How often each thing happened at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
     /// How often each thing happened at each moment to pools of each kind.
@@ -159,6 +161,7 @@ impl AddAssign<&Self> for Statistics {
         self.audits += other.audits;
         self.restored += other.restored;
         self.losses += other.losses;
+        self.replacements += other.replacements;
         other.hits.iter().for_each(|(hit, times)| *self.hits.entry(*hit).or_default() += times);
         other.triples.iter().for_each(|(hit, times)| *self.triples.entry(*hit).or_default() += times);
         other.gaps.iter().for_each(|(gap, times)| *self.gaps.entry(*gap).or_default() += times);

@@ -43,6 +43,7 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
         ("times the devices were looked at", total.audits.to_string()),
         ("… and redundancy was not back yet", total.restored.to_string()),
         ("devices lost for good, in copies of the pool", total.losses.to_string()),
+        ("… and replaced by blank ones", total.replacements.to_string()),
         ("time", format!("{:.0} s", took.as_secs_f64())),
     ];
     let mut facts = Table::new();

@@ -75,23 +75,36 @@ impl Described {
         self.refuse_two_names()?;
         let (mut devices, mut failed) = (Devices::new(), Vec::new());
         for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
-            let path = self.device_path(entry);
-            let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
-            if let Err(error) = devices.open(id, &path, &options) {
-                failed.push(not_usable(entry, error));
-            }
-            let Some(device) = devices.get(id) else { continue };
-            opened(device);
-            if let Some(user) = device.other_user() {
-                failed.push(Failure::refused(
-                    format!("device {:?}: {} is {user}", entry.name, path.display()),
-                    "choose another device, or have its user let go of it first",
-                ));
-            }
+            failed.extend(self.open_new(entry, id, &mut devices, &mut opened).err());
         }
         match Failure::all(failed) {
             Some(failure) => Err(failure),
             None => Ok(devices),
+        }
+    }
+
+    /// Opens and locks one device that is to join a pool, like [`Self::open_to_create`].
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is used by anybody else.
+    pub fn open_new(
+        &self,
+        entry: &DeviceEntry,
+        id: DeviceId,
+        devices: &mut Devices,
+        opened: impl FnOnce(&Device),
+    ) -> Result<(), Failure> {
+        let path = self.device_path(entry);
+        let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
+        devices.open(id, &path, &options).map_err(|error| not_usable(entry, error))?;
+        let Some(device) = devices.get(id) else { return Ok(()) };
+        opened(device);
+        match device.other_user() {
+            None => Ok(()),
+            Some(user) => Err(Failure::refused(
+                format!("device {:?}: {} is {user}", entry.name, path.display()),
+                "choose another device, or have its user let go of it first",
+            )),
         }
     }
 
@@ -132,7 +145,12 @@ impl Described {
             let superblock = found.ok_or_else(|| {
                 Failure::refused(
                     format!("device {} ({}) belongs to no pool", entry.name, path.display()),
-                    "if the pool was never created: weir pool create; if it was, this is the wrong device, or its size changed",
+                    format!(
+                        "if the pool was never created: weir pool create; if it was, this is the wrong device, or \
+                         its size changed, or it is a blank one that is to take the place of one that is gone: \
+                         weir pool replace {}",
+                        entry.name
+                    ),
                 )
             })?;
             self.check(entry, &path, size, &superblock, superblocks.first())?;
@@ -172,6 +190,16 @@ impl Described {
         does_not_exist(self.named(DeviceId(0)))
     }
 
+    /// The device of this name, and its number.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn device(&self, name: &str) -> Result<(&DeviceEntry, DeviceId), Failure> {
+        let id = self.ids(&[name.to_owned()])?.iter().next();
+        let found = id.and_then(|id| Some((self.file.devices.get(id.index())?, id)));
+        found.ok_or_else(|| Failure::usage(format!("the pool has no device {name}"), ""))
+    }
+
     /// The devices of these names.
     fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
         let id = |name: &String| {
@@ -208,7 +236,12 @@ impl Described {
     /// Says what opening found that the user should know.
     pub fn log_recovery(&self, recovery: &Recovery) {
         for device in recovery.absent.iter() {
-            tracing::warn!("device {} is absent: what is on it gives I/O errors", self.named(device));
+            tracing::warn!(
+                "device {} is absent: what is on it gives I/O errors; if it is gone for good, a blank one can take \
+                 its place: weir pool replace {}",
+                self.named(device),
+                self.name(device)
+            );
         }
         for device in recovery.left_behind.iter() {
             tracing::warn!(
@@ -222,8 +255,8 @@ impl Described {
         for device in recovery.outdated.iter() {
             tracing::warn!(
                 "what is found as device {} is older than what the pool has used: its file was truncated, \
-                 removed or replaced while the pool was served; what other devices hold counts, and second \
-                 copies are made anew",
+                 removed or replaced while the pool was served, or a blank one has taken its place; what other \
+                 devices hold counts, and second copies are made anew",
                 self.named(device)
             );
         }

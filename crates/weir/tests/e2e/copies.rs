@@ -80,3 +80,93 @@ fn two_copies_are_refused_with_the_way_out_where_they_would_not_help() {
     let said = pool.refused(&create, REFUSED);
     assert!(said.contains("metadata = true for two devices"), "{said}");
 }
+
+/// The device's file is gone.
+fn lose(pool: &Pool, name: &str) {
+    std::fs::remove_file(pool.path(&format!("{name}.img"))).expect("it was there");
+}
+
+#[test]
+fn a_blank_device_takes_the_place_of_any_that_is_gone() {
+    for lost in ["one", "two", "three"] {
+        let pool = pool_of(&[("one", true), ("two", true), ("three", false)]);
+        pool.run(["pool", "create"]);
+        pool.run(["volume", "create", "disk", "--size", "1GiB", "--copies", "2"]);
+        let server = pool.serve();
+        let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+        client.write(0, &[7; 4 << 20]).expect("a write");
+        client.flush().expect("a flush");
+        let said = pool.refused(&["pool", "replace", lost], REFUSED);
+        assert!(said.contains("already being served"), "{said}");
+        server.kill();
+
+        let said = pool.refused(&["pool", "replace", lost], REFUSED);
+        assert!(said.contains(&format!("holds device \"{lost}\" of pool test")), "{said}");
+        lose(&pool, lost);
+        // A blank file at its path is not taken for it.
+        std::fs::File::create(pool.path(&format!("{lost}.img")))
+            .and_then(|file| file.set_len(256 << 20))
+            .expect("a blank file");
+        let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
+        assert!(said.contains(&format!("weir pool replace {lost}")), "{said}");
+        if lost != "three" {
+            let said = pool.refused(&["pool", "replace", lost], REFUSED);
+            assert!(said.contains("may be newer") && said.contains("--accept-rollback"), "{said}");
+        }
+        let status = pool.json(&["pool", "replace", lost, "--accept-rollback"]);
+        let devices = status["devices"].as_array().expect("devices");
+        assert!(devices.iter().all(|device| device["absent"] == false), "{status}");
+
+        let server = pool.serve();
+        let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+        assert!(client.read(0, 4 << 20).expect("a read") == [7; 4 << 20], "{lost} was replaced");
+        client.write(0, &[8; 8192]).expect("a write");
+        client.flush().expect("a flush");
+        wait_until_whole(&pool);
+        client.disconnect();
+        server.stop("TERM");
+        pool.run(["pool", "check"]);
+
+        let other = if lost == "one" { "two" } else { "one" };
+        lose(&pool, other);
+        let server = pool.serve_with(&["--accept-rollback"]);
+        let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
+        assert!(client.read(0, 8192).expect("a read") == [8; 8192], "without {other}");
+        assert!(client.read(8192, 4 << 20).expect("a read")[..(4 << 20) - 8192] == [7; (4 << 20) - 8192]);
+        client.disconnect();
+        server.stop("TERM");
+    }
+}
+
+#[test]
+fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do() {
+    let pool = pool_of(&[("one", true), ("two", true), ("three", false)]);
+    pool.run(["pool", "create"]);
+    pool.run(["volume", "create", "once", "--size", "1GiB"]);
+    pool.run(["volume", "create", "twice", "--size", "1GiB", "--copies", "2"]);
+    let server = pool.serve();
+    for volume in ["once", "twice"] {
+        let mut client = Client::connect(&pool.socket(), volume).expect("a client");
+        client.write(0, &[7; 24 << 20]).expect("a write");
+        client.flush().expect("a flush");
+        client.disconnect();
+    }
+    server.stop("TERM");
+    lose(&pool, "three");
+    let said = pool.refused(&["pool", "replace", "three"], REFUSED);
+    for part in ["device three (", "of volume \"once\"", "on it alone", "remove the volume"] {
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+    }
+    assert!(!pool.path("three.img").exists(), "what was made is removed again");
+    pool.run(["volume", "remove", "once"]);
+
+    std::fs::write(pool.path("three.img"), [1; 64 << 10]).expect("a file");
+    let file = std::fs::File::options().write(true).open(pool.path("three.img")).expect("the file");
+    file.set_len(256 << 20).expect("its size");
+    let said = pool.refused(&["pool", "replace", "three"], REFUSED);
+    assert!(said.contains("three.img holds") && said.contains("--force"), "{said}");
+    pool.run(["pool", "replace", "three", "--force"]);
+    let said = pool.refused(&["pool", "replace", "four"], 2);
+    assert!(said.contains("no device four"), "{said}");
+    pool.run(["pool", "check"]);
+}

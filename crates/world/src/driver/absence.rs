@@ -5,14 +5,15 @@
 //! of it is mended for the pool itself, which goes on as if nothing had been asked.
 //!
 //! Told of the loss the copy must open, and refuse to before. Without that device every block of volumes with
-//! two copies reads as it must, and everything can be written. Then the device returns as it was when it was
-//! lost: the pool opens with it, and redundancy is back [soon](super::audit::RESTORED_WITHIN). If it carries
-//! metadata, it also returns alone: a pool that went on without it must not be mistaken for what it holds.
+//! two copies reads as it must, and everything can be written. Then a blank device takes its place, and, on
+//! another copy, it returns as it was when it was lost: the pool opens, and redundancy is back
+//! [soon](super::audit::RESTORED_WITHIN). If it carries metadata, it also returns alone: a pool that went on
+//! without it must not be mistaken for what it holds.
 
 use super::lifecycle::open_pool;
 use super::{Crash, Driver, Failure, Health, Lose, Opened, UnderWay};
 use crate::{Seed, Stop, Storage, World};
-use weir_map::MapError;
+use weir_map::{MapError, OpenOptions};
 use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
 /// What is left out of a pool when it is opened, and what the operator says to that.
@@ -57,6 +58,7 @@ impl Driver {
         }
         let mut copy = self.copy(world, Absence::of(gone, true), redundant)?;
         copy.go_on_without(lose)?;
+        self.statistics.replacements += u64::from(copy.is_replaced(lost)?);
         let went_on = copy.copy_of_the_world()?;
         copy.returns(lost, &left)?;
         if self.members().any(|member| member == lost) {
@@ -73,6 +75,33 @@ impl Driver {
         self.absence.accepted = false;
         self.crash(&Crash::at_once())?;
         self.check()
+    }
+
+    /// A blank device takes the place of the one that is not there: what was on two devices is again. Whether
+    /// it could: not while the lost one alone has something of a volume that was not in two places.
+    fn is_replaced(&mut self, lost: DeviceId) -> Result<bool, Failure> {
+        let mut world = self.copy_of_the_world()?;
+        world.stop(Stop::PowerCut);
+        let mut found = Vec::new();
+        for (device, spec) in (0..).map(DeviceId).zip(&self.setup.devices).filter(|(id, _)| *id != lost) {
+            found.extend(weir_map::create::read_superblock(&mut world, device, spec.size)?);
+        }
+        let options = OpenOptions { planted: self.setup.planted, ..OpenOptions::default() };
+        match weir_map::replace_laid_out(&mut world, &found, &self.layout[lost.index()], &options) {
+            Ok(_) => {}
+            Err(MapError::HeldAlone { volume, .. }) if self.may_be_held_alone(&volume) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let mut copy = self.copy(world, Absence::default(), Vec::new())?;
+        copy.check()?;
+        copy.audit()?;
+        Ok(true)
+    }
+
+    /// Whether a device may have been the only one with something of the volume of this name.
+    fn may_be_held_alone(&self, name: &str) -> bool {
+        let volume = self.volumes.iter().position(|volume| volume.name == name);
+        volume.is_some_and(|volume| !self.redundant.get(volume).copied().unwrap_or(false))
     }
 
     /// The device is back, as it was when it was lost.

@@ -34,7 +34,8 @@ fn make(described: &Described, force: bool) -> Result<(), Failure> {
     let mut made = MadeFiles::default();
     let mut devices = described.open_to_create(|device| made.note(device))?;
     if !force {
-        refuse_occupied(described, &mut devices)?;
+        let all = devices.iter().map(|(id, _)| id).collect();
+        refuse_occupied(described, &mut devices, all)?;
     }
     warn_of_readers(described, &devices)?;
     let new = new_pool(described, &mut devices)?;
@@ -48,17 +49,19 @@ fn make(described: &Described, force: bool) -> Result<(), Failure> {
 /// stop the pool from writing its map.
 fn reserve(described: &Described, new: &NewPool, devices: &Devices) -> Result<(), Failure> {
     let layout = weir_map::create::layout(new).map_err(|error| described.explain(error))?;
-    for sb in &layout {
-        let Some(device) = devices.get(sb.device) else { continue };
-        let page = Bytes(weir_map::PAGE as u64);
-        let metadata = match sb.is_metadata_member() {
-            true => Bytes(sb.pages_at().0 + sb.meta_pages * page.0),
-            false => page,
-        };
-        device.reserve(DeviceOffset(0), metadata)?;
-        device.reserve(Superblock::second_at(sb.size), page)?;
-    }
-    Ok(())
+    layout.iter().try_for_each(|sb| reserve_on(devices, sb))
+}
+
+/// Has the file system set aside the space for the metadata of one device.
+pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failure> {
+    let Some(device) = devices.get(sb.device) else { return Ok(()) };
+    let page = Bytes(weir_map::PAGE as u64);
+    let metadata = match sb.is_metadata_member() {
+        true => Bytes(sb.pages_at().0 + sb.meta_pages * page.0),
+        false => page,
+    };
+    device.reserve(DeviceOffset(0), metadata)?;
+    Ok(device.reserve(Superblock::second_at(sb.size), page)?)
 }
 
 fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Failure> {
@@ -81,14 +84,14 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
 
 /// What opening the devices made of their files: undone unless the pool comes to be.
 #[derive(Debug, Default)]
-struct MadeFiles(Vec<(PathBuf, Made)>);
+pub(super) struct MadeFiles(Vec<(PathBuf, Made)>);
 
 impl MadeFiles {
-    fn note(&mut self, device: &Device) {
+    pub(super) fn note(&mut self, device: &Device) {
         self.0.push((device.path().to_owned(), device.made()));
     }
 
-    fn keep(mut self) {
+    pub(super) fn keep(mut self) {
         self.0.clear();
     }
 }

@@ -5,6 +5,7 @@ mod create;
 pub mod dump;
 mod metadata;
 mod occupied;
+mod replace;
 mod set;
 
 pub(super) use create::create;
@@ -53,6 +54,21 @@ pub enum PoolCommand {
         #[arg(long)]
         repair: bool,
     },
+    /// Have a blank device take the place of one that is gone for good; the pool must not be served
+    ///
+    /// The pool file says where the new one is: correct its path there first, if it is another one. Volumes with
+    /// two copies lose nothing, and get their second copies back while the pool is served. Refused while some
+    /// data are on the device that is gone alone: bring it back, or give them up first.
+    Replace {
+        /// The device's name in the pool file
+        device: String,
+        /// For a pool that is not all there.
+        #[command(flatten)]
+        accept: Accept,
+        /// Take a device that holds data, too; it is lost
+        #[arg(long)]
+        force: bool,
+    },
     /// Save all metadata of the pool to a file; the pool must not be served
     Dump {
         /// The file; it must not exist
@@ -91,6 +107,9 @@ pub(crate) fn run(command: PoolCommand, common: &Common) -> Result<u8, Failure> 
             let outcome = check::check(pool_file, repair)?;
             show(common, &outcome.to_json(), |width| outcome.human(width));
             return Ok(outcome.exit_code());
+        }
+        PoolCommand::Replace { device, accept, force } => {
+            show_status(common, &replace::replace(pool_file, &device, &accept, force)?);
         }
         PoolCommand::Dump { file } => {
             let done = dump::dump(pool_file, &file)?;

@@ -5,15 +5,20 @@ use crate::failure::Failure;
 use weir_device::{Device, Devices};
 use weir_map::MapError;
 use weir_map::create::read_superblock;
-use weir_model::DeviceId;
+use weir_model::{DeviceId, DeviceSet};
 
-/// Refuses devices that are not blank, saying of each what it holds.
+/// Refuses those of `these` devices that are not blank, saying of each what it holds.
 ///
 /// # Errors
 /// If there are any, or one cannot be read. No device was changed.
-pub(super) fn refuse_occupied(described: &Described, devices: &mut Devices) -> Result<(), Failure> {
+pub(super) fn refuse_occupied(
+    described: &Described,
+    devices: &mut Devices,
+    these: DeviceSet,
+) -> Result<(), Failure> {
     let mut occupied = Vec::new();
-    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+    let entries = described.file.devices.iter().zip((0u8..).map(DeviceId));
+    for (entry, id) in entries.filter(|(_, id)| these.contains(*id)) {
         if let Some(holds) = contents(described, devices, id)? {
             let path = described.device_path(entry);
             occupied.push(format!("device {:?}: {} holds {holds}", entry.name, path.display()));

@@ -71,11 +71,12 @@ fn each_superblock_and_each_root_of_each_member_is_looked_at() {
 }
 
 #[test]
-fn each_device_may_be_lost_and_return() {
+fn each_device_may_be_lost_and_return_or_be_replaced() {
     let mut driver = mirrored();
     let ask = Ask { volume: 0, op: Op::Write, offset: VolumeOffset(0), len: Bytes::kib(64), fua: false };
     for device in 0..driver.setup.devices.len() {
         driver.step(&Step::Lose(Lose { device, asks: vec![ask] })).expect("it is lost without harm");
     }
-    assert_eq!(driver.statistics().losses, driver.setup.devices.len() as u64);
+    let each = driver.setup.devices.len() as u64;
+    assert_eq!((driver.statistics().losses, driver.statistics().replacements), (each, each));
 }

@@ -1,0 +1,51 @@
+//! `weir pool replace`: a blank device takes the place of one that is gone for good.
+
+use super::create::{MadeFiles, reserve_on};
+use super::occupied::refuse_occupied;
+use crate::args::Accept;
+use crate::devices::{Described, Opened, warn_of_readers};
+use crate::failure::Failure;
+use crate::pool::{self, PAUSE, refuse_served, until_free};
+use crate::progress;
+use crate::status::Status;
+use std::path::Path;
+use weir_map::NewDevice;
+
+/// Has a blank device take the place of the one of this name, at the path that the pool file gives. The pool must
+/// not be served; the other devices must be there, as [`Accept`] says. With `force` it need not be blank.
+///
+/// # Errors
+/// If something is on the device that is gone alone, the new one is too small, not blank or in use, or the pool
+/// cannot be opened without it. A file that was created for it is removed again.
+pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool) -> Result<Status, Failure> {
+    let described = Described::read(pool_file)?;
+    progress::during("replacing the device", || take_in(&described, name, accept, force))?;
+    pool::status_accepting(pool_file, accept)
+}
+
+fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> Result<(), Failure> {
+    let (entry, id) = described.device(name)?;
+    let mut others = accept.clone();
+    others.without.push(name.to_owned());
+    let opened = until_free(described, |wait| {
+        refuse_served(described)?;
+        described.open_pool(&others, wait.max(PAUSE))
+    })?;
+    let Opened { mut devices, superblocks, options } = opened;
+    let mut made = MadeFiles::default();
+    described.open_new(entry, id, &mut devices, |device| made.note(device))?;
+    if !force {
+        refuse_occupied(described, &mut devices, [id].into_iter().collect())?;
+    }
+    warn_of_readers(described, &devices)?;
+    let new = devices.get(id).map(|device| NewDevice {
+        name: entry.name.clone(),
+        size: device.size(),
+        class: device.class(),
+    });
+    let Some(new) = new else { return Ok(()) };
+    let superblock = weir_map::replace(&mut devices, &superblocks, id, &new, &options)
+        .map_err(|error| described.explain(error))?;
+    made.keep();
+    reserve_on(&devices, &superblock)
+}
