@@ -224,6 +224,7 @@ impl Driver {
         }
         self.settle_hardening();
         self.settle_replacement()?;
+        self.settle_commands()?;
         self.note_owners();
         self.check_volumes()
     }
@@ -275,9 +276,11 @@ impl Driver {
     }
 
     /// The pool has the volumes it should have.
-    fn check_volumes(&self) -> Result<(), Failure> {
-        let mut found: Vec<_> = self.engine.volumes().map(|v| (v.name, v.id, v.size)).collect();
-        let mut expected: Vec<_> = self.volumes.iter().map(|v| (v.name.clone(), v.id, v.spec.size)).collect();
+    pub(super) fn check_volumes(&self) -> Result<(), Failure> {
+        let mut found: Vec<_> =
+            self.engine.volumes().map(|v| (v.name, v.id, v.size, v.hardening as u8)).collect();
+        let named = |v: &Volume| (v.name.clone(), v.id, v.spec.size, v.spec.hardening as u8);
+        let mut expected: Vec<_> = self.volumes.iter().map(named).collect();
         found.sort();
         expected.sort();
         if found == expected {
@@ -330,7 +333,7 @@ impl Driver {
         })
     }
 
-    fn replaced(&mut self, volume: usize, new: Volume) {
+    pub(super) fn replaced(&mut self, volume: usize, new: Volume) {
         if let Some(oldest) = self.under_way.values().map(|request| request.ticket).min() {
             self.gone.retain(|(at, _)| *at >= oldest);
             self.gone.push((self.oracle.latest(), self.extents_held(volume, oldest)));
@@ -402,7 +405,7 @@ impl Driver {
     }
 
     /// Gives a command.
-    fn command(&mut self, command: Command) -> Result<Given, Failure> {
+    pub(super) fn command(&mut self, command: Command) -> Result<Given, Failure> {
         self.admins += 1;
         let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
         self.engine.admin(self.world.now(), given.id, command);
@@ -470,7 +473,7 @@ const fn strike(how: Stop) -> Strike {
 }
 
 /// A command of the operator.
-struct Given {
+pub(super) struct Given {
     id: AdminId,
     what: String,
 }
