@@ -23,6 +23,7 @@ pub(crate) mod errors;
 mod failure;
 pub(crate) mod kept;
 pub(crate) mod lifecycle;
+mod metadata_room;
 mod requests;
 pub(crate) mod rot;
 mod step;

@@ -92,6 +92,16 @@ enum Due {
     Hardened(String, usize),
     Exists,
     NotFound,
+    NoRoom,
+}
+
+/// What only the engine can say when a command is given.
+struct Known {
+    /// A volume that is being made can be named once that is durable, which may be before it is acknowledged.
+    can_be_named: bool,
+    /// The metadata area takes another volume; [`metadata_room`](super::metadata_room) sees to it that this is
+    /// denied only for good reason.
+    has_room: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -142,22 +152,21 @@ impl Commands {
         self.pending.iter().any(|pending| matches!(&pending.due, Due::Named(of, _) if of == name))
     }
 
-    /// What becomes of a command that is given now. A volume that is being made can be named once that
-    /// is durable, which may be before it is acknowledged: whether it `can_be_named` the engine must
-    /// say.
-    fn foresee(&mut self, command: &Command, can_be_named: bool) -> Due {
+    /// What becomes of a command that is given now.
+    fn foresee(&mut self, command: &Command, known: &Known) -> Due {
         match command {
             Command::CreateVolume { name, .. }
                 if self.bearer(name) != Bearer::Nothing || self.is_leaving(name) =>
             {
                 Due::Exists
             }
+            Command::CreateVolume { .. } if !known.has_room => Due::NoRoom,
             Command::CreateVolume { name, hardening, .. } => {
                 self.hardening.insert(name.clone(), Course::from(*hardening));
                 Due::Named(name.clone(), self.go_to(name, Bearer::Another))
             }
             Command::RemoveVolume { name } | Command::SetHardening { name, .. }
-                if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !can_be_named) =>
+                if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !known.can_be_named) =>
             {
                 Due::NotFound
             }
@@ -177,7 +186,7 @@ impl Commands {
                 let course = self.hardening.get_mut(name);
                 return course.into_iter().for_each(|course| course.acknowledge(*step));
             }
-            Due::Exists | Due::NotFound => return,
+            Due::Exists | Due::NotFound | Due::NoRoom => return,
         };
         self.names.get_mut(name).into_iter().for_each(|course| course.acknowledge(step));
     }
@@ -258,10 +267,8 @@ impl Driver {
         let Some(commands) = &self.commands else { return Ok(()) };
         if let Command::CreateVolume { name, .. } = &command {
             let is_known = commands.bearer(name) != Bearer::Nothing || commands.is_leaving(name);
-            // Before a crash its removal had begun, and it is going on; or the metadata area may be too
-            // small.
-            let lingers = !is_known && self.engine.map().catalogue().by_name(name).is_some();
-            if lingers || !self.engine.map().has_room_for_places() {
+            // Before a crash its removal had begun, and it is going on.
+            if !is_known && self.engine.map().catalogue().by_name(name).is_some() {
                 return Ok(());
             }
         }
@@ -277,9 +284,12 @@ impl Driver {
             let Some(at) = at else { return Err(Failure::StrayAnswer(id)) };
             let Pending { what, due, .. } = commands.pending.remove(at);
             match (&due, result) {
-                (Due::Exists, Err(AdminError::Exists(_))) | (Due::NotFound, Err(AdminError::NotFound(_))) => {
+                (Due::Exists, Err(AdminError::Exists(_)))
+                | (Due::NotFound, Err(AdminError::NotFound(_)))
+                | (Due::NoRoom, Err(AdminError::Failed(RequestError::NoSpace))) => {}
+                (Due::Exists | Due::NotFound | Due::NoRoom, Ok(_)) => {
+                    return Err(Failure::Done { command: what });
                 }
-                (Due::Exists | Due::NotFound, Ok(_)) => return Err(Failure::Done { command: what }),
                 (_, Err(error)) => return Err(Failure::Admin { command: what, error }),
                 (Due::Named(..) | Due::Removed(..) | Due::Hardened(..), Ok(_)) => commands.acknowledge(&due),
             }
@@ -312,8 +322,9 @@ impl Driver {
         let (Command::CreateVolume { name, .. }
         | Command::RemoveVolume { name }
         | Command::SetHardening { name, .. }) = &command;
-        let can_be_named = self.engine.map().catalogue().by_name(name).is_some();
-        let due = commands.foresee(&command, can_be_named);
+        let map = self.engine.map();
+        let can_be_named = map.catalogue().by_name(name).is_some();
+        let due = commands.foresee(&command, &Known { can_be_named, has_room: map.has_metadata_room() });
         let (id, what) = (AdminId(self.admins + 1), format!("{command:?}"));
         commands.pending.push(Pending { id, what, due });
         self.command(command)?;
@@ -355,8 +366,7 @@ impl Driver {
         let missing: Vec<_> =
             commands.successors.iter().filter(missing).map(|(v, n)| (*v, n.clone())).collect();
         for (volume, name) in missing {
-            let command = create(&name, &self.volumes[volume].spec);
-            self.give_foreseen(command)?;
+            self.create_missing(volume, &name)?;
         }
         self.wait_for_answers()?;
         let successors =
@@ -376,6 +386,25 @@ impl Driver {
         self.wait_for_answers()?;
         self.commands = None;
         self.check_volumes()
+    }
+
+    /// A successor that was not asked for, or refused, is made.
+    fn create_missing(&mut self, volume: usize, name: &str) -> Result<(), Failure> {
+        let command = create(name, &self.volumes[volume].spec);
+        let give = |driver: &mut Self| {
+            driver.give_foreseen(command.clone())?;
+            let bearer = driver.commands.as_ref().map(|commands| commands.bearer(name));
+            Ok(bearer != Some(Bearer::Nothing))
+        };
+        if give(self)? {
+            return Ok(());
+        }
+        if self.health != Health::Whole {
+            let error = AdminError::Failed(RequestError::NoSpace);
+            return Err(Failure::Admin { command: format!("{command:?}"), error });
+        }
+        self.wait_for_answers()?;
+        self.make_metadata_room(give)
     }
 
     /// A volume has made way for its successor.

@@ -91,6 +91,17 @@ pub enum Failure {
         /// Why.
         error: AdminError,
     },
+    /// A volume was refused though the metadata area has room for it.
+    #[error("a volume is refused, though at most {needed} of {room} pages for metadata are needed")]
+    MetadataRoomLeft {
+        /// Pages that may be needed.
+        needed: u64,
+        /// Pages there are.
+        room: u64,
+    },
+    /// A volume was refused, whatever was given back.
+    #[error("a volume is refused for want of metadata room, though all others were trimmed")]
+    MetadataNeverFree,
     /// A command of the operator is never answered.
     #[error("{0} is never answered")]
     NeverDone(String),

@@ -301,10 +301,6 @@ impl Driver {
     }
 
     fn try_to_replace(&mut self, volume: usize, meanwhile: &[Ask]) -> Result<(), Failure> {
-        if !self.engine.map().has_room_for_places() {
-            // The metadata area may be too small for the new volume, as a wide map makes it.
-            return Ok(());
-        }
         while self.under_way.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
@@ -318,8 +314,7 @@ impl Driver {
         if let Some(replacing) = &mut self.replacing {
             replacing.removed = true;
         }
-        let created = self.create_volume(new, spec)?;
-        self.replaced(volume, created);
+        self.create_successor(volume, &new, spec)?;
         self.check_volumes()
     }
 
@@ -360,8 +355,8 @@ impl Driver {
             Some(_) => {}
             None => {
                 self.replacing = Some(Replacing { volume, new: new.clone(), removed: true });
-                match self.create_volume(new, spec) {
-                    Ok(created) => self.replaced(volume, created),
+                match self.create_successor(volume, &new, spec) {
+                    Ok(()) => {}
                     Err(_) if self.health == Health::Broken => return self.crash(&Crash::at_once()),
                     Err(failure) => return Err(failure),
                 }
@@ -402,6 +397,19 @@ impl Driver {
             Some(volume) => Ok(Volume { id: volume.id, name, spec }),
             None => Err(Failure::Volumes { found: "no new one".to_owned(), expected: name }),
         }
+    }
+
+    /// Creates the volume that takes the place of one that was removed.
+    fn create_successor(&mut self, volume: usize, name: &str, spec: VolumeSpec) -> Result<(), Failure> {
+        let create = |driver: &mut Self| match driver.create_volume(name.to_owned(), spec) {
+            Ok(created) => {
+                driver.replaced(volume, created);
+                Ok(true)
+            }
+            Err(failure) if driver.is_refused_for_room(&failure) => Ok(false),
+            Err(failure) => Err(failure),
+        };
+        if create(self)? { Ok(()) } else { self.make_metadata_room(create) }
     }
 
     /// Gives a command.
