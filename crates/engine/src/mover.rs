@@ -43,6 +43,8 @@ pub(crate) struct MoveId(usize);
 pub(crate) struct Mover {
     moves: Slab<Move>,
     queue: VecDeque<Action>,
+    /// Copies that are owed: they begin before what policies ask for, of which there may be more all the time.
+    owed: VecDeque<Action>,
     share: Share,
     /// Moves that wait for the bytes of a client's read.
     fed: usize,
@@ -149,6 +151,11 @@ impl Engine {
         }
     }
 
+    /// Asks for a copy that is owed.
+    pub(crate) fn request_owed(&mut self, action: Action) {
+        self.mover.owed.push_back(action);
+    }
+
     /// From now on moves take at most this share of each device's time while clients use it, instead of
     /// [`MOVER_SHARE`]. All of it: they are not paced at all.
     pub fn set_mover_share(&mut self, share: Percent) {
@@ -167,23 +174,28 @@ impl Engine {
 
     /// Something is queued that could begin now.
     pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
+        self.mover_can_be_fed() && !self.scratch.runs.is_empty()
     }
 
     /// Something is queued that could begin now with the bytes of a client's read.
     #[inline]
     pub(crate) fn mover_can_be_fed(&self) -> bool {
-        !self.mover.queue.is_empty()
+        !self.mover.queue.is_empty() || !self.mover.owed.is_empty()
     }
 
     /// Moves under way, and queued.
     pub(crate) fn mover_load(&self) -> usize {
-        self.mover.queue.len() + self.mover.moves.len()
+        self.mover.queue.len() + self.mover.owed.len() + self.mover.moves.len()
     }
 
-    /// Fewer moves than this are under way, and none waits.
-    pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
-        self.mover.queue.is_empty() && self.mover.moves.len() < moves
+    /// No copy that is owed waits to be begun.
+    pub(crate) fn has_begun_what_is_owed(&self) -> bool {
+        self.mover.owed.is_empty()
+    }
+
+    /// The extents something is being moved in.
+    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.mover.moves.iter().map(|(_, task)| task.key)
     }
 
     /// Something is being moved in the volume.
@@ -220,7 +232,8 @@ impl Engine {
             self.resume_moves();
         }
         while self.mover_can_begin() {
-            let Some(action) = self.mover.queue.pop_front() else { return };
+            let next = self.mover.owed.pop_front().or_else(|| self.mover.queue.pop_front());
+            let Some(action) = next else { return };
             self.carry_out(action, None);
         }
     }
@@ -242,9 +255,16 @@ impl Engine {
 
     /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
     pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        let at = self.mover.queue.iter().position(|action| action.key() == key)?;
-        let wanted = wanted(&self.mover.queue[at]);
-        if wanted { self.mover.queue.remove(at) } else { None }
+        let Mover { queue, owed, .. } = &mut self.mover;
+        let of_extent = |queue: &VecDeque<Action>| queue.iter().position(|action| action.key() == key);
+        let (queue, at) = match of_extent(owed) {
+            Some(at) => (owed, at),
+            None => {
+                let at = of_extent(queue)?;
+                (queue, at)
+            }
+        };
+        if wanted(&queue[at]) { queue.remove(at) } else { None }
     }
 
     /// Whether a move waits for the bytes of a client's read.
