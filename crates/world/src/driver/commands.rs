@@ -97,8 +97,9 @@ enum Due {
 
 /// What only the engine can say when a command is given.
 struct Known {
-    /// A volume that is being made can be named once that is durable, which may be before it is acknowledged.
-    can_be_named: bool,
+    /// A volume of the name is there. One that is being made can be named once that is durable, and the name
+    /// of one that is being removed is free once that is: which may be before it is acknowledged.
+    is_there: bool,
     /// The metadata area takes another volume; [`metadata_room`](super::metadata_room) sees to it that this is
     /// denied only for good reason.
     has_room: bool,
@@ -156,7 +157,7 @@ impl Commands {
     fn foresee(&mut self, command: &Command, known: &Known) -> Due {
         match command {
             Command::CreateVolume { name, .. }
-                if self.bearer(name) != Bearer::Nothing || self.is_leaving(name) =>
+                if self.bearer(name) != Bearer::Nothing || (self.is_leaving(name) && known.is_there) =>
             {
                 Due::Exists
             }
@@ -166,7 +167,7 @@ impl Commands {
                 Due::Named(name.clone(), self.go_to(name, Bearer::Another))
             }
             Command::RemoveVolume { name } | Command::SetHardening { name, .. }
-                if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !known.can_be_named) =>
+                if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !known.is_there) =>
             {
                 Due::NotFound
             }
@@ -323,8 +324,8 @@ impl Driver {
         | Command::RemoveVolume { name }
         | Command::SetHardening { name, .. }) = &command;
         let map = self.engine.map();
-        let can_be_named = map.catalogue().by_name(name).is_some();
-        let due = commands.foresee(&command, &Known { can_be_named, has_room: map.has_metadata_room() });
+        let is_there = map.catalogue().by_name(name).is_some();
+        let due = commands.foresee(&command, &Known { is_there, has_room: map.has_metadata_room() });
         let (id, what) = (AdminId(self.admins + 1), format!("{command:?}"));
         commands.pending.push(Pending { id, what, due });
         self.command(command)?;

@@ -8,6 +8,7 @@
 use super::{Ask, Driver, Failure, Health};
 use std::collections::BTreeSet;
 use weir_engine::AdminError;
+use weir_map::Value;
 use weir_model::{Bytes, Op, RequestError, VolumeOffset};
 
 /// What a page of metadata holds.
@@ -38,14 +39,16 @@ impl Driver {
         &mut self,
         mut create: impl FnMut(&mut Self) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        self.come_to_rest()?;
+        let mut is_at_rest = self.come_to_rest()?;
         let mut rest = self.volumes_there();
         while !create(self)? {
-            self.check_metadata_full()?;
+            if is_at_rest {
+                self.check_metadata_full()?;
+            }
             let Some(volume) = rest.pop() else { return Err(Failure::MetadataNeverFree) };
             let len = self.volumes[volume].spec.size;
             self.ask(Ask { volume, op: Op::Trim, offset: VolumeOffset(0), len, fua: true })?;
-            self.come_to_rest()?;
+            is_at_rest = self.come_to_rest()?;
         }
         Ok(())
     }
@@ -56,32 +59,36 @@ impl Driver {
         (0..self.volumes.len()).filter(|volume| ids.contains(&self.volumes[*volume].id)).collect()
     }
 
-    /// Everything asked for has ended, and all changes of the map are durable.
-    fn come_to_rest(&mut self) -> Result<(), Failure> {
+    /// Everything asked for ends, and is durable then; all else that is in flight as well, unless there is no end
+    /// to what a policy asks for: false.
+    fn come_to_rest(&mut self) -> Result<bool, Failure> {
         self.drain()?;
         for volume in self.volumes_there() {
             let (offset, len) = (VolumeOffset(0), Bytes(0));
             self.ask(Ask { volume, op: Op::Flush, offset, len, fua: false })?;
         }
         self.drain()?;
-        self.let_commands_end().map(drop)
+        self.let_commands_end()
     }
 
     /// By what the map holds of each volume, the area may have no room for one more extent.
     fn check_metadata_full(&self) -> Result<(), Failure> {
         let map = self.engine.map();
         let extent = self.setup.extent;
-        let (mut leaves, mut extents, mut volumes) = (0, 0, 0);
+        let (mut leaves, mut records, mut extents, mut volumes) = (0, 0, 0, 0);
         for volume in self.engine.volumes() {
             let mut used = BTreeSet::new();
-            map.for_each(volume.id, |index, _| _ = used.insert(index.0 / FANOUT));
+            map.for_each(volume.id, |index, value| {
+                used.insert(index.0 / FANOUT);
+                records += u64::from(matches!(value, Value::Record(_)));
+            });
             let of_volume = extent.count(volume.size);
             let above = u64::from(of_volume > FANOUT && !used.is_empty());
             (leaves, extents, volumes) =
                 (leaves + used.len() as u64 + above, extents + of_volume, volumes + 1);
         }
-        // Groups of records stay where they are, and any extent may have had a record.
-        let groups = extents / GROUP + 2;
+        // Those of records that are there, and of what moves have not made durable; and another one.
+        let groups = (records + map.pending() as u64).min(extents / GROUP + 1) + 1;
         let bitmap = u64::from(extent.blocks()) / 8;
         let group_pages = (GROUP * (5 + 2 * (6 + bitmap) + bitmap)).div_ceil(PAYLOAD);
         let slots: u64 = map.devices().iter().map(|sb| u64::from(map.space(sb.device).slots())).sum();
