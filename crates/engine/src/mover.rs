@@ -14,14 +14,15 @@
 
 pub(crate) mod drops;
 pub(crate) mod piggyback;
+mod queue;
 
 use crate::Engine;
 use crate::Percent;
 use crate::mover::piggyback::Feed;
+use crate::mover::queue::Queue;
 use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
@@ -29,8 +30,6 @@ use weir_model::{
 };
 use weir_policy::placement::{Action, RESERVE};
 
-/// Actions that wait for a buffer; more are not taken.
-const QUEUE_MAX: usize = 64;
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
 
@@ -42,9 +41,7 @@ pub(crate) struct MoveId(usize);
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     moves: Slab<Move>,
-    queue: VecDeque<Action>,
-    /// Copies that are owed: they begin before what policies ask for, of which there may be more all the time.
-    owed: VecDeque<Action>,
+    queue: Queue,
     share: Share,
     /// Moves that wait for the bytes of a client's read.
     fed: usize,
@@ -122,7 +119,7 @@ struct Move {
 impl Mover {
     /// How many more actions are taken.
     pub(crate) fn room(&self) -> usize {
-        QUEUE_MAX.saturating_sub(self.queue.len())
+        self.queue.room()
     }
 
     /// The extents whose moves go on after a commit.
@@ -146,14 +143,7 @@ impl Engine {
     /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
     /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
     pub fn request_action(&mut self, action: Action) {
-        if self.mover.queue.len() < QUEUE_MAX {
-            self.mover.queue.push_back(action);
-        }
-    }
-
-    /// Asks for a copy that is owed.
-    pub(crate) fn request_owed(&mut self, action: Action) {
-        self.mover.owed.push_back(action);
+        self.mover.queue.push(action);
     }
 
     /// From now on moves take at most this share of each device's time while clients use it, instead of
@@ -180,17 +170,12 @@ impl Engine {
     /// Something is queued that could begin now with the bytes of a client's read.
     #[inline]
     pub(crate) fn mover_can_be_fed(&self) -> bool {
-        !self.mover.queue.is_empty() || !self.mover.owed.is_empty()
+        !self.mover.queue.is_empty()
     }
 
     /// Moves under way, and queued.
     pub(crate) fn mover_load(&self) -> usize {
-        self.mover.queue.len() + self.mover.owed.len() + self.mover.moves.len()
-    }
-
-    /// No copy that is owed waits to be begun.
-    pub(crate) fn has_begun_what_is_owed(&self) -> bool {
-        self.mover.owed.is_empty()
+        self.mover.queue.len() + self.mover.moves.len()
     }
 
     /// The extents something is being moved in.
@@ -232,8 +217,7 @@ impl Engine {
             self.resume_moves();
         }
         while self.mover_can_begin() {
-            let next = self.mover.owed.pop_front().or_else(|| self.mover.queue.pop_front());
-            let Some(action) = next else { return };
+            let Some(action) = self.mover.queue.pop() else { return };
             self.carry_out(action, None);
         }
     }
@@ -255,16 +239,7 @@ impl Engine {
 
     /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
     pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        let Mover { queue, owed, .. } = &mut self.mover;
-        let of_extent = |queue: &VecDeque<Action>| queue.iter().position(|action| action.key() == key);
-        let (queue, at) = match of_extent(owed) {
-            Some(at) => (owed, at),
-            None => {
-                let at = of_extent(queue)?;
-                (queue, at)
-            }
-        };
-        if wanted(&queue[at]) { queue.remove(at) } else { None }
+        self.mover.queue.take(key, wanted)
     }
 
     /// Whether a move waits for the bytes of a client's read.

@@ -272,11 +272,7 @@ impl Map {
 
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
-        // What is on the way gets ids that were used before, perhaps each in a group that is empty now, or
-        // new ones side by side.
-        let to_come = self.overlay.len() + 1;
-        let groups = (self.records.group_count() + self.overlay.len() / GROUP + 1)
-            .min(self.records.filled_groups() + to_come);
+        let groups = self.records.filled_groups_with(self.overlay.len() + 1);
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
         let slot_pages = (slots * slot_bytes(self.blocks)).div_ceil(crate::page::PAYLOAD) + groups.min(slots);
         let pages = self.pages.live() + self.pages_to_come.len();

@@ -151,9 +151,10 @@ impl Records {
         self.groups.len()
     }
 
-    /// Groups that hold a record: the others take no page.
-    pub(crate) fn filled_groups(&self) -> usize {
-        self.filled
+    /// Groups that hold a record once so many more have come, at most; the others take no page. Those to come
+    /// get ids that were used before, perhaps each in a group that is empty now, or new ones side by side.
+    pub(crate) fn filled_groups_with(&self, to_come: usize) -> usize {
+        (self.groups.len() + to_come.div_ceil(GROUP)).min(self.filled + to_come)
     }
 
     #[inline]
@@ -373,7 +374,7 @@ mod tests {
                 prop_assert_eq!(&found, &twin);
                 prop_assert_eq!(all.live(), twin.len());
                 let filled: BTreeSet<_> = twin.keys().map(|id| *id as usize / GROUP).collect();
-                prop_assert_eq!(all.filled_groups(), filled.len());
+                prop_assert_eq!(all.filled_groups_with(0), filled.len());
             }
             let fresh = loaded.reserve();
             prop_assert!(!twin.contains_key(&fresh.0));

@@ -100,8 +100,8 @@ struct Known {
     /// A volume of the name is there. One that is being made can be named once that is durable, and the name
     /// of one that is being removed is free once that is: which may be before it is acknowledged.
     is_there: bool,
-    /// The metadata area takes another volume; [`metadata_room`](super::metadata_room) sees to it that this is
-    /// denied only for good reason.
+    /// The metadata area takes another volume; [`metadata_room`](super::metadata_room) sees to it that this
+    /// is denied only for good reason.
     has_room: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The areas of these pools are smaller than those that weir makes, so that they are soon full, and then a
 //! volume is refused. A refusal is in order only while the area is as full as that: once everything in flight
-//! has ended, that is reckoned from what each volume's map holds, not from the map's own counts; and room that
-//! clients give back by TRIM must be there for the volume.
+//! has ended, that is reckoned from what each volume's map holds, not from the map's own counts; and room
+//! that clients give back by TRIM must be there for the volume.
 
 use super::{Ask, Driver, Failure, Health};
 use std::collections::BTreeSet;
@@ -59,8 +59,8 @@ impl Driver {
         (0..self.volumes.len()).filter(|volume| ids.contains(&self.volumes[*volume].id)).collect()
     }
 
-    /// Everything asked for ends, and is durable then; all else that is in flight as well, unless there is no end
-    /// to what a policy asks for: false.
+    /// Everything asked for ends, and is durable then; all else that is in flight as well, unless there is no
+    /// end to what a policy asks for: false.
     fn come_to_rest(&mut self) -> Result<bool, Failure> {
         self.drain()?;
         for volume in self.volumes_there() {
