@@ -14,14 +14,15 @@
 
 pub(crate) mod drops;
 pub(crate) mod piggyback;
+mod queue;
 
 use crate::Engine;
 use crate::Percent;
 use crate::mover::piggyback::Feed;
+use crate::mover::queue::Queue;
 use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
@@ -29,8 +30,6 @@ use weir_model::{
 };
 use weir_policy::placement::{Action, RESERVE};
 
-/// Actions that wait for a buffer; more are not taken.
-const QUEUE_MAX: usize = 64;
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
 
@@ -42,7 +41,7 @@ pub(crate) struct MoveId(usize);
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     moves: Slab<Move>,
-    queue: VecDeque<Action>,
+    queue: Queue,
     share: Share,
     /// Moves that wait for the bytes of a client's read.
     fed: usize,
@@ -120,7 +119,7 @@ struct Move {
 impl Mover {
     /// How many more actions are taken.
     pub(crate) fn room(&self) -> usize {
-        QUEUE_MAX.saturating_sub(self.queue.len())
+        self.queue.room()
     }
 
     /// The extents whose moves go on after a commit.
@@ -144,9 +143,7 @@ impl Engine {
     /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
     /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
     pub fn request_action(&mut self, action: Action) {
-        if self.mover.queue.len() < QUEUE_MAX {
-            self.mover.queue.push_back(action);
-        }
+        self.mover.queue.push(action);
     }
 
     /// From now on moves take at most this share of each device's time while clients use it, instead of
@@ -167,7 +164,7 @@ impl Engine {
 
     /// Something is queued that could begin now.
     pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
+        self.mover_can_be_fed() && !self.scratch.runs.is_empty()
     }
 
     /// Something is queued that could begin now with the bytes of a client's read.
@@ -181,9 +178,9 @@ impl Engine {
         self.mover.queue.len() + self.mover.moves.len()
     }
 
-    /// Fewer moves than this are under way, and none waits.
-    pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
-        self.mover.queue.is_empty() && self.mover.moves.len() < moves
+    /// The extents something is being moved in.
+    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.mover.moves.iter().map(|(_, task)| task.key)
     }
 
     /// Something is being moved in the volume.
@@ -220,7 +217,7 @@ impl Engine {
             self.resume_moves();
         }
         while self.mover_can_begin() {
-            let Some(action) = self.mover.queue.pop_front() else { return };
+            let Some(action) = self.mover.queue.pop() else { return };
             self.carry_out(action, None);
         }
     }
@@ -242,9 +239,7 @@ impl Engine {
 
     /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
     pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        let at = self.mover.queue.iter().position(|action| action.key() == key)?;
-        let wanted = wanted(&self.mover.queue[at]);
-        if wanted { self.mover.queue.remove(at) } else { None }
+        self.mover.queue.take(key, wanted)
     }
 
     /// Whether a move waits for the bytes of a client's read.

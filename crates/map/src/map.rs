@@ -239,7 +239,7 @@ impl Map {
 
     /// What the metadata area must hold with one more extent, and what it can.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
-        let groups = self.records.group_count() + self.overlay.len() / GROUP + 1;
+        let groups = self.records.filled_groups_with(self.overlay.len() + 1);
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
         let slot_pages =
             (slots * slot_bytes(self.blocks)).div_ceil(crate::format::page::PAYLOAD) + groups.min(slots);
@@ -248,7 +248,7 @@ impl Map {
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
         // Ids are used again only after a checkpoint: there may be far more of them than pages.
         let ids = self.pages.ids() + self.pages_to_come.len();
-        let tables = Table::pages_for(ids) + Table::pages_for(groups);
+        let tables = Table::pages_for(ids) + Table::pages_for(groups.max(self.records.group_count()));
         let need = 3 * (objects + tables) + 64;
         let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
         (bytes(need as u64), bytes(self.store.room().0.into()))

@@ -4,6 +4,7 @@
 
 mod ask;
 mod audits;
+mod commands;
 pub(crate) mod copies;
 pub(crate) mod faults;
 mod report;
@@ -134,6 +135,7 @@ impl History {
                 steps.push(Step::Check);
             }
         }
+        maker.commands(seed, &mut steps);
         copies::among(&mut steps, seed, kind.copies as f64 / kind.requests as f64);
         Self { setup, steps }
     }

@@ -10,26 +10,28 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId,
-    VolumeId,
+    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId, VolumeId,
 };
 use weir_policy::harm::Moves;
 
 mod absence;
 mod armed;
 mod audit;
+mod commands;
 mod copies;
 pub(crate) mod errors;
 mod failure;
 pub(crate) mod kept;
 pub(crate) mod lifecycle;
+mod metadata_room;
 mod requests;
-mod rot;
+pub(crate) mod rot;
 mod step;
 mod tune;
 
 pub(crate) use absence::Absence;
 pub(crate) use armed::Armed;
+pub use commands::{Order, Told};
 pub(crate) use copies::Copies;
 use copies::Opened;
 pub use failure::Failure;
@@ -133,6 +135,8 @@ pub struct Driver {
     jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
     replacing: Option<Replacing>,
+    /// Commands under way.
+    commands: Option<commands::Commands>,
     /// Writes may go astray.
     astray: bool,
     /// What is left out when the pool is opened.
@@ -226,6 +230,7 @@ impl Driver {
             copies: Copies::default(),
             jump: None,
             replacing: None,
+            commands: None,
             astray: false,
             absence: Absence::default(),
             redundant: Vec::new(),
@@ -305,6 +310,7 @@ impl Driver {
                 Ok(())
             }
             Step::Replace(replace) => self.replace(replace),
+            Step::Tell(all) => self.tell(all),
             Step::Break(device, fault) => {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
@@ -339,10 +345,7 @@ impl Driver {
         };
         if self.health == Health::Whole {
             let superblock = &self.layout[device.index()];
-            let data = superblock.data_at..Superblock::second_at(superblock.size);
-            // One of two members stays good: the pool opens whatever happens to the other one.
-            let good = self.setup.mirrored && device == DeviceId(0);
-            let range = if good { data } else { DeviceOffset(0)..DeviceOffset(superblock.size.0) };
+            let range = rot::astray_range(superblock, self.setup.mirrored);
             self.world.break_device(device, Fault::Astray { range, further, chance, times });
             (self.astray, self.deceived) = (true, true);
         }

@@ -28,6 +28,7 @@ pub use campaign::History;
 pub use device::{Device, Disk, Stop};
 pub use driver::Driver;
 pub use fault::{Fault, Faulty, Kinds};
+pub(crate) use memory::SPOILT;
 pub use memory::WorldMemory;
 pub use oracle::{Answer, Change, Difference, Found, Oracle, Place, Ticket};
 pub use pace::{Pace, RandomTiming, UnknownModel};

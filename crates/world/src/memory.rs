@@ -1,21 +1,32 @@
 //! Buffer memory that knows which of its sectors are [spoilt](Spoilt).
 
 use crate::Spoilt;
+use std::borrow::Cow;
 use std::ops::Range;
 use weir_model::{Buffer, Bytes, HeapMemory, Memory, SECTOR};
+
+/// What clients of a server receive in place of the bytes of spoilt sectors. No write has such bytes.
+pub const SPOILT: u8 = 0xd5;
 
 /// The buffer memory of a world.
 #[derive(Debug)]
 pub struct WorldMemory {
     memory: HeapMemory,
     spoilt: Spoilt,
+    shows_zeros: bool,
 }
 
 impl WorldMemory {
     /// A region of `size`, rounded up to whole blocks.
     #[must_use]
     pub fn new(size: Bytes) -> Self {
-        Self { memory: HeapMemory::new(size), spoilt: Spoilt::default() }
+        Self { memory: HeapMemory::new(size), spoilt: Spoilt::default(), shows_zeros: false }
+    }
+
+    /// From now on spoilt zeros are [marked](SPOILT) where they lie: a server passes zeros on without
+    /// their bytes.
+    pub const fn show_spoilt_zeros(&mut self) {
+        self.shows_zeros = true;
     }
 
     /// Everything is free again, whoever took it.
@@ -30,9 +41,37 @@ impl WorldMemory {
         self.spoilt.part(sectors(buffer))
     }
 
+    /// The bytes of a buffer as they are sent to a client: what is spoilt is [marked](SPOILT), since
+    /// nobody but the devices knows of it.
+    #[must_use]
+    pub fn sent(&self, buffer: Buffer) -> Cow<'_, [u8]> {
+        let bytes = self.memory.bytes(buffer);
+        let end = buffer.at + bytes.len() as u64;
+        let touched = buffer.at / SECTOR..end.div_ceil(SECTOR);
+        if !self.spoilt.touches(touched.clone()) {
+            return Cow::Borrowed(bytes);
+        }
+        let mut marked = bytes.to_vec();
+        for sector in touched.filter(|sector| self.spoilt.contains(*sector)) {
+            let (from, to) = ((sector * SECTOR).max(buffer.at), ((sector + 1) * SECTOR).min(end));
+            marked[(from - buffer.at) as usize..(to - buffer.at) as usize].fill(SPOILT);
+        }
+        Cow::Owned(marked)
+    }
+
     /// A buffer is filled with what is spoilt like this.
     pub fn spoil(&mut self, buffer: Buffer, spoilt: &Spoilt) {
         self.spoilt.put(sectors(buffer), spoilt);
+        if !self.shows_zeros || spoilt.is_empty() {
+            return;
+        }
+        let first = (buffer.at.next_multiple_of(SECTOR) - buffer.at) as usize;
+        let bytes = &mut self.memory.bytes_mut(buffer)[first..];
+        for (sector, bytes) in bytes.chunks_exact_mut(SECTOR as usize).enumerate() {
+            if spoilt.contains(sector as u64) && bytes.iter().all(|byte| *byte == 0) {
+                bytes.fill(SPOILT);
+            }
+        }
     }
 }
 
@@ -42,8 +81,13 @@ fn sectors(buffer: Buffer) -> Range<u64> {
 }
 
 impl Memory for WorldMemory {
+    /// What an earlier owner left is nothing that anybody may look at.
     fn take(&mut self, len: Bytes) -> Option<Buffer> {
-        self.memory.take(len)
+        let buffer = self.memory.take(len)?;
+        if !self.spoilt.is_empty() {
+            self.spoil(buffer, &Spoilt::default());
+        }
+        Some(buffer)
     }
     fn give(&mut self, buffer: Buffer) {
         self.memory.give(buffer);
@@ -70,5 +114,36 @@ impl Memory for WorldMemory {
             let spoilt = self.spoilt(from);
             self.spoil(to, &spoilt);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spoilt_is_marked_when_it_is_sent_until_somebody_else_has_the_buffer() {
+        let mut memory = WorldMemory::new(Bytes(8192));
+        memory.show_spoilt_zeros();
+        let buffer = memory.take(Bytes(4096)).expect("a buffer");
+        memory.bytes_mut(buffer)[..1024].fill(7);
+        let mut spoilt = Spoilt::first(2);
+        spoilt.put(0..1, &Spoilt::default());
+        spoilt.put(3..4, &Spoilt::first(1));
+        memory.spoil(buffer, &spoilt);
+        assert_eq!(memory.bytes(buffer)[512..1024], [7; 512], "data stays what the device has");
+        assert_eq!(
+            memory.bytes(buffer)[1536..2048],
+            [SPOILT; 512],
+            "zeros could be passed on without a look"
+        );
+        let part = buffer.part(500, 600);
+        let sent = memory.sent(part);
+        assert_eq!((sent[11], sent[12], sent[523], sent[524]), (7, SPOILT, SPOILT, 0));
+        assert_eq!(Spoilt::marked(&memory.sent(buffer), SPOILT), spoilt);
+        memory.give(buffer);
+        let next = memory.take(Bytes(4096)).expect("the same one");
+        assert_eq!(next.at, buffer.at);
+        assert!(Spoilt::marked(&memory.sent(next)[..1536], SPOILT).is_empty());
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use weir_model::SECTOR;
 
 /// Spoilt sectors, by number. Nearly always none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,12 @@ impl Spoilt {
     #[must_use]
     pub fn first(sectors: u64) -> Self {
         Self((0..sectors).collect())
+    }
+
+    /// Those of a client's data that are marked with this byte.
+    pub(crate) fn marked(data: &[u8], mark: u8) -> Self {
+        let sectors = data.chunks_exact(SECTOR as usize).zip(0..);
+        Self(sectors.filter(|(sector, _)| sector.iter().all(|byte| *byte == mark)).map(|(_, n)| n).collect())
     }
 
     /// Whether there are none.

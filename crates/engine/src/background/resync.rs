@@ -74,6 +74,12 @@ impl Resync {
         })
     }
 
+    /// Whether the extent may lack a copy.
+    fn has(&self, key: ExtentKey) -> bool {
+        let (word, bit) = bit(key);
+        self.lacking.get(&word).is_some_and(|bits| bits & bit != 0)
+    }
+
     /// How many extents of a volume may lack a copy.
     pub(crate) fn lacking(&self, volume: VolumeId) -> u64 {
         let of_volume = self.lacking.range((volume, 0)..=(volume, u64::MAX));
@@ -155,7 +161,8 @@ impl Engine {
     /// been looked at since anything came of it.
     fn make_copies(&mut self) -> bool {
         for _ in 0..LOOKS {
-            if !self.mover_has_room(MOVES) {
+            let under_way = self.moving().filter(|key| self.resync.has(*key)).count();
+            if !self.has_begun_what_is_owed() || under_way >= MOVES {
                 return true;
             }
             let Some(key) = self.resync.next(self.resync.cursor) else {
@@ -188,11 +195,14 @@ impl Engine {
         let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
         if places.len() > 1 {
             if places.iter().filter(|device| self.is_usable(**device)).count() > 1 {
-                self.request_action(Action::Refresh { key });
+                for device in places {
+                    let to = PlaceId { device, kind: PlaceKind::Whole };
+                    self.request_owed(Action::Copy { key, blocks, to });
+                }
             }
         } else if let Some(device) = self.second_device(key) {
             let to = PlaceId { device, kind: PlaceKind::Whole };
-            self.request_action(Action::Copy { key, blocks, to });
+            self.request_owed(Action::Copy { key, blocks, to });
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::harness::{Harness, Shape};
 use crate::{Activity, AdminError, FlushRules};
 use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
+use weir_policy::placement::Action;
 
 const EXTENT: usize = 128 << 10;
 const EIO: IoError = IoError::Os(5);
@@ -148,6 +149,26 @@ fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_s
     h.flush().expect("a flush");
     h.lose(DeviceId(1));
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
+}
+
+#[test]
+fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
+    let mut h = of(2);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    // The first one, as often as it is tried.
+    h.fail_next(WRITE, EIO);
+    h.pass_next(WRITE);
+    (0..2).for_each(|_| h.fail_next(WRITE, EIO));
+    h.write(4096, &[2; 4096]);
+    assert_eq!(h.degraded(), EXTENT as u64);
+    for _ in 0..1000 {
+        let key = ExtentKey { volume: h.volume, index: ExtentIndex(1) };
+        (0..64).for_each(|_| h.engine.request_action(Action::Refresh { key }));
+        h.pass(Nanos::millis(1));
+    }
+    assert_eq!((h.copies(), h.degraded()), (vec![(DeviceId(0), 32), (DeviceId(1), 32)], 0));
 }
 
 #[test]

@@ -132,6 +132,21 @@ fn tiny_metadata() -> (Harness, u64) {
 }
 
 #[test]
+fn what_records_take_of_the_metadata_area_is_given_back_with_them() {
+    let mut h = Harness::of(Shape::default(), "sequential");
+    let need = |h: &Harness| h.engine.map().metadata_need().0;
+    let mut change = |op, len: usize| {
+        h.request(op, 0, &vec![1; len], false).expect("room");
+        h.flush().expect("a flush");
+        need(&h)
+    };
+    change(Op::Write, 128 << 10);
+    let empty = change(Op::Trim, 128 << 10);
+    assert!(change(Op::Write, 4096) > empty, "part of an extent has a record");
+    assert_eq!(change(Op::Trim, 128 << 10), empty);
+}
+
+#[test]
 fn a_full_metadata_area_refuses_new_extents_and_nothing_else() {
     let (mut h, apart) = tiny_metadata();
     let mut written = 0;

@@ -103,6 +103,9 @@ pub(crate) trait BeforeGroupChange {
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     groups: Vec<Option<Box<[Packed; GROUP]>>>,
+    /// Records in use, by group, and groups that have any.
+    used: Vec<u8>,
+    filled: usize,
     unused: Vec<RecordId>,
     next: u32,
     live: usize,
@@ -116,6 +119,8 @@ impl Records {
     pub(crate) fn new(blocks: u16) -> Self {
         Self {
             groups: Vec::new(),
+            used: Vec::new(),
+            filled: 0,
             unused: Vec::new(),
             next: 0,
             live: 0,
@@ -144,6 +149,12 @@ impl Records {
     /// Groups ever used.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.len()
+    }
+
+    /// Groups that hold a record once so many more have come, at most; the others take no page. Those to come
+    /// get ids that were used before, perhaps each in a group that is empty now, or new ones side by side.
+    pub(crate) fn filled_groups_with(&self, to_come: usize) -> usize {
+        (self.groups.len() + to_come.div_ceil(GROUP)).min(self.filled + to_come)
     }
 
     #[inline]
@@ -183,11 +194,16 @@ impl Records {
         before.group(number, self);
         if self.groups.len() <= number {
             self.groups.resize_with(number + 1, || None);
+            self.used.resize(number + 1, 0);
         }
         let blocks = self.blocks;
         let group = self.groups[number].get_or_insert_with(|| Box::new([const { Packed::EMPTY }; GROUP]));
         let slot = &mut group[id.0 as usize % GROUP];
-        self.live += usize::from(slot.state == UNUSED);
+        if slot.state == UNUSED {
+            self.live += 1;
+            self.used[number] += 1;
+            self.filled += usize::from(self.used[number] == 1);
+        }
         let counted = slot.more_places();
         *slot = Packed::pack(record, blocks);
         let counts = slot.more_places();
@@ -206,6 +222,8 @@ impl Records {
             let counted = std::mem::replace(slot, Packed::EMPTY).more_places();
             self.count_places(counted, (false, 0));
             self.live -= 1;
+            self.used[number] -= 1;
+            self.filled -= usize::from(self.used[number] == 0);
             self.unused.push(id);
         }
     }
@@ -298,6 +316,7 @@ impl Records {
             .sum::<usize>()
             + self.groups.capacity() * size_of::<usize>()
             + self.unused.capacity() * size_of::<RecordId>()
+            + self.used.capacity()
     }
 }
 
@@ -321,7 +340,7 @@ mod tests {
     use super::*;
     use crate::format::value::tests::any_record;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
         /// Beside a naive twin: a map of decoded records.
@@ -354,6 +373,8 @@ mod tests {
                 all.for_each(|id, r| { found.insert(id.0, r); });
                 prop_assert_eq!(&found, &twin);
                 prop_assert_eq!(all.live(), twin.len());
+                let filled: BTreeSet<_> = twin.keys().map(|id| *id as usize / GROUP).collect();
+                prop_assert_eq!(all.filled_groups_with(0), filled.len());
             }
             let fresh = loaded.reserve();
             prop_assert!(!twin.contains_key(&fresh.0));

@@ -148,7 +148,7 @@ impl Driver {
         let mut copy = self.copied(world, Opened::of(engine));
         copy.oracle.crash(Stop::PowerCut);
         (copy.absence, copy.redundant, copy.has_moved) = (absence, redundant, true);
-        (copy.replacing, copy.hardening) = (None, None);
+        (copy.replacing, copy.hardening, copy.commands) = (None, None, None);
         copy.note_absence();
         copy.apply_policies();
         Ok(copy)

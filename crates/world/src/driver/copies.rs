@@ -153,6 +153,7 @@ impl Driver {
             has_moved: self.has_moved,
             deceived: self.deceived,
             replacing: self.replacing.clone(),
+            commands: self.commands.clone(),
             hardening: self.hardening,
             ..Self::unopened(self.setup.clone(), world, self.oracle.clone(), volumes, layout)
         }
@@ -183,6 +184,7 @@ impl Driver {
             has_moved: true,
             deceived: false,
             replacing: None,
+            commands: None,
             hardening: None,
             absence: Absence::default(),
             redundant: Vec::new(),

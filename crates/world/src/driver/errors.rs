@@ -95,6 +95,7 @@ impl Driver {
         let changes = ask.op.changes();
         match error {
             RequestError::NoSpace => changes,
+            RequestError::NoVolume => self.is_being_removed(ask.volume, request.ticket).is_some(),
             RequestError::ReadOnly => ask.op != Op::Read && self.all_members_fail(),
             RequestError::FlushFailed(device) => {
                 let is_damaged = self.truncated.iter().any(|(truncated, _)| *truncated == device);
@@ -124,6 +125,10 @@ impl Driver {
 
     /// There really is no space.
     fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
+        // It waits for no space any more.
+        if self.is_being_removed(request.ask.volume, request.ticket).is_some() {
+            return Ok(());
+        }
         self.check_kept(request)?;
         let (needed, room) = (self.extents_needed(request.ticket), self.room);
         // Second places take space that nobody needs.

@@ -3,7 +3,7 @@
 use super::Ask;
 use crate::{Difference, UnknownModel};
 use thiserror::Error;
-use weir_engine::{AdminError, StartError};
+use weir_engine::{AdminError, AdminId, StartError};
 use weir_map::MapError;
 use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, VolumeOffset};
 
@@ -91,9 +91,41 @@ pub enum Failure {
         /// Why.
         error: AdminError,
     },
+    /// A volume was refused though the metadata area has room for it.
+    #[error("a volume is refused, though at most {needed} of {room} pages for metadata are needed")]
+    MetadataRoomLeft {
+        /// Pages that may be needed.
+        needed: u64,
+        /// Pages there are.
+        room: u64,
+    },
+    /// A volume was refused, whatever was given back.
+    #[error("a volume is refused for want of metadata room, though all others were trimmed")]
+    MetadataNeverFree,
     /// A command of the operator is never answered.
     #[error("{0} is never answered")]
     NeverDone(String),
+    /// An answer to no command, or a second one.
+    #[error("{0:?} is answered, and is no command under way")]
+    StrayAnswer(AdminId),
+    /// A command was carried out that must be refused.
+    #[error("{command} was carried out")]
+    Done {
+        /// The command.
+        command: String,
+    },
+    /// A volume was removed while a request was under way.
+    #[error("a volume was removed while this was under way: {ask:?}")]
+    RemovedUnder {
+        /// The request.
+        ask: Ask,
+    },
+    /// A request was carried out, or failed for another reason, after its volume was to be removed.
+    #[error("{ask:?} was answered as if its volume were not being removed")]
+    AfterRemoval {
+        /// The request.
+        ask: Ask,
+    },
     /// No request is under way, and the engine is busy all the same, with nothing that ends.
     #[error("the engine is busy without end: {0}")]
     Idle(String),

@@ -224,6 +224,7 @@ impl Driver {
         }
         self.settle_hardening();
         self.settle_replacement()?;
+        self.settle_commands()?;
         self.note_owners();
         self.check_volumes()
     }
@@ -275,9 +276,11 @@ impl Driver {
     }
 
     /// The pool has the volumes it should have.
-    fn check_volumes(&self) -> Result<(), Failure> {
-        let mut found: Vec<_> = self.engine.volumes().map(|v| (v.name, v.id, v.size)).collect();
-        let mut expected: Vec<_> = self.volumes.iter().map(|v| (v.name.clone(), v.id, v.spec.size)).collect();
+    pub(super) fn check_volumes(&self) -> Result<(), Failure> {
+        let mut found: Vec<_> =
+            self.engine.volumes().map(|v| (v.name, v.id, v.size, v.hardening as u8)).collect();
+        let named = |v: &Volume| (v.name.clone(), v.id, v.spec.size, v.spec.hardening as u8);
+        let mut expected: Vec<_> = self.volumes.iter().map(named).collect();
         found.sort();
         expected.sort();
         if found == expected {
@@ -298,10 +301,6 @@ impl Driver {
     }
 
     fn try_to_replace(&mut self, volume: usize, meanwhile: &[Ask]) -> Result<(), Failure> {
-        if !self.engine.map().has_room_for_places() {
-            // The metadata area may be too small for the new volume, as a wide map makes it.
-            return Ok(());
-        }
         while self.under_way.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
@@ -315,8 +314,7 @@ impl Driver {
         if let Some(replacing) = &mut self.replacing {
             replacing.removed = true;
         }
-        let created = self.create_volume(new, spec)?;
-        self.replaced(volume, created);
+        self.create_successor(volume, &new, spec)?;
         self.check_volumes()
     }
 
@@ -330,7 +328,7 @@ impl Driver {
         })
     }
 
-    fn replaced(&mut self, volume: usize, new: Volume) {
+    pub(super) fn replaced(&mut self, volume: usize, new: Volume) {
         if let Some(oldest) = self.under_way.values().map(|request| request.ticket).min() {
             self.gone.retain(|(at, _)| *at >= oldest);
             self.gone.push((self.oracle.latest(), self.extents_held(volume, oldest)));
@@ -357,8 +355,8 @@ impl Driver {
             Some(_) => {}
             None => {
                 self.replacing = Some(Replacing { volume, new: new.clone(), removed: true });
-                match self.create_volume(new, spec) {
-                    Ok(created) => self.replaced(volume, created),
+                match self.create_successor(volume, &new, spec) {
+                    Ok(()) => {}
                     Err(_) if self.health == Health::Broken => return self.crash(&Crash::at_once()),
                     Err(failure) => return Err(failure),
                 }
@@ -401,8 +399,21 @@ impl Driver {
         }
     }
 
+    /// Creates the volume that takes the place of one that was removed.
+    fn create_successor(&mut self, volume: usize, name: &str, spec: VolumeSpec) -> Result<(), Failure> {
+        let create = |driver: &mut Self| match driver.create_volume(name.to_owned(), spec) {
+            Ok(created) => {
+                driver.replaced(volume, created);
+                Ok(true)
+            }
+            Err(failure) if driver.is_refused_for_room(&failure) => Ok(false),
+            Err(failure) => Err(failure),
+        };
+        if create(self)? { Ok(()) } else { self.make_metadata_room(create) }
+    }
+
     /// Gives a command.
-    fn command(&mut self, command: Command) -> Result<Given, Failure> {
+    pub(super) fn command(&mut self, command: Command) -> Result<Given, Failure> {
         self.admins += 1;
         let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
         self.engine.admin(self.world.now(), given.id, command);
@@ -470,7 +481,7 @@ const fn strike(how: Stop) -> Strike {
 }
 
 /// A command of the operator.
-struct Given {
+pub(super) struct Given {
     id: AdminId,
     what: String,
 }

@@ -199,6 +199,7 @@ impl Driver {
         self.statistics.requests += 1;
         self.answered_since_crash += 1;
         self.idle_events = 0;
+        self.check_removal(request.ask, request.ticket, reply.result.err())?;
         match reply.result {
             Ok(shape) => self.succeeded(&request, shape, reply.buffer)?,
             Err(error) => self.failed(&request, error)?,

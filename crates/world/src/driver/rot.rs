@@ -7,7 +7,7 @@
 
 use super::lifecycle::{POOL, open_pool};
 use super::{Driver, Failure, Health};
-use crate::{Rng, Seed, Stop, Storage, Strike};
+use crate::{Rng, Seed, Stop, Storage, Strike, World};
 use std::ops::Range;
 use weir_map::check::{Report, Severity};
 use weir_map::journal::{FRAME_MAX, Frame};
@@ -19,28 +19,8 @@ use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, DeviceSet};
 impl Driver {
     /// A bit changes while the power is off. If the pool does not open then, it is put right.
     pub(super) fn rot(&mut self, pick: u64) -> Result<(), Failure> {
-        let mut rng = Rng::new(Seed(pick));
-        let of_metadata = rng.chance(0.5);
-        let device = match of_metadata {
-            // Not the first of two members: it is what is left when the second one is damaged.
-            true => DeviceId(self.setup.mirrored.into()),
-            false => DeviceId(rng.below(self.setup.devices.len() as u64) as u8),
-        };
-        let superblock = &self.layout[device.index()];
-        let range = if of_metadata {
-            DeviceOffset(0)..superblock.data_at
-        } else {
-            superblock.data_at..Superblock::second_at(superblock.size)
-        };
-        let Some(storage) = self.world.storage(device) else { return Ok(()) };
-        let mut pages = storage.written_pages(range);
-        pages.retain(|page| !storage.is_spoilt(*page..*page + Bytes(BLOCK)));
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let page = pages[rng.below(pages.len() as u64) as usize];
-        let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
-        storage.rot(at, bits);
+        let rotten = rot(&mut self.world, &self.layout, self.setup.mirrored, pick);
+        let Some(Rotten { device, at, bits, of_metadata }) = rotten else { return Ok(()) };
         self.deceived = true;
         if self.tail_is_spoilt() {
             self.put_right(device, at, bits);
@@ -92,11 +72,7 @@ impl Driver {
     }
 
     fn may_refuse(&mut self, failure: &Failure) -> bool {
-        use MapError::{Damaged, MetadataAbsent, Mismatch, Unknown};
-        let says_so = matches!(
-            failure,
-            Failure::Open(Damaged { .. } | Unknown { .. } | MetadataAbsent { .. } | Mismatch(_))
-        );
+        let says_so = is_of_damage(failure);
         let spoilt = self.spoilt_metadata();
         let unharmed = self.members().find(|member| !spoilt.contains(*member));
         says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_nameless_device())
@@ -104,11 +80,7 @@ impl Driver {
 
     /// Whether some device, perhaps none of those with the map, has both copies of its superblock struck.
     fn has_nameless_device(&mut self) -> bool {
-        self.layout.iter().any(|superblock| {
-            let copies = [DeviceOffset(0), Superblock::second_at(superblock.size)];
-            let storage = self.world.storage(superblock.device);
-            storage.is_some_and(|s| copies.iter().all(|at| s.is_spoilt(*at..*at + Bytes(BLOCK))))
-        })
+        has_nameless_device(&mut self.world, &self.layout)
     }
 
     /// The devices that carry the map.
@@ -118,16 +90,7 @@ impl Driver {
 
     /// The devices with metadata, superblocks included, that is not what was written.
     pub(super) fn spoilt_metadata(&mut self) -> DeviceSet {
-        let mut spoilt = DeviceSet::default();
-        for superblock in &self.layout {
-            let Superblock { device, data_at, size, .. } = *superblock;
-            let Some(storage) = self.world.storage(device) else { continue };
-            let second = Superblock::second_at(size)..DeviceOffset(size.0);
-            if storage.is_spoilt(DeviceOffset(0)..data_at) || storage.is_spoilt(second) {
-                spoilt.insert(device);
-            }
-        }
-        spoilt
+        spoilt_metadata(&mut self.world, &self.layout)
     }
 
     /// Whether the frame that would come next in the only journal there is may have been there, and been
@@ -161,8 +124,82 @@ impl Driver {
     }
 }
 
+/// A bit that has changed.
+pub(crate) struct Rotten {
+    device: DeviceId,
+    at: DeviceOffset,
+    bits: u8,
+    pub(crate) of_metadata: bool,
+}
+
+/// A bit changes on a device: in its metadata, or in its data. `None` if nothing was written there.
+pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick: u64) -> Option<Rotten> {
+    let mut rng = Rng::new(Seed(pick));
+    let of_metadata = rng.chance(0.5);
+    let device = match of_metadata {
+        // Not the first of two members: it is what is left when the second one is damaged.
+        true => DeviceId(mirrored.into()),
+        false => DeviceId(rng.below(layout.len() as u64) as u8),
+    };
+    let superblock = &layout[device.index()];
+    let range = if of_metadata {
+        DeviceOffset(0)..superblock.data_at
+    } else {
+        superblock.data_at..Superblock::second_at(superblock.size)
+    };
+    let storage = world.storage(device)?;
+    let mut pages = storage.written_pages(range);
+    pages.retain(|page| !storage.is_spoilt(*page..*page + Bytes(BLOCK)));
+    if pages.is_empty() {
+        return None;
+    }
+    let page = pages[rng.below(pages.len() as u64) as usize];
+    let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
+    storage.rot(at, bits);
+    Some(Rotten { device, at, bits, of_metadata })
+}
+
+/// Where on a device writes may go astray.
+pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<DeviceOffset> {
+    // One of two members stays good: the pool opens whatever happens to the other one.
+    if mirrored && superblock.device == DeviceId(0) {
+        superblock.data_at..Superblock::second_at(superblock.size)
+    } else {
+        DeviceOffset(0)..DeviceOffset(superblock.size.0)
+    }
+}
+
+/// The devices with metadata, superblocks included, that is not what was written.
+pub(crate) fn spoilt_metadata(world: &mut World, layout: &[Superblock]) -> DeviceSet {
+    let mut spoilt = DeviceSet::default();
+    for superblock in layout {
+        let Superblock { device, data_at, size, .. } = *superblock;
+        let Some(storage) = world.storage(device) else { continue };
+        let second = Superblock::second_at(size)..DeviceOffset(size.0);
+        if storage.is_spoilt(DeviceOffset(0)..data_at) || storage.is_spoilt(second) {
+            spoilt.insert(device);
+        }
+    }
+    spoilt
+}
+
+/// Whether some device, perhaps none of those with the map, has both copies of its superblock struck.
+pub(crate) fn has_nameless_device(world: &mut World, layout: &[Superblock]) -> bool {
+    layout.iter().any(|superblock| {
+        let copies = [DeviceOffset(0), Superblock::second_at(superblock.size)];
+        let storage = world.storage(superblock.device);
+        storage.is_some_and(|s| copies.iter().all(|at| s.is_spoilt(*at..*at + Bytes(BLOCK))))
+    })
+}
+
+/// Whether a pool may say this of metadata that was struck, when it does not open.
+pub(crate) const fn is_of_damage(failure: &Failure) -> bool {
+    use MapError::{Damaged, MetadataAbsent, Mismatch, Unknown};
+    matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | MetadataAbsent { .. } | Mismatch(_)))
+}
+
 /// A pool opens if, and only if, the check finds nothing damaged that nothing intact is left for.
-pub(super) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
+pub(crate) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
     let is_damaged = report.worst() == Some(Severity::Damage);
     if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
 }

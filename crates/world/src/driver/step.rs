@@ -1,5 +1,6 @@
 //! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
 
+use super::Told;
 use crate::net::Act;
 use crate::{Fault, Stop};
 use std::fmt;
@@ -24,6 +25,9 @@ pub enum Step {
     },
     /// Wait for what a volume's clients asked, remove it and create another one in its place.
     Replace(Replace),
+    /// Several commands of operators, one after the other without waiting, while clients ask; then wait
+    /// for them.
+    Tell(Vec<Told>),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
     Crash(Crash),
@@ -142,6 +146,7 @@ impl fmt::Debug for Step {
                 write!(f, "replace volume {volume}")?;
                 meanwhile.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
             }
+            Self::Tell(all) => write!(f, "at once: {all:?}"),
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Crash(crash) => crash.fmt(f),
             Self::CrashCopy(crash) => write!(f, "in a copy of the pool: {crash:?}"),

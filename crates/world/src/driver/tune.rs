@@ -47,7 +47,7 @@ impl Driver {
         Ok(())
     }
 
-    fn hardened(&mut self, volume: usize, hardening: Hardening) {
+    pub(super) fn hardened(&mut self, volume: usize, hardening: Hardening) {
         self.volumes[volume].spec.hardening = hardening;
         if hardening == Hardening::Write {
             self.oracle.first_writes_are_durable(volume);

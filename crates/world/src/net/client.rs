@@ -13,7 +13,7 @@ use super::nbd::{self, Transmission};
 use super::recording::Key;
 use super::sockets::{Got, Sockets, Wire};
 use crate::driver::{Ask, Failure};
-use crate::{Answer, Oracle, Rng, Ticket};
+use crate::{Answer, Oracle, Rng, SPOILT, Spoilt, Ticket};
 use request::{Laid, Open, What, lay_out};
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, ConnId, Nanos, Op, SECTOR};
@@ -106,6 +106,8 @@ pub(super) struct Turn {
     /// Failed because of a device.
     pub(super) errors: u64,
     pub(super) compared: Bytes,
+    /// Sectors that were read and are not what was written.
+    pub(super) damaged: u64,
     /// Its volume is gone.
     pub(super) is_lacking: bool,
     /// Requests that were begun, and that were answered, as a recording has them.
@@ -509,9 +511,12 @@ impl Connection {
         };
         match ask.op {
             Op::Read => {
-                turn.compared += ask.len;
                 let data = &reply.data[head..head + ask.len.0 as usize];
-                let same = judge.oracle.read_done(ticket, Answer::Bytes(data));
+                let spoilt =
+                    if judge.faults.deceived { Spoilt::marked(data, SPOILT) } else { Spoilt::default() };
+                turn.compared += ask.len - Bytes(spoilt.len() as u64 * SECTOR);
+                turn.damaged += spoilt.len() as u64;
+                let same = judge.oracle.read_but(ticket, Answer::Bytes(data), &spoilt);
                 same.map_err(|difference| Failure::Difference { ask, difference })?;
             }
             // Another client may have been told before, and not received yet, that what this flush was to

@@ -1,7 +1,7 @@
 //! What a served pool and its clients have to go through, from a seed.
 
 use super::{Act, Character, Front, Leave, Order, Stranger, Wire, Wish, Wrong};
-use crate::campaign::faults::{breaking, leap};
+use crate::campaign::faults::{astray, breaking, leap};
 use crate::campaign::{History, Kind, between, copies, pick, setup, weighted};
 use crate::driver::{Again, Ask, Crash, Setup, Step};
 use crate::{Pace, Rng, Seed, Stop};
@@ -48,8 +48,29 @@ pub fn history(seed: Seed) -> History {
     let steps = trouble(seed, steps);
     let mut history = History { setup, steps };
     limit(seed, &mut history);
+    deceive(seed, &mut history);
     history.steps = bursts(seed, &history);
     history
+}
+
+/// Half of the histories with a mirrored map in which no device fails have devices that deceive. Drawn apart.
+fn deceive(seed: Seed, history: &mut History) {
+    let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 8));
+    let is_failing = history.steps.iter().any(|step| matches!(step, Step::Break(..)));
+    if !history.setup.mirrored || is_failing || !rng.chance(0.5) {
+        return;
+    }
+    // Superblocks that rot or go astray are no reason to give a device up.
+    history.setup.verified = false;
+    for mut step in std::mem::take(&mut history.steps) {
+        if let Step::Crash(Crash { how: Stop::PowerCut, rot, .. }) = &mut step {
+            *rot = rng.chance(0.5).then(|| rng.word());
+        }
+        if rng.chance(0.006) {
+            history.steps.push(Step::Break(rng.below(4) as usize, astray(&mut rng)));
+        }
+        history.steps.push(step);
+    }
 }
 
 /// One history in four has so few places for clients that some are turned away. Drawn apart.

@@ -17,6 +17,10 @@ use weir_model::{Bytes, DeviceSet, Nanos, Op, VolumeOffset};
 pub(super) struct Faults {
     /// One of them may fail.
     pub(super) is_broken: bool,
+    /// Writes may go astray.
+    pub(super) astray: bool,
+    /// A device has done something without telling anybody, ever.
+    pub(super) deceived: bool,
     /// Those that failed something.
     pub(super) failing: DeviceSet,
     /// How much longer than usual devices that answer late may hold up a change that an operator asks for.
@@ -51,7 +55,7 @@ impl Judge<'_> {
     /// A request is sent.
     pub(super) fn begun(&mut self, ask: &Ask, ticket: Ticket) {
         self.kept.begun(ask, ticket, self.shape);
-        if self.faults.is_broken {
+        if self.faults.is_broken || self.faults.deceived {
             self.kept.promise_nothing();
         }
     }

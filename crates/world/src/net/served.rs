@@ -100,6 +100,8 @@ pub struct Served {
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
     faults: Faults,
+    /// Metadata was struck before the pool was opened last, or tried to.
+    was_damaged: bool,
     /// What writes are promised of space.
     kept: Kept,
     /// A jump of the clock to come, and after how many more events.
@@ -147,6 +149,7 @@ impl Served {
         let no_front = || Failure::Server("none is wanted".to_owned());
         let front = setup.served.clone().ok_or_else(no_front)?;
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
+        world.memory.show_spoilt_zeros();
         let layout = create_pool(&mut world, &setup)?;
         let named =
             |(number, spec): (usize, &VolumeSpec)| Volume { name: format!("volume{number}"), spec: *spec };
@@ -174,6 +177,7 @@ impl Served {
             copies: Copies::default(),
             layout,
             faults: Faults::default(),
+            was_damaged: false,
             kept: Kept::default(),
             jump: None,
             unsettled: None,
@@ -246,7 +250,7 @@ impl Served {
                 Ok(())
             }
             // What these do is tried without a server.
-            Step::Replace(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
+            Step::Replace(_) | Step::Tell(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
         }
     }
 

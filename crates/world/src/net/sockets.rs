@@ -395,7 +395,7 @@ impl Socket {
         while most > 0
             && let Some(from) = transfer.rest(most)
         {
-            let len = self.to_client.put(now, memory.bytes(from));
+            let len = self.to_client.put(now, &memory.sent(from));
             transfer.moved += len;
             most -= len;
         }

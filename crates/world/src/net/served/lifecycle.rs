@@ -2,7 +2,7 @@
 
 use super::Served;
 use crate::driver::lifecycle::{is_of_devices, open_pool};
-use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec};
+use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec, rot};
 use crate::net::operator::{Operator, Order};
 use crate::net::sockets::Sockets;
 use crate::{Driver, Rng, Seed, Stop, Strike};
@@ -24,6 +24,7 @@ impl Served {
             let how = match self.try_to_start() {
                 Err(Failure::Open(error)) if self.faults.is_broken && is_of_devices(&error) => Stop::Kill,
                 Err(Failure::Admin { .. }) if !self.faults.failing.is_empty() => Stop::PowerCut,
+                Err(failure @ Failure::Open(_)) => return self.refused_to_open(failure),
                 other => return other,
             };
             attempts += 1;
@@ -34,13 +35,16 @@ impl Served {
 
     fn try_to_start(&mut self) -> Result<(), Failure> {
         self.all_free = self.world.memory.free();
+        let foretold = self.foretell();
         let opened = open_pool(&mut self.world, &self.setup, self.faults.is_broken, Absence::default());
         self.note_strikes();
+        foretold.map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
         let mut engine = opened?;
         // A device that gave up what a failed flush should have kept cannot be asked again.
         if !self.faults.is_broken {
             self.oracle.settled();
         }
+        self.was_damaged = false;
         self.settle_order(&engine)?;
         self.settle_sides(&engine)?;
         for number in 0..self.volumes.len() {
@@ -116,14 +120,20 @@ impl Served {
         self.note_moment(crash.how);
         self.count_crash();
         self.stop(crash.how)?;
+        if let Some(pick) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
+            self.rot(pick);
+        }
         for Again { write, how } in &crash.again {
+            self.was_damaged |= self.is_damaged();
             self.world.stop_at_store_write(Some(*write), *how);
             let is_broken = self.faults.is_broken;
             let opened = open_pool(&mut self.world, &self.setup, is_broken, Absence::default());
             self.world.stop_at_store_write(None, *how);
             self.note_strikes();
             match opened {
-                Err(failure) if !self.world.is_dark() && !is_broken => return Err(failure),
+                Err(failure) if !self.world.is_dark() && !is_broken => {
+                    return self.refused_to_open(failure);
+                }
                 _ => {}
             }
             self.statistics.in_recovery += u64::from(self.world.is_dark());
@@ -138,11 +148,12 @@ impl Served {
     /// has to say. Nor once a device has failed.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.due() {
+            let is_broken = self.faults.is_broken || self.deceives();
             let Some(engine) = self.server.as_ref().map(Server::volumes) else { continue };
             let found: Vec<_> = engine.volumes().collect();
             let is_asked = self.operator.is_asking() || self.aides.iter().any(Operator::is_asking);
             let is_plain = found.len() == self.volumes.len() && self.replacing.is_none();
-            if is_asked || !is_plain || self.faults.is_broken {
+            if is_asked || !is_plain || is_broken {
                 continue;
             }
             let volumes = self.volumes.iter().filter_map(|volume| {
@@ -193,7 +204,10 @@ impl Served {
             // Whoever comes to see why it is dark replaces cables, too.
             self.mend();
         }
-        if self.faults.is_broken {
+        // An opening may write over damaged pages of the newest root before that root, which is good
+        // for nothing then.
+        self.was_damaged |= self.is_damaged();
+        if self.faults.is_broken || self.was_damaged {
             return Ok(());
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();

@@ -146,6 +146,7 @@ impl Served {
             self.statistics.no_space += turn.no_space;
             self.statistics.errors += turn.errors;
             self.statistics.compared += turn.compared;
+            self.statistics.damaged_data += turn.damaged;
             if asked_in != was_asking {
                 let entered = &mut self.entered[self.front.clients[number].volume];
                 *entered = (*entered).max(self.moment);
