@@ -203,8 +203,8 @@ impl Map {
         self.overlay.get(key).is_some_and(|p| !p.versions.is_empty())
     }
 
-    /// The flushes that the first change of the extent which no commit has taken waits for before it can become
-    /// durable.
+    /// The flushes that the first change of the extent which no commit has taken waits for before it can
+    /// become durable.
     pub fn needs(&self, key: ExtentKey) -> impl Iterator<Item = Needs> + '_ {
         self.overlay.get(key).and_then(Pending::first_open).into_iter().flat_map(Version::needs)
     }
@@ -221,10 +221,11 @@ impl Map {
         need <= room || self.planted.is(Mutant::ReserveIgnored)
     }
 
-    /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents there still is
-    /// space for could want the room, each with a record of two whole places, as [`crate::open::create::layout`] has reckoned. So a
-    /// pool is full of data before its metadata area is full, unless extents far apart are written. An area that was made
-    /// smaller than that, since its device is small, leaves half its room to them.
+    /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents
+    /// there still is space for could want the room, each with a record of two whole places, as
+    /// [`crate::open::create::layout`] has reckoned. So a pool is full of data before its metadata area is
+    /// full, unless extents far apart are written. An area that was made smaller than that, since its device
+    /// is small, leaves half its room to them.
     pub fn has_room_for_places(&self) -> bool {
         let (need, room) = self.metadata_need();
         let present =
@@ -331,8 +332,8 @@ impl Map {
         self.overlay.push(key, Version { needs, value, brings, released });
     }
 
-    /// Puts a place allocated on `whole` under an extent that has no whole place on that device. It holds nothing yet: the
-    /// extent still reads as zeros, and nothing is logged until [`Self::written`].
+    /// Puts a place allocated on `whole` under an extent that has no whole place on that device. It holds
+    /// nothing yet: the extent still reads as zeros, and nothing is logged until [`Self::written`].
     pub fn place(&mut self, key: ExtentKey, whole: Whole) {
         let (record, blocks) = self.current_record(key);
         let mut record = record.unwrap_or_else(|| self.empty_record(key));
@@ -510,7 +511,8 @@ impl Map {
         self.records.live()
     }
 
-    /// Extents with more than one whole place for each copy, as of the last commit. Cost: none, they are counted.
+    /// Extents with more than one whole place for each copy, as of the last commit. Cost: none, they are
+    /// counted.
     pub fn extents_in_pieces(&self) -> u64 {
         self.records.more_places().0
     }

@@ -1,5 +1,5 @@
-//! How much space volumes take, as their extents are in effect: the running count of what is durable, and a look at
-//! what differs from it.
+//! How much space volumes take, as their extents are in effect: the running count of what is durable, and a
+//! look at what differs from it.
 
 use crate::format::value::{RecordId, Word};
 use crate::map::Map;
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
 impl Map {
-    /// Space a volume takes, as its extents are in effect. Cost: a step for each of its extents with changes that are
-    /// not durable.
+    /// Space a volume takes, as its extents are in effect. Cost: a step for each of its extents with changes
+    /// that are not durable.
     pub fn usage(&self, volume: VolumeId) -> Usage {
         let first = ExtentKey { volume, index: ExtentIndex(0) };
         self.overlay.of_volume(first).fold(self.usages.of(volume), |usage, (key, pending)| {

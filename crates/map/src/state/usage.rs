@@ -71,7 +71,8 @@ impl Usages {
     }
 }
 
-/// Extents and slots given up whose release is not yet durable: how many, and how many extents of each device.
+/// Extents and slots given up whose release is not yet durable: how many, and how many extents of each
+/// device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Releasing {
     all: usize,

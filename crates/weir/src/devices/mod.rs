@@ -66,8 +66,8 @@ impl Described {
         self.path.with_extension(extension)
     }
 
-    /// Opens and locks all devices for a new pool; files that do not exist are created. Calls `opened` with each
-    /// device as soon as it is open.
+    /// Opens and locks all devices for a new pool; files that do not exist are created. Calls `opened` with
+    /// each device as soon as it is open.
     ///
     /// # Errors
     /// If some cannot be opened, are used by anybody else, or are named twice; all of them are told.
@@ -282,8 +282,8 @@ impl Described {
         )
     }
 
-    /// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so is the last
-    /// page, where its second superblock was.
+    /// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so
+    /// is the last page, where its second superblock was.
     fn refuse_regrown(
         &self,
         entry: &DeviceEntry,
@@ -558,7 +558,8 @@ fn class_of(pace: &str) -> Option<DeviceClass> {
         .find(|class| family == Some(class.name()))
 }
 
-/// Says in the log which device files other users of the machine may read or write: all volumes' data is there.
+/// Says in the log which device files other users of the machine may read or write: all volumes' data is
+/// there.
 ///
 /// # Errors
 /// If the system does not say.

@@ -56,9 +56,9 @@ pub enum PoolCommand {
     },
     /// Have a blank device take the place of one that is gone for good; the pool must not be served
     ///
-    /// The pool file says where the new one is: correct its path there first, if it is another one. Volumes with
-    /// two copies lose nothing, and get their second copies back while the pool is served. Refused while some
-    /// data are on the device that is gone alone: bring it back, or give them up first.
+    /// The pool file says where the new one is: correct its path there first, if it is another one. Volumes
+    /// with two copies lose nothing, and get their second copies back while the pool is served. Refused while
+    /// some data are on the device that is gone alone: bring it back, or give them up first.
     Replace {
         /// The device's name in the pool file
         device: String,

@@ -11,12 +11,13 @@ use crate::status::Status;
 use std::path::Path;
 use weir_map::NewDevice;
 
-/// Has a blank device take the place of the one of this name, at the path that the pool file gives. The pool must
-/// not be served; the other devices must be there, as [`Accept`] says. With `force` it need not be blank.
+/// Has a blank device take the place of the one of this name, at the path that the pool file gives. The pool
+/// must not be served; the other devices must be there, as [`Accept`] says. With `force` it need not be
+/// blank.
 ///
 /// # Errors
-/// If something is on the device that is gone alone, the new one is too small, not blank or in use, or the pool
-/// cannot be opened without it. A file that was created for it is removed again.
+/// If something is on the device that is gone alone, the new one is too small, not blank or in use, or the
+/// pool cannot be opened without it. A file that was created for it is removed again.
 pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
     progress::during("replacing the device", || take_in(&described, name, accept, force))?;
