@@ -45,6 +45,7 @@ mod durability;
 mod inspect;
 mod io;
 mod mover;
+mod options;
 mod policy;
 mod read;
 mod request;
@@ -66,6 +67,7 @@ pub use inspect::status::{
     DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
 };
 pub use mover::{MOVER_SHARE, MoverStatus};
+pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;
 pub use read::cache::CacheStatus;
@@ -86,7 +88,6 @@ use weir_map::Map;
 use weir_model::{
     Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed,
 };
-use weir_policy::harm::Moves;
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -182,7 +183,7 @@ pub enum StartError {
 
 impl Engine {
     /// An engine for an opened map. Takes [`RESERVED_MEMORY`] of buffers for itself. `devices` are the
-    /// settings of the pool's devices, by id.
+    /// settings of the pool's devices, by id; `options` hold as long as the engine does.
     ///
     /// # Errors
     /// If there is too little memory, or the settings do not fit the pool.
@@ -191,6 +192,7 @@ impl Engine {
         map: Map,
         policy: Box<dyn Placement>,
         devices: &[DeviceSettings],
+        options: Options,
         memory: &mut M,
     ) -> Result<Self, StartError> {
         if devices.len() != map.devices().len() {
@@ -256,15 +258,31 @@ impl Engine {
             engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
             engine.verification.lost(device, LostWhy::Absent);
         }
-        engine.set_moves(now, Moves::default());
-        engine.start_probes();
-        engine.resume_removals();
-        engine.look_for_lacking();
-        engine.look_for_metadata();
-        if !engine.map.absent().is_empty() {
-            engine.look_for_unreachable();
-        }
+        engine.begin_tasks();
+        engine.set_options(options);
         Ok(engine)
+    }
+
+    /// Begins what an engine does as soon as it is there.
+    fn begin_tasks(&mut self) {
+        self.start_probes();
+        self.resume_removals();
+        self.look_for_lacking();
+        self.look_for_metadata();
+        if !self.map.absent().is_empty() {
+            self.look_for_unreachable();
+        }
+    }
+
+    /// From now on these options hold. What was known of policies' moves is forgotten.
+    fn set_options(&mut self, options: Options) {
+        let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
+        self.set_space_rules(space);
+        self.mover.set_share(mover_share);
+        self.cache.set_size(extent_cache);
+        self.judge_moves(moves);
+        self.commits.set_rules(flushes);
+        self.random = Rng::new(seed);
     }
 
     /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once.

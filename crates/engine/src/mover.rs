@@ -134,6 +134,11 @@ impl Mover {
         self.share.0
     }
 
+    /// From now on moves take at most this share of each device's time while clients use it.
+    pub(crate) fn set_share(&mut self, share: Percent) {
+        self.share = Share(share);
+    }
+
     /// Blocks have been dropped from a place.
     pub(crate) fn note_dropped(&mut self, blocks: u16) {
         self.counts.dropped += u64::from(blocks);
@@ -147,12 +152,6 @@ impl Engine {
         if self.mover.queue.len() < QUEUE_MAX {
             self.mover.queue.push_back(action);
         }
-    }
-
-    /// From now on moves take at most this share of each device's time while clients use it, instead of
-    /// [`MOVER_SHARE`]. All of it: they are not paced at all.
-    pub fn set_mover_share(&mut self, share: Percent) {
-        self.mover.share = Share(share);
     }
 
     /// What the mover has done.

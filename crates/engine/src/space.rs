@@ -163,8 +163,8 @@ impl SpaceState {
 }
 
 impl Engine {
-    /// From now on these are the rules for running out of space, instead of the default ones.
-    pub fn set_space_rules(&mut self, rules: SpaceRules) {
+    /// From now on these are the rules for running out of space.
+    pub(crate) fn set_space_rules(&mut self, rules: SpaceRules) {
         self.space.rules = rules;
         self.note_used();
     }

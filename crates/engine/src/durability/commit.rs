@@ -88,12 +88,14 @@ pub(crate) struct Commits {
     pub(crate) metadata_failed: bool,
 }
 
-impl Engine {
-    /// From now on these are the rules for flushes no client asks for, instead of the default ones.
-    pub fn set_flush_rules(&mut self, rules: FlushRules) {
-        self.commits.rules = rules;
+impl Commits {
+    /// From now on these are the rules for flushes no client asks for.
+    pub(crate) fn set_rules(&mut self, rules: FlushRules) {
+        self.rules = rules;
     }
+}
 
+impl Engine {
     /// Something changed that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self) {

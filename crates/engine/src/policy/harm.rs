@@ -84,10 +84,10 @@ pub struct MovesStatus {
 impl Engine {
     /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
     /// forgotten.
-    pub fn set_moves(&mut self, now: Nanos, moves: Moves) {
-        self.now = now;
+    pub(crate) fn judge_moves(&mut self, moves: Moves) {
         let moves = moves.in_pool_of(self.views().iter().map(|device| u64::from(device.extents)).sum());
         self.harm.moves = moves;
+        let now = self.now;
         self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
     }
 

@@ -3,7 +3,7 @@
 use crate::Engine;
 use crate::inspect::notice::Notice;
 use crate::policy::registry::Which;
-use weir_model::{Nanos, Rng, Seed};
+use weir_model::Nanos;
 
 /// When the policy is asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,11 +35,6 @@ pub struct Remark {
 }
 
 impl Engine {
-    /// What the policy draws comes from this seed from now on, instead of always the same one.
-    pub fn set_seed(&mut self, seed: u64) {
-        self.random = Rng::new(Seed(seed));
-    }
-
     /// When the next round is due.
     pub(crate) fn round_due(&self) -> Option<Nanos> {
         let next = self.policies.all.iter().filter_map(|instance| instance.rounds.next).min();

@@ -83,6 +83,12 @@ impl ExtentCache {
         Self { extents: Slab::new(), order: Lru::new(EXTENTS_MAX), counts: CacheStatus::default(), planted }
     }
 
+    /// Keeps up to so many bytes of extents in memory, which it takes from the buffer memory as it goes; none
+    /// for no cache. To be called before the first request.
+    pub(crate) fn set_size(&mut self, size: Bytes) {
+        self.counts.size = size;
+    }
+
     /// Whether anything is cached at all.
     #[inline]
     pub(crate) const fn is_on(&self) -> bool {
@@ -240,12 +246,6 @@ fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
 }
 
 impl Engine {
-    /// Keeps up to so many bytes of extents in memory, which it takes from the buffer memory as it goes;
-    /// none, which is so at first, for no cache. To be called before the first request.
-    pub fn set_extent_cache(&mut self, size: Bytes) {
-        self.cache.counts.size = size;
-    }
-
     /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
     /// past it.
     #[inline(never)]

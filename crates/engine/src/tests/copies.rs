@@ -1,7 +1,7 @@
 //! Volumes with two copies: where writes go, what a failure leaves, and that everything is there again.
 
 use super::harness::{Harness, Shape};
-use crate::{Activity, AdminError, FlushRules};
+use crate::{Activity, AdminError, FlushRules, Options};
 use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
 
 const EXTENT: usize = 128 << 10;
@@ -96,7 +96,8 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     h.hanging.clear();
     h.release(None);
     assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
-    h.engine.set_flush_rules(FlushRules { dear: Nanos(0), patience: Nanos(0) });
+    let flushes = FlushRules { dear: Nanos(0), patience: Nanos(0) };
+    h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
     h.holding = Some(IoKind::Flush);
     (0..12).for_each(|_| h.pass(Nanos::secs(1)));

@@ -158,7 +158,7 @@ fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
     let when_full = WhenFull::Wait { at_most: Nanos::secs(1_000) };
-    b.h.engine.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
+    b.h.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
     b.sends(WriteTo::InPlace);
     let mut extent = 1;
     while b.h.free() > 0 {
@@ -303,7 +303,7 @@ fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
             b.h.lose(DeviceId(2));
         } else {
             let bounded = SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() };
-            b.h.engine.set_space_rules(bounded);
+            b.h.set_space_rules(bounded);
         }
         b.write(BOTH, 0, 5);
         assert_eq!(b.dirty(0), (0, 0), "lost: {is_lost}");

@@ -1,6 +1,7 @@
 //! Moves that take what a client reads.
 
 use super::harness::{EXTENT, Harness};
+use crate::{Options, Percent};
 use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
 
@@ -120,7 +121,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
 #[test]
 fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     let mut h = pool(PlaceKind::Fine);
-    h.engine.set_mover_share(crate::Percent(1));
+    h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     // What moves have taken of the first device's time is to be paid for a long while.
     h.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 31 * 4096, 4096, 0);
