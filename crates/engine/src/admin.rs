@@ -1,12 +1,13 @@
 //! Volumes made, changed and removed while the pool is served.
 
 use crate::request::active::{AdminId, AdminStep, Waiter};
+use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
-    Bytes, DeviceId, ErrorKind, Hint, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId,
-    VolumeOffset,
+    Bytes, DeviceId, ErrorKind, Hint, Memory, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR,
+    VolumeId, VolumeOffset,
 };
 
 /// What is to be done to the pool.
@@ -166,6 +167,45 @@ impl Admin {
     }
 }
 
+impl Task for Admin {
+    /// Whether some volume whose last requests have ended is to be cleared.
+    fn can_run(engine: &Engine) -> bool {
+        let removals = &engine.admin.removals;
+        engine.stopped_changes.is_none()
+            && removals.iter().any(|r| r.stage == Stage::Draining && engine.is_quiet(r.volume))
+    }
+
+    /// Begins clearing volumes whose last requests have ended.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if engine.stopped_changes.is_some() {
+            return;
+        }
+        let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
+            .map(|r| r.volume)
+            .filter(|volume| engine.is_quiet(*volume))
+            .collect();
+        for volume in ready {
+            engine.set_stage(volume, Stage::Clearing);
+            let Some(size) = engine.map.volume(volume).map(|v| v.size) else { continue };
+            let extent = engine.map.extent();
+            // Whole extents, so that a volume that ends within a block leaves none behind.
+            let len = Bytes(extent.count(size) * extent.bytes().0);
+            let request = Request {
+                id: RequestId(u64::MAX),
+                volume,
+                op: Op::Trim,
+                offset: VolumeOffset(0),
+                len,
+                fua: true,
+                hint: Hint::None,
+                buffer: None,
+            };
+            let id = engine.activate(request, true);
+            engine.advance_range(id);
+        }
+    }
+}
+
 impl Engine {
     /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
@@ -304,47 +344,10 @@ impl Engine {
         }
     }
 
-    /// Whether [`Self::advance_removals`] would do something.
-    pub(crate) fn removals_can_advance(&self) -> bool {
-        let removals = &self.admin.removals;
-        self.stopped_changes.is_none()
-            && removals.iter().any(|r| r.stage == Stage::Draining && self.is_quiet(r.volume))
-    }
-
     fn is_quiet(&self, volume: VolumeId) -> bool {
         let in_flight =
             || self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
         self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.moves_in(volume))
-    }
-
-    /// Begins clearing volumes whose last requests have ended.
-    pub(crate) fn advance_removals(&mut self) {
-        if self.stopped_changes.is_some() {
-            return;
-        }
-        let ready: Vec<_> = (self.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
-            .map(|r| r.volume)
-            .filter(|volume| self.is_quiet(*volume))
-            .collect();
-        for volume in ready {
-            self.set_stage(volume, Stage::Clearing);
-            let Some(size) = self.map.volume(volume).map(|v| v.size) else { continue };
-            let extent = self.map.extent();
-            // Whole extents, so that a volume that ends within a block leaves none behind.
-            let len = Bytes(extent.count(size) * extent.bytes().0);
-            let request = Request {
-                id: RequestId(u64::MAX),
-                volume,
-                op: Op::Trim,
-                offset: VolumeOffset(0),
-                len,
-                fua: true,
-                hint: Hint::None,
-                buffer: None,
-            };
-            let id = self.activate(request, true);
-            self.advance_range(id);
-        }
     }
 
     fn set_stage(&mut self, volume: VolumeId, stage: Stage) {

@@ -1,7 +1,9 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
+pub(crate) mod abandoned;
 pub(crate) mod deadline;
 pub(crate) mod flush_order;
+pub(crate) mod last_check;
 pub(crate) mod lost;
 pub(crate) mod measure;
 pub(crate) mod outstanding;

@@ -31,6 +31,7 @@
 //! - [`space`]: admission of new data; where there is no space left copies give way to it
 //!   ([`space::reclaim`]).
 //! - [`mover`]: copies, moves and drops, as policies and background tasks ask.
+//! - [`task`]: what the engine does by itself, step by step; all tasks are listed at the end of this file.
 //! - [`background`]: second copies made anew, unreachable data, file systems' metadata, probes.
 //! - [`policy`]: the host of the placement policies, and the guard that stops harmful moves.
 //! - [`inspect`], [`admin`]: what people ask of the engine, and have it do.
@@ -50,6 +51,7 @@ mod policy;
 mod read;
 mod request;
 mod space;
+mod task;
 mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
@@ -78,9 +80,11 @@ pub use weir_map::Hardening;
 
 use crate::device::Device;
 use crate::durability::commit::Commits;
-use crate::request::active::{Active, ActiveId};
+use crate::request::active::Active;
 use crate::request::block_locks::Locks;
 use crate::request::piece::{Flight, Piece, PieceId, Step};
+use crate::request::ranges::Ranges;
+use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -125,15 +129,13 @@ pub struct Engine {
     consolidation: background::consolidate::Consolidation,
     resync: background::resync::Resync,
     doubt: durability::doubt::Doubt,
-    abandoned: device::lost::Abandoned,
+    abandoned: device::abandoned::Abandoned,
     again: read::failover::Again,
     through: read::gap_read::Through,
     checkpoint: durability::checkpoint::Checkpoint,
     admin: admin::Admin,
-    /// Requests over many extents that still have pieces to make.
-    ranges: VecDeque<ActiveId>,
-    /// Pieces that can go on.
-    ready: VecDeque<PieceId>,
+    ranges: Ranges,
+    ready: Ready,
     /// Pieces waiting for a scratch block.
     waiting_scratch: VecDeque<PieceId>,
     /// Pieces that may write where they want to once what was decided is durable.
@@ -232,13 +234,13 @@ impl Engine {
             consolidation: background::consolidate::Consolidation::default(),
             resync: background::resync::Resync::default(),
             doubt: durability::doubt::Doubt::default(),
-            abandoned: device::lost::Abandoned::default(),
+            abandoned: device::abandoned::Abandoned::default(),
             again: read::failover::Again::default(),
             through: read::gap_read::Through::new(),
             checkpoint: durability::checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
-            ranges: VecDeque::new(),
-            ready: VecDeque::new(),
+            ranges: Ranges::default(),
+            ready: Ready::default(),
             waiting_scratch: VecDeque::new(),
             waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
@@ -296,27 +298,7 @@ impl Engine {
     /// commit), and when [`Self::deadline`] has come.
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
         self.now = now;
-        self.expire_waiting_space();
-        self.watch_devices(memory);
-        self.replace_kept(memory);
-        self.find_buffers(memory);
-        self.advance_ranges(memory);
-        self.advance_removals();
-        self.drive_members(memory);
-        self.hold_round();
-        self.drive_inference();
-        self.drive_unreachable();
-        self.drive_harm();
-        self.close_intents();
-        self.drive_resync();
-        self.drive_reclaim();
-        self.drive_consolidation();
-        self.drive_mover();
-        self.drive_verification();
-        self.drive_commits(memory);
-        self.drive_checkpoint(memory);
-        self.drive_last_check();
-        self.run_ready(memory);
+        self.run_tasks(memory);
     }
 
     /// The next finished request.
@@ -332,32 +314,7 @@ impl Engine {
 
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let at_once = !self.ready.is_empty()
-            || !self.ranges.is_empty()
-            || self.removals_can_advance()
-            || self.abandoned.has_refused()
-            || self.abandoned.is_lacking()
-            || self.mover_can_begin()
-            || self.can_record()
-            || self.commit_can_advance()
-            || self.checkpoint_can_advance()
-            || self.last_check_is_due();
-        if at_once {
-            return Some(self.now);
-        }
-        let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
-        let later = later.into_iter().chain([
-            self.intents_due(),
-            self.resync_due(),
-            self.reclaim_due(),
-            self.consolidation_due(),
-            self.inference.due(),
-            self.unreachable.due(),
-            self.verification.due(),
-            self.again.due(),
-            self.mover_due(),
-        ]);
-        later.flatten().min()
+        if self.can_run_tasks() { Some(self.now) } else { self.tasks_due() }
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
@@ -383,18 +340,8 @@ impl Engine {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.stopped_changes.is_some()
-            && self.active.is_empty()
-            && self.mover_is_idle()
-            && self.flights.len() == self.abandoned.len()
-            && self.ios.is_empty()
-            && self.replies.is_empty()
-            && !self.is_recording_damage()
-            && (self.commits.metadata_failed
-                || (self.intents.are_closed()
-                    && self.commits_are_settled()
-                    && self.checkpoint_is_settled()
-                    && !self.members.are_recording()))
+        let has_commands = self.flights.len() != self.abandoned.len() || !self.ios.is_empty();
+        self.stopped_changes.is_some() && !has_commands && self.replies.is_empty() && self.tasks_are_idle()
     }
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
@@ -446,6 +393,31 @@ impl Engine {
         self.ios.push_back(Io { id, device, kind, at, buffer });
     }
 }
+
+// In this order: what becomes possible by one of them is done by those behind it in the same tick.
+task::tasks!(
+    space::SpaceState,
+    device::deadline::Deadlines,
+    device::abandoned::Abandoned,
+    read::failover::Again,
+    Ranges,
+    admin::Admin,
+    durability::members::Members,
+    policy::rounds::Rounds,
+    background::fs_metadata::Inference,
+    background::unreachable::Unreachable,
+    policy::harm::Harm,
+    durability::intents::Intents,
+    background::resync::Resync,
+    space::reclaim::Reclaim,
+    background::consolidate::Consolidation,
+    mover::Mover,
+    device::verify::Verification,
+    Commits,
+    durability::checkpoint::Checkpoint,
+    device::last_check::LastCheck,
+    Ready,
+);
 
 #[cfg(test)]
 mod tests;

@@ -14,13 +14,13 @@
 
 pub(crate) mod drops;
 pub(crate) mod piggyback;
+mod queue;
 
 use crate::Engine;
 use crate::Percent;
 use crate::mover::piggyback::Feed;
 use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
 use slab::Slab;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
@@ -29,8 +29,6 @@ use weir_model::{
 };
 use weir_policy::placement::{Action, RESERVE};
 
-/// Actions that wait for a buffer; more are not taken.
-const QUEUE_MAX: usize = 64;
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
 
@@ -118,11 +116,6 @@ struct Move {
 }
 
 impl Mover {
-    /// How many more actions are taken.
-    pub(crate) fn room(&self) -> usize {
-        QUEUE_MAX.saturating_sub(self.queue.len())
-    }
-
     /// The extents whose moves go on after a commit.
     pub(crate) fn waiting_for_commit(&self) -> impl Iterator<Item = ExtentKey> + '_ {
         self.moves.iter().filter(|(_, task)| task.waits).map(|(_, task)| task.key)
@@ -146,104 +139,14 @@ impl Mover {
 }
 
 impl Engine {
-    /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
-    /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
-    pub fn request_action(&mut self, action: Action) {
-        if self.mover.queue.len() < QUEUE_MAX {
-            self.mover.queue.push_back(action);
-        }
-    }
-
     /// What the mover has done.
     pub fn mover_status(&self) -> MoverStatus {
         MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
     }
 
-    /// Nothing is being moved.
-    pub(crate) fn mover_is_idle(&self) -> bool {
-        self.mover.moves.is_empty()
-    }
-
-    /// Something is queued that could begin now.
-    pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
-    }
-
-    /// Something is queued that could begin now with the bytes of a client's read.
-    #[inline]
-    pub(crate) fn mover_can_be_fed(&self) -> bool {
-        !self.mover.queue.is_empty()
-    }
-
-    /// Moves under way, and queued.
-    pub(crate) fn mover_load(&self) -> usize {
-        self.mover.queue.len() + self.mover.moves.len()
-    }
-
-    /// Fewer moves than this are under way, and none waits.
-    pub(crate) fn mover_has_room(&self, moves: usize) -> bool {
-        self.mover.queue.is_empty() && self.mover.moves.len() < moves
-    }
-
     /// Something is being moved in the volume.
     pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
         self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
-    }
-
-    /// When a move that waits for time of its devices goes on.
-    pub(crate) fn mover_due(&self) -> Option<Nanos> {
-        self.mover.moves.iter().filter_map(|(_, m)| self.move_due(m)).min()
-    }
-
-    /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
-    /// moved any more.
-    fn move_due(&self, task: &Move) -> Option<Nanos> {
-        let ends = self.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
-        task.until.map(|at| if ends { self.now } else { at })
-    }
-
-    /// Goes on with moves that waited for time of their devices.
-    fn resume_moves(&mut self) {
-        let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.now);
-        let due: SmallVec<[usize; 4]> =
-            self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
-        for id in due {
-            self.mover.moves[id].until = None;
-            self.next_run(MoveId(id), None);
-        }
-    }
-
-    /// Begins what is asked for, as far as there are buffers.
-    pub(crate) fn drive_mover(&mut self) {
-        if !self.mover.moves.is_empty() {
-            self.resume_moves();
-        }
-        while self.mover_can_begin() {
-            let Some(action) = self.mover.queue.pop_front() else { return };
-            self.carry_out(action, None);
-        }
-    }
-
-    /// Begins what is asked for, with the bytes of a read if one has them.
-    pub(crate) fn carry_out(&mut self, action: Action, feed: Option<Feed>) {
-        let volume = action.key().volume;
-        let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
-        if gone || self.stopped_changes.is_some() {
-            return;
-        }
-        match action {
-            Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, feed),
-            Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, feed),
-            Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
-            Action::Refresh { key } => self.refresh(key),
-        }
-    }
-
-    /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
-    pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        let at = self.mover.queue.iter().position(|action| action.key() == key)?;
-        let wanted = wanted(&self.mover.queue[at]);
-        if wanted { self.mover.queue.remove(at) } else { None }
     }
 
     /// Whether a move waits for the bytes of a client's read.
@@ -316,17 +219,6 @@ impl Engine {
             waiting: Vec::new(),
         }));
         self.next_run(id, feed);
-    }
-
-    /// Whole places get what they lack.
-    fn refresh(&mut self, key: ExtentKey) {
-        let Found::Record(record) = self.map.find(key) else { return };
-        let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);
-        let places: Vec<_> = ids.collect();
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
-        for to in places {
-            self.request_action(Action::Copy { key, blocks, to });
-        }
     }
 
     /// Whether the metadata area has room for what a move adds. For two whole places of what has a record

@@ -7,10 +7,11 @@
 //! again whenever some has come back.
 
 use crate::request::piece::PieceId;
+use crate::task::Task;
 use crate::{Engine, Notice};
 use std::collections::VecDeque;
 use weir_map::Whole;
-use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
+use weir_model::{Bytes, DeviceId, ExtentKey, Memory, Nanos, RequestError};
 
 pub(crate) mod extra;
 mod fill_rate;
@@ -149,16 +150,24 @@ impl SpaceState {
         &self.rules
     }
 
-    /// When the first piece has waited long enough.
-    #[inline]
-    pub(crate) fn expires(&self) -> Option<Nanos> {
-        self.expires
-    }
-
     /// Whether somebody waits.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
+    }
+}
+
+impl Task for SpaceState {
+    /// When the first piece has waited long enough.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.space.expires
+    }
+
+    /// Refuses what has waited long enough.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if engine.space.expires.is_some_and(|at| at <= engine.now) {
+            engine.retry_waiting_space();
+        }
     }
 }
 
@@ -315,13 +324,6 @@ impl Engine {
         self.space.expires = None;
         self.space.waiting_bytes = Bytes(0);
         self.ready.extend(self.space.waiting.drain(..));
-    }
-
-    /// Refuses what has waited long enough.
-    pub(crate) fn expire_waiting_space(&mut self) {
-        if self.space.expires.is_some_and(|at| at <= self.now) {
-            self.retry_waiting_space();
-        }
     }
 
     /// Space was found: the pool is not full.

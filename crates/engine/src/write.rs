@@ -283,7 +283,7 @@ impl Engine {
         if let Some(target) = self.pieces[id.0 as usize].target.take() {
             self.give_up_target(id, target.spot);
         }
-        self.ready.push_back(id);
+        self.ready.push(id);
     }
 
     /// Writes the piece's bytes to its target.

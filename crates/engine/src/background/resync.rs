@@ -6,11 +6,14 @@
 
 use crate::Engine;
 use crate::background::walk::after;
+use crate::task::Task;
 use crate::write::copies::wholes;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Record;
-use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Mutant, Nanos, PlaceId, PlaceKind, VolumeId};
+use weir_model::{
+    BlockRange, Bytes, ExtentIndex, ExtentKey, Memory, Mutant, Nanos, PlaceId, PlaceKind, VolumeId,
+};
 use weir_policy::placement::Action;
 
 /// Extents of the walk looked at at a time.
@@ -81,6 +84,31 @@ impl Resync {
     }
 }
 
+impl Task for Resync {
+    /// When there is something to do.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let idle = engine.resync.walk.is_none() && engine.resync.lacking.is_empty();
+        (!idle && engine.stopped_changes.is_none()).then_some(engine.resync.due)
+    }
+
+    /// Goes on with the walk, and has the mover make copies.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        if engine.resync.walk.is_some() {
+            engine.walk();
+        }
+        let hopeful = engine.make_copies();
+        engine.resync.due = engine.now
+            + match (engine.resync.walk, hopeful) {
+                (Some(_), _) => WALK_EVERY,
+                (None, true) => SOON,
+                (None, false) => LATER,
+            };
+    }
+}
+
 impl Engine {
     /// The extent may lack a copy.
     pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
@@ -102,29 +130,6 @@ impl Engine {
     pub(crate) fn degraded(&self, volume: VolumeId) -> (Bytes, bool) {
         let bytes = self.resync.lacking(volume) * self.map.extent().bytes().0;
         (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
-    }
-
-    /// When there is something to do.
-    pub(crate) fn resync_due(&self) -> Option<Nanos> {
-        let idle = self.resync.walk.is_none() && self.resync.lacking.is_empty();
-        (!idle && self.stopped_changes.is_none()).then_some(self.resync.due)
-    }
-
-    /// Goes on with the walk, and has the mover make copies.
-    pub(crate) fn drive_resync(&mut self) {
-        if self.resync_due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        if self.resync.walk.is_some() {
-            self.walk();
-        }
-        let hopeful = self.make_copies();
-        self.resync.due = self.now
-            + match (self.resync.walk, hopeful) {
-                (Some(_), _) => WALK_EVERY,
-                (None, true) => SOON,
-                (None, false) => LATER,
-            };
     }
 
     fn walk(&mut self) {

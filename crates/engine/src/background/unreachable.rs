@@ -7,8 +7,11 @@
 use crate::Engine;
 use crate::background::walk::after;
 use crate::inspect::notice::Notice;
+use crate::task::Task;
 use weir_map::Found;
-use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, VolumeId, VolumeOffset};
+use weir_model::{
+    BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
+};
 
 /// Extents looked at at a time.
 const WALK: usize = 256;
@@ -40,14 +43,33 @@ pub(crate) struct Unreachable {
 }
 
 impl Unreachable {
-    /// When to go on.
-    pub(crate) fn due(&self) -> Option<Nanos> {
-        self.walk.map(|_| self.due)
-    }
-
     /// How much lost devices alone held when that was looked for last.
     pub(crate) const fn found(&self) -> Bytes {
         self.found
+    }
+}
+
+impl Task for Unreachable {
+    /// When to go on.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.unreachable.walk.map(|_| engine.unreachable.due)
+    }
+
+    /// Goes on with the walk.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        for _ in 0..WALK {
+            let Some(from) = engine.unreachable.walk else { return };
+            let Some(key) = engine.next_extent(from, |_| true) else {
+                engine.unreachable.walk = None;
+                return engine.unreachable_walked();
+            };
+            engine.note_unreachable(key);
+            engine.unreachable.walk = Some(after(key));
+        }
+        engine.unreachable.due = engine.now + WALK_EVERY;
     }
 }
 
@@ -58,23 +80,6 @@ impl Engine {
         let first = self.map.catalogue().volumes.keys().next();
         let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
         self.unreachable = Unreachable { walk, due: self.now, found, ..Unreachable::default() };
-    }
-
-    /// Goes on with the walk.
-    pub(crate) fn drive_unreachable(&mut self) {
-        if self.unreachable.due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        for _ in 0..WALK {
-            let Some(from) = self.unreachable.walk else { return };
-            let Some(key) = self.next_extent(from, |_| true) else {
-                self.unreachable.walk = None;
-                return self.unreachable_walked();
-            };
-            self.note_unreachable(key);
-            self.unreachable.walk = Some(after(key));
-        }
-        self.unreachable.due = self.now + WALK_EVERY;
     }
 
     /// Notes the blocks of an extent that lost devices alone hold.

@@ -3,6 +3,7 @@
 
 use crate::Engine;
 use crate::durability::members::Part;
+use crate::task::Task;
 use weir_map::root::Root;
 use weir_model::{DeviceId, IoError, Memory, Mutant};
 
@@ -28,6 +29,43 @@ pub(crate) struct Checkpoint {
     pub(crate) no_room: bool,
 }
 
+impl Task for Checkpoint {
+    /// The checkpoint under way has nothing left to wait for.
+    fn can_run(engine: &Engine) -> bool {
+        let waits = engine.commits.metadata_failed || engine.members.are_recording();
+        !waits && matches!(engine.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
+    }
+
+    /// Begins a checkpoint if one is due, and moves the one under way on.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.commits.metadata_failed {
+            return;
+        }
+        let stopping = engine.stopped_changes.is_some()
+            && engine.active.is_empty()
+            && engine.commits_are_settled()
+            && !engine.checkpoint_is_settled();
+        let due = engine.map.wants_checkpoint() && !engine.checkpoint.no_room;
+        let wanted = engine.checkpoint.requested || due || stopping;
+        if matches!(engine.checkpoint.phase, Phase::Idle) && wanted && engine.is_between_frames() {
+            engine.begin_checkpoint();
+        }
+        if engine.members.are_recording() {
+            return;
+        }
+        match engine.checkpoint.phase {
+            Phase::Pages(0) => engine.write_pages(memory),
+            Phase::Flush(0) => engine.write_root(memory),
+            Phase::Root(_, 0) => engine.root_durable(),
+            _ => {}
+        }
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        engine.commits.metadata_failed || engine.checkpoint_is_settled()
+    }
+}
+
 impl Engine {
     /// A checkpoint is wanted.
     pub(crate) fn request_checkpoint(&mut self) {
@@ -46,37 +84,6 @@ impl Engine {
 
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
         !matches!(self.checkpoint.phase, Phase::Idle)
-    }
-
-    /// The checkpoint under way has nothing left to wait for.
-    pub(crate) fn checkpoint_can_advance(&self) -> bool {
-        let waits = self.commits.metadata_failed || self.members.are_recording();
-        !waits && matches!(self.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
-    }
-
-    /// Begins a checkpoint if one is due, and moves the one under way on.
-    pub(crate) fn drive_checkpoint<M: Memory>(&mut self, memory: &mut M) {
-        if self.commits.metadata_failed {
-            return;
-        }
-        let stopping = self.stopped_changes.is_some()
-            && self.active.is_empty()
-            && self.commits_are_settled()
-            && !self.checkpoint_is_settled();
-        let due = self.map.wants_checkpoint() && !self.checkpoint.no_room;
-        let wanted = self.checkpoint.requested || due || stopping;
-        if matches!(self.checkpoint.phase, Phase::Idle) && wanted && self.is_between_frames() {
-            self.begin_checkpoint();
-        }
-        if self.members.are_recording() {
-            return;
-        }
-        match self.checkpoint.phase {
-            Phase::Pages(0) => self.write_pages(memory),
-            Phase::Flush(0) => self.write_root(memory),
-            Phase::Root(_, 0) => self.root_durable(),
-            _ => {}
-        }
     }
 
     fn begin_checkpoint(&mut self) {

@@ -20,6 +20,7 @@ use crate::durability::members::Part;
 use crate::inspect::notice::Notice;
 use crate::request::active::Waiter;
 use crate::request::piece::{NewIo, Purpose};
+use crate::task::Task;
 use weir_map::Epoch;
 use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
 
@@ -95,6 +96,83 @@ impl Commits {
     }
 }
 
+impl Task for Commits {
+    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let commits = &engine.commits;
+        if commits.metadata_failed {
+            return (!commits.next.is_empty()).then_some(engine.now);
+        }
+        if commits.phase != Phase::Idle {
+            return None;
+        }
+        let many = commits.changed.is_some() && engine.map.pending() > PENDING_MAX;
+        let requested = commits.requested && !engine.all_wait_for_flushes_beside();
+        let due = match !commits.next.is_empty() || requested || many || engine.stop_needs_a_step() {
+            true => Some(engine.now),
+            false => commits.changed.map(|at| at + COMMIT_AFTER),
+        };
+        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
+        due.filter(|_| commits.beside.is_empty() || !engine.is_hurried(&commits.next))
+    }
+
+    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
+    /// looked at it, as commands refused by a lost device do.
+    fn can_run(engine: &Engine) -> bool {
+        if engine.commits.metadata_failed || engine.members.are_recording() {
+            return false;
+        }
+        match engine.commits.phase {
+            Phase::Flushing(0) | Phase::Frame(0) => true,
+            Phase::NextFrame => engine.map.has_journal_room() || !engine.checkpoint_is_under_way(),
+            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
+        }
+    }
+
+    /// Begins a commit if one is due, and moves the one under way on.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.commits.metadata_failed {
+            return engine.fail_commit_waiters(RequestError::ReadOnly);
+        }
+        let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.now);
+        if engine.commits.phase == Phase::Idle && is_due {
+            if engine.is_stopping() && engine.commits_are_settled() {
+                // Changes that came to nothing: no commit is due for them later either.
+                engine.commits.changed = None;
+            } else if engine.has_nothing_to_commit() {
+                engine.commits.now = std::mem::take(&mut engine.commits.next);
+                engine.verify_for_waiters();
+                engine.end_commit();
+            } else {
+                engine.begin_commit();
+            }
+        }
+        if engine.commits.phase == Phase::Flushing(0) {
+            engine.map.begin_commit();
+            engine.commits.phase = Phase::NextFrame;
+            if engine.is_planted(Mutant::WaiterJoinsLate) {
+                let late = std::mem::take(&mut engine.commits.next);
+                engine.commits.now.extend(late);
+            }
+        }
+        // Nothing is acknowledged that a member left behind may not know before that is recorded.
+        if engine.members.are_recording() && !engine.is_planted(Mutant::RecordNotAwaited) {
+            return;
+        }
+        if engine.commits.phase == Phase::Frame(0) {
+            engine.frames_durable();
+            engine.commits.phase = Phase::NextFrame;
+        }
+        if engine.commits.phase == Phase::NextFrame {
+            engine.write_frame(memory);
+        }
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        engine.commits.metadata_failed || engine.commits_are_settled()
+    }
+}
+
 impl Engine {
     /// Something changed that is not durable.
     #[inline]
@@ -117,42 +195,10 @@ impl Engine {
         self.commits.cleared.push((key, device));
     }
 
-    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
-    pub(crate) fn commit_due(&self) -> Option<Nanos> {
-        let commits = &self.commits;
-        if commits.metadata_failed {
-            return (!commits.next.is_empty()).then_some(self.now);
-        }
-        if commits.phase != Phase::Idle {
-            return None;
-        }
-        let many = commits.changed.is_some() && self.map.pending() > PENDING_MAX;
-        let requested = commits.requested && !self.all_wait_for_flushes_beside();
-        let due = match !commits.next.is_empty() || requested || many || self.stop_needs_a_step() {
-            true => Some(self.now),
-            false => commits.changed.map(|at| at + COMMIT_AFTER),
-        };
-        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
-        due.filter(|_| commits.beside.is_empty() || !self.is_hurried(&commits.next))
-    }
-
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
         let beside = |key| self.map.needs(key).any(|needs| self.commits.beside.contains(&needs.device));
         !self.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
-    }
-
-    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
-    /// looked at it, as commands refused by a lost device do.
-    pub(crate) fn commit_can_advance(&self) -> bool {
-        if self.commits.metadata_failed || self.members.are_recording() {
-            return false;
-        }
-        match self.commits.phase {
-            Phase::Flushing(0) | Phase::Frame(0) => true,
-            Phase::NextFrame => self.map.has_journal_room() || !self.checkpoint_is_under_way(),
-            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
-        }
     }
 
     /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
@@ -161,45 +207,6 @@ impl Engine {
             && self.active.is_empty()
             && !(self.commits_are_settled()
                 && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
-    }
-
-    /// Begins a commit if one is due, and moves the one under way on.
-    pub(crate) fn drive_commits<M: Memory>(&mut self, memory: &mut M) {
-        if self.commits.metadata_failed {
-            return self.fail_commit_waiters(RequestError::ReadOnly);
-        }
-        let is_due = self.commit_due().is_some_and(|due| due <= self.now);
-        if self.commits.phase == Phase::Idle && is_due {
-            if self.is_stopping() && self.commits_are_settled() {
-                // Changes that came to nothing: no commit is due for them later either.
-                self.commits.changed = None;
-            } else if self.has_nothing_to_commit() {
-                self.commits.now = std::mem::take(&mut self.commits.next);
-                self.verify_for_waiters();
-                self.end_commit();
-            } else {
-                self.begin_commit();
-            }
-        }
-        if self.commits.phase == Phase::Flushing(0) {
-            self.map.begin_commit();
-            self.commits.phase = Phase::NextFrame;
-            if self.is_planted(Mutant::WaiterJoinsLate) {
-                let late = std::mem::take(&mut self.commits.next);
-                self.commits.now.extend(late);
-            }
-        }
-        // Nothing is acknowledged that a member left behind may not know before that is recorded.
-        if self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited) {
-            return;
-        }
-        if self.commits.phase == Phase::Frame(0) {
-            self.frames_durable();
-            self.commits.phase = Phase::NextFrame;
-        }
-        if self.commits.phase == Phase::NextFrame {
-            self.write_frame(memory);
-        }
     }
 
     /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever

@@ -6,6 +6,7 @@
 use crate::Engine;
 use crate::device::verify::Round;
 use crate::request::piece::{NewIo, Purpose};
+use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Superblock;
@@ -63,6 +64,42 @@ pub(crate) enum Part {
     Frame,
     Pages,
     Root,
+}
+
+impl Task for Members {
+    /// A superblock could be written now.
+    fn can_run(engine: &Engine) -> bool {
+        engine.members.writing.is_none()
+            && !engine.members.to_record.is_empty()
+            && engine.scratch.has_blocks()
+            && engine.may_record()
+            && engine.members.checked.is_none_or(|(device, round)| engine.is_checked(device, round))
+    }
+
+    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.members.writing.is_some() || !engine.may_record() {
+            return;
+        }
+        let Some(&(device, at)) = engine.members.to_record.front() else { return };
+        if at != DeviceOffset(0) && !engine.may_record_last_page(device) {
+            return;
+        }
+        // With all scratch blocks out, pieces under way give some back.
+        let Some([Some(buffer), _]) = engine.scratch.blocks(1) else { return };
+        engine.members.to_record.pop_front();
+        engine.members.checked = None;
+        let page = engine.map.devices()[device.index()].encode();
+        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
+        engine.members.writing = Some(buffer);
+        let kind = IoKind::Write { fua: engine.devices[device.index()].settings.volatile_cache };
+        engine.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        let may_be_left = engine.commits.metadata_failed && !engine.verification.any_damaged();
+        may_be_left || !engine.members.are_recording()
+    }
 }
 
 impl Engine {
@@ -139,15 +176,6 @@ impl Engine {
         self.members.checked = None;
     }
 
-    /// A superblock could be written now.
-    pub(crate) fn can_record(&self) -> bool {
-        self.members.writing.is_none()
-            && !self.members.to_record.is_empty()
-            && self.scratch.has_blocks()
-            && self.may_record()
-            && self.members.checked.is_none_or(|(device, round)| self.is_checked(device, round))
-    }
-
     /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
     /// worth it.
     fn may_record(&self) -> bool {
@@ -180,26 +208,6 @@ impl Engine {
         (is_removed || !self.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
     }
 
-    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
-    pub(crate) fn drive_members<M: Memory>(&mut self, memory: &mut M) {
-        if self.members.writing.is_some() || !self.may_record() {
-            return;
-        }
-        let Some(&(device, at)) = self.members.to_record.front() else { return };
-        if at != DeviceOffset(0) && !self.may_record_last_page(device) {
-            return;
-        }
-        // With all scratch blocks out, pieces under way give some back.
-        let Some([Some(buffer), _]) = self.scratch.blocks(1) else { return };
-        self.members.to_record.pop_front();
-        self.members.checked = None;
-        let page = self.map.devices()[device.index()].encode();
-        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        self.members.writing = Some(buffer);
-        let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
-        self.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
-    }
-
     pub(crate) fn superblock_ended<M: Memory>(
         &mut self,
         device: DeviceId,
@@ -215,7 +223,7 @@ impl Engine {
             self.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
-        self.drive_members(memory);
+        Members::run(self, memory);
         self.answer_verified();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::pacing::{Ended, Whose};
 use crate::io::retry::{EIO, is_full};
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step, Work};
+use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step};
 use crate::{Engine, LostWhy};
 use smallvec::SmallVec;
 use weir_map::Chunk;
@@ -95,7 +95,7 @@ impl Engine {
         }
         if is_abandoned {
             self.end_at_device(&flight, whose);
-            self.abandoned_ended(id, memory);
+            self.abandoned.ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
@@ -223,35 +223,6 @@ impl Engine {
         self.reuse_rested(chunk.device());
     }
 
-    /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
-    /// of them may end at once.
-    #[inline]
-    pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
-        // Most calls find nothing: a completion rarely makes a piece ready.
-        if !self.ready.is_empty() || self.abandoned.has_refused() || self.again.has_ended() {
-            self.run_all_ready(memory);
-        }
-    }
-
-    #[inline(never)]
-    fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
-        loop {
-            if let Some(id) = self.ready.pop_front() {
-                match self.pieces[id.0 as usize].work {
-                    Work::Read => self.start_read(id, memory),
-                    Work::Write { .. } => self.start_write(id, memory),
-                    Work::Clear(clear) => self.start_clear(id, clear, memory),
-                }
-            } else if let Some(flight) = self.abandoned.next_refused() {
-                self.end_flight(&flight, Err(IoError::Lost), memory);
-            } else if let Some(id) = self.again.next_ended() {
-                self.answer_from_others(id, memory);
-            } else {
-                return;
-            }
-        }
-    }
-
     /// Makes a piece, which its request waits for.
     #[inline]
     pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
@@ -265,7 +236,7 @@ impl Engine {
         let takes_blocks = piece.takes_blocks;
         let id = self.insert_piece(piece);
         if !takes_blocks || self.locks.take(key, range, id) {
-            self.ready.push_back(id);
+            self.ready.push(id);
         }
     }
 

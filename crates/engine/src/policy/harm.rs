@@ -15,9 +15,11 @@ use crate::inspect::notice::Notice;
 use crate::policy::advice::held;
 use crate::policy::registry::Which;
 use crate::request::piece::{NewIo, PieceId, Purpose};
+use crate::task::Task;
 use weir_map::{Found, Map, Whole};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
+    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Memory, Nanos, PlaceKind,
+    VolumeId,
 };
 use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
 use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
@@ -79,6 +81,21 @@ pub struct MovesStatus {
     pub last: Option<Estimate>,
     /// All windows since the policy began.
     pub all: Estimate,
+}
+
+impl Task for Harm {
+    /// Judges windows that are over, and sees to it that no curve is old that is needed.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        let is_due = engine.now.since(engine.harm.looked) >= LOOK;
+        if !engine.policies.moving || !is_due || engine.stopped_changes.is_some() {
+            return;
+        }
+        engine.harm.looked = engine.now;
+        engine.probe_old_curve();
+        for at in 0..engine.policies.all.len() {
+            engine.review_moves(at);
+        }
+    }
 }
 
 impl Engine {
@@ -167,19 +184,6 @@ impl Engine {
         let extent = self.map.extent();
         let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
         Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
-    }
-
-    /// Judges windows that are over, and sees to it that no curve is old that is needed.
-    pub(crate) fn drive_harm(&mut self) {
-        let is_due = self.now.since(self.harm.looked) >= LOOK;
-        if !self.policies.moving || !is_due || self.stopped_changes.is_some() {
-            return;
-        }
-        self.harm.looked = self.now;
-        self.probe_old_curve();
-        for at in 0..self.policies.all.len() {
-            self.review_moves(at);
-        }
     }
 
     /// Judges a policy, if its window is over.

@@ -20,6 +20,7 @@
 use crate::Engine;
 use crate::request::active::ActiveId;
 use crate::request::piece::PieceId;
+use crate::task::Task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, RequestError};
@@ -75,11 +76,6 @@ impl Again {
         if self.pieces.is_empty() { None } else { self.pieces.remove(&piece) }
     }
 
-    /// When to look for memory.
-    pub(crate) const fn due(&self) -> Option<Nanos> {
-        self.look
-    }
-
     /// Whether the answer has to wait until everything is in one buffer.
     #[inline]
     pub(crate) fn defers(&mut self, request: ActiveId) -> bool {
@@ -102,6 +98,33 @@ impl Again {
     }
 }
 
+impl Task for Again {
+    /// When to look for memory.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.again.look
+    }
+
+    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        for _ in 0..engine.again.waiting.len() {
+            let Some(waiting) = engine.again.waiting.pop_front() else { break };
+            let Waiting { piece: id, until, error } = waiting;
+            if let Some(buffer) = engine.another_buffer(id, memory) {
+                let piece = &mut engine.pieces[id.0 as usize];
+                piece.buffer = buffer;
+                piece.found = (false, false);
+                engine.ready.push(id);
+            } else if until <= engine.now {
+                engine.pieces[id.0 as usize].error = Some(error);
+                engine.piece_ended(id);
+            } else {
+                engine.again.waiting.push_back(waiting);
+            }
+        }
+        engine.again.look = (!engine.again.waiting.is_empty()).then(|| engine.now + LOOK_AGAIN);
+    }
+}
+
 impl Engine {
     /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
     /// way.
@@ -118,27 +141,7 @@ impl Engine {
             _ => Nanos(0),
         };
         self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
-        self.find_buffers(memory);
-    }
-
-    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
-    pub(crate) fn find_buffers<M: Memory>(&mut self, memory: &mut M) {
-        for _ in 0..self.again.waiting.len() {
-            let Some(waiting) = self.again.waiting.pop_front() else { break };
-            let Waiting { piece: id, until, error } = waiting;
-            if let Some(buffer) = self.another_buffer(id, memory) {
-                let piece = &mut self.pieces[id.0 as usize];
-                piece.buffer = buffer;
-                piece.found = (false, false);
-                self.ready.push_back(id);
-            } else if until <= self.now {
-                self.pieces[id.0 as usize].error = Some(error);
-                self.piece_ended(id);
-            } else {
-                self.again.waiting.push_back(waiting);
-            }
-        }
-        self.again.look = (!self.again.waiting.is_empty()).then(|| self.now + LOOK_AGAIN);
+        Again::run(self, memory);
     }
 
     /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new

@@ -134,7 +134,7 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let has_them = std::mem::replace(&mut piece.takes_blocks, true);
         if has_them || self.locks.take(key, range, id) {
-            self.ready.push_back(id);
+            self.ready.push(id);
         }
     }
 

@@ -390,7 +390,7 @@ impl Engine {
         self.locks.split(key, range, count);
         self.active[request.0].left += 1;
         let rest = PieceId(self.pieces.insert(rest) as u32);
-        self.ready.push_back(rest);
+        self.ready.push(rest);
     }
 
     /// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
