@@ -16,6 +16,7 @@
 //!
 //! - [`request`]: checks a request, cuts it into *pieces*, one per extent, and answers it. A changing piece
 //!   first takes its blocks ([`request::block_locks`]).
+//! - [`lookup`]: where blocks are, as the map has it.
 //! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
 //!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
 //!   ([`read::failover`]).
@@ -45,6 +46,7 @@ mod device;
 mod durability;
 mod inspect;
 mod io;
+mod lookup;
 mod mover;
 mod options;
 mod policy;
@@ -52,6 +54,7 @@ mod read;
 mod request;
 mod space;
 mod task;
+mod walk;
 mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};

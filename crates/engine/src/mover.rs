@@ -18,8 +18,9 @@ mod queue;
 
 use crate::Engine;
 use crate::Percent;
+use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
-use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
+use crate::request::piece::{Flight, NewIo, PieceId, Purpose};
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
@@ -239,7 +240,9 @@ impl Engine {
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.admin.is_being_removed(key.volume);
         let stopped = self.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
-        let Some(record) = self.record(key).filter(|_| !stopped) else { return self.end_move(id) };
+        let Some(record) = lookup::record(&self.map, key).filter(|_| !stopped) else {
+            return self.end_move(id);
+        };
         let taken = self.locks.watch(key);
         let mut todo = taken.none_of_these();
         record.places.iter().for_each(|p| todo.union(&p.valid));
@@ -251,7 +254,9 @@ impl Engine {
         let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
         let route = self.route(key.volume, &record, run);
-        let (run, Some(source)) = self.run(&record, &route, run) else { return self.end_move(id) };
+        let (run, Some(source)) = lookup::run(&self.map, &record, &route, run) else {
+            return self.end_move(id);
+        };
         if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.has_room_for_move(key, to) {
             return self.end_move(id);
         }
@@ -393,7 +398,7 @@ impl Engine {
             let io = NewIo {
                 device: to.device,
                 kind: IoKind::Write { fua: false },
-                at: self.spot_address(destination.spot, run, within),
+                at: lookup::address(&self.map, destination.spot, run, within),
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             self.mover.moves[id.0].writing += 1;
@@ -446,7 +451,7 @@ impl Engine {
         task.left.remove(run);
         self.ready.extend(task.waiting.drain(..));
         let Some(Destination { spot, mut fresh }) = task.destination.take() else { return self.end_move(id) };
-        let before = self.record(key);
+        let before = lookup::record(&self.map, key);
         let mut at = run.first;
         let mut kept = BlockSet::none(self.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {

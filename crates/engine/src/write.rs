@@ -11,15 +11,13 @@ pub(crate) mod target;
 
 use crate::Engine;
 use crate::durability::doubt::{Unflushed, Wrote};
+use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
 use crate::policy::registry::Which;
-use crate::read::Source;
 use crate::request::active::ActiveId;
-use crate::request::piece::{
-    Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Spot, Target, Tried, Work,
-};
+use crate::request::piece::{Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Target, Tried, Work};
 use smallvec::SmallVec;
-use weir_map::{Found, Location, Place, Record, Slot};
+use weir_map::{Found, Record};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
     RequestError, Span, VolumeId,
@@ -53,7 +51,7 @@ impl Engine {
         if let Some(spot) = plain {
             return self.overwrite(id, spot, memory);
         }
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         self.tell_access(id, |engine| {
             let range = engine.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
@@ -73,7 +71,7 @@ impl Engine {
         }
         let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
         // It may have been given a place just now.
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         self.write_to(id, spot, Some(&record), memory);
     }
 
@@ -123,14 +121,15 @@ impl Engine {
         piece.left = 1;
         let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
-        let at = self.spot_address(spot, range, 0);
+        let at = lookup::address(&self.map, spot, range, 0);
         self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::Write(id));
     }
 
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
     fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let held = self.record(key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
+        let held =
+            lookup::record(&self.map, key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
         held == Some((spot, range)) && self.map.may_overwrite(key, spot.place(), range)
     }
 
@@ -194,7 +193,7 @@ impl Engine {
         block: u16,
     ) -> Option<Source> {
         let Some(record) = record else {
-            let at = self.spot_address(spot, range, u32::from(block - range.first) * BLOCK as u32);
+            let at = lookup::address(&self.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
             return Some(Source { device: spot.place().device, at });
         };
         self.source_of(volume, record, block)
@@ -273,7 +272,7 @@ impl Engine {
         let piece = &self.pieces[id.0 as usize];
         let volume = piece.key.volume;
         let block = piece.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
-        let mut record = self.record(piece.key)?;
+        let mut record = lookup::record(&self.map, piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         Some((self.source_of(volume, &record, block)?, tried))
     }
@@ -328,8 +327,12 @@ impl Engine {
         let ignored =
             piece.work == (Work::Write { zeros: true }) && self.is_planted(Mutant::FuaIgnoredForZeros);
         let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
-        let at =
-            self.spot_address(target.spot, piece.range, start - u32::from(piece.range.first) * BLOCK as u32);
+        let at = lookup::address(
+            &self.map,
+            target.spot,
+            piece.range,
+            start - u32::from(piece.range.first) * BLOCK as u32,
+        );
         self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
     }
 
@@ -474,30 +477,6 @@ impl Engine {
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
         if let Some(old) = self.pieces[id.0 as usize].old.take() {
             old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
-        }
-    }
-}
-
-/// The spot of these blocks, if one place holds all of them, side by side, and no other any.
-#[inline(always)]
-pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
-    let is_one = range.count == 1;
-    let mut holding: Option<&Place> = None;
-    for place in &record.places {
-        let holds = if is_one { place.valid.contains(range.first) } else { place.valid.contains_any(range) };
-        if holds && holding.replace(place).is_some() {
-            return None;
-        }
-    }
-    let place = holding.filter(|place| is_one || place.valid.contains_all(range))?;
-    match &place.at {
-        Location::Whole(whole) => Some(Spot::Whole(*whole)),
-        Location::Fine { device, slots } => {
-            let first = *slots.get(place.valid.rank(range.first))?;
-            let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-            let are_adjacent = || (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
-            let spot = Spot::Slots { device: *device, first, fresh: false };
-            (is_one || are_adjacent()).then_some(spot)
         }
     }
 }

@@ -11,8 +11,9 @@
 //! holds.
 
 use crate::Engine;
-use crate::background::walk::after;
+use crate::lookup;
 use crate::task::Task;
+use crate::walk::{self, after};
 use weir_map::{BlockSet, Place, Record};
 use weir_model::{BlockRange, DeviceSet, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::harm::Moves;
@@ -87,7 +88,8 @@ impl Engine {
                 self.consolidation.due = self.now + SOON;
                 return;
             }
-            let Some(key) = self.next_extent(self.consolidation.at, |volume| volume.copies == 1) else {
+            let Some(key) = walk::next_extent(&self.map, self.consolidation.at, |volume| volume.copies == 1)
+            else {
                 return self.end_quiet_walk();
             };
             self.consolidation.at = after(key);
@@ -121,7 +123,9 @@ impl Engine {
     /// Has an extent brought together; whether there was anything to do.
     fn put_together(&mut self, key: ExtentKey) -> bool {
         let Keeps::On(kept) = self.keeps(self.policies.of(key.volume)) else { return false };
-        let Some(record) = self.record(key).filter(|record| record.copies == 1) else { return false };
+        let Some(record) = lookup::record(&self.map, key).filter(|record| record.copies == 1) else {
+            return false;
+        };
         let others = record.places.iter().filter(|place| !kept.contains(place.device()));
         let is_one = others.clone().count() <= 1 && others.clone().all(is_whole);
         if (is_one && !is_split(&record, kept)) || record.places.iter().any(|p| !self.is_usable(p.device())) {

@@ -6,7 +6,7 @@
 //! read, or changes meanwhile, is looked at when the superblock is written next.
 
 use crate::Engine;
-use crate::read::Source;
+use crate::lookup::{self, Source};
 use crate::request::piece::{NewIo, Purpose};
 use crate::task::Task;
 use std::collections::BTreeMap;
@@ -146,8 +146,7 @@ impl Engine {
             let key = ExtentKey { volume: *volume, index: extent.index(VolumeOffset(at.0)) };
             let block = (u64::from(extent.within(VolumeOffset(at.0))) / BLOCK) as u16;
             let in_doubt = self.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
-            let source = self
-                .record(key)
+            let source = lookup::record(&self.map, key)
                 .filter(|_| !in_doubt)
                 .and_then(|record| self.source_of(*volume, &record, block));
             if let Some(Source { device, at }) = source {
@@ -156,7 +155,7 @@ impl Engine {
             if layout.is_none() {
                 return self.survey_ended(false);
             }
-            let next = if self.record(key).is_none() {
+            let next = if lookup::record(&self.map, key).is_none() {
                 extent.start(key.index).0 + extent.bytes().0
             } else {
                 at.0 + BLOCK

@@ -5,9 +5,9 @@
 //! background they are looked at in turn, and the mover makes the copies, a few at a time.
 
 use crate::Engine;
-use crate::background::walk::after;
+use crate::lookup::{self, wholes};
 use crate::task::Task;
-use crate::write::copies::wholes;
+use crate::walk::{self, after};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Record;
@@ -135,7 +135,7 @@ impl Engine {
     fn walk(&mut self) {
         for _ in 0..WALK {
             let Some(from) = self.resync.walk.take() else { return };
-            let Some(key) = self.next_extent(from, |volume| volume.copies > 1) else { return };
+            let Some(key) = walk::next_extent(&self.map, from, |volume| volume.copies > 1) else { return };
             if self.lacks(key) {
                 self.note_lacking(key);
             }
@@ -145,7 +145,8 @@ impl Engine {
 
     /// Whether some block of the extent is not in two places on devices in use.
     fn lacks(&self, key: ExtentKey) -> bool {
-        let Some(record) = self.record(key).filter(|r| r.copies > 1 && !r.is_all_zeros()) else {
+        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros())
+        else {
             return false;
         };
         let mut held = record.places[0].valid.none_of_these();
@@ -173,7 +174,7 @@ impl Engine {
             if !self.lacks(key) {
                 self.resync.remove(key);
                 self.resync.completed = true;
-            } else if let Some(record) = self.record(key) {
+            } else if let Some(record) = lookup::record(&self.map, key) {
                 self.request_copies(key, &record);
             }
         }

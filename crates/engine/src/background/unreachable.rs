@@ -5,9 +5,9 @@
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
 use crate::Engine;
-use crate::background::walk::after;
 use crate::inspect::notice::Notice;
 use crate::task::Task;
+use crate::walk::{self, after};
 use weir_map::Found;
 use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
@@ -62,7 +62,7 @@ impl Task for Unreachable {
         }
         for _ in 0..WALK {
             let Some(from) = engine.unreachable.walk else { return };
-            let Some(key) = engine.next_extent(from, |_| true) else {
+            let Some(key) = walk::next_extent(&engine.map, from, |_| true) else {
                 engine.unreachable.walk = None;
                 return engine.unreachable_walked();
             };

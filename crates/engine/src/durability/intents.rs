@@ -9,6 +9,7 @@
 //! and [`crate::background::resync`] makes the other one anew. Their number is bounded, and so is that work,
 //! but for what was in doubt.
 
+use crate::lookup;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use smallvec::SmallVec;
@@ -104,9 +105,8 @@ impl Engine {
 
     /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
     fn close_intent(&mut self, key: ExtentKey) {
-        let Some(record) = self.record(key) else { return };
-        let owed = crate::write::copies::wholes(&record)
-            .filter_map(|w| self.devices[w.device.index()].owes(w.device));
+        let Some(record) = lookup::record(&self.map, key) else { return };
+        let owed = lookup::wholes(&record).filter_map(|w| self.devices[w.device.index()].owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
         if owed.len() > 2 || self.doubt.has(key) {
             // A version waits for two devices at most; and of what is in doubt none is known to be durable.

@@ -6,7 +6,7 @@
 //! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
 use crate::Engine;
-use crate::read::Source;
+use crate::lookup::Source;
 use crate::request::piece::{Flight, Piece, PieceId, Purpose};
 use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
 use weir_policy::placement::Action;

@@ -6,8 +6,7 @@ use crate::device::pacing::Whose;
 use crate::policy::registry::{Which, is_about};
 use crate::policy::runs::Runs;
 use crate::request::piece::PieceId;
-use std::borrow::Cow;
-use weir_map::{Found, Map, Place, Record, Value, Whole};
+use weir_map::{Found, Map, Place, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
@@ -76,23 +75,6 @@ impl Advice {
 }
 
 impl Engine {
-    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
-    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
-        self.lent(key).map(Cow::into_owned)
-    }
-
-    /// As [`Self::record`], borrowed where the map has a record. Cost: a look-up then.
-    #[inline]
-    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
-        match self.map.find(key) {
-            Found::Empty => None,
-            Found::Direct(whole) => {
-                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
-            }
-            Found::Record(record) => Some(record),
-        }
-    }
-
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
         self.advice.views.iter().map(DeviceView::completed)

@@ -14,7 +14,7 @@
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
 use crate::Engine;
-use crate::read::Source;
+use crate::lookup::Source;
 use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use slab::Slab;
 use smallvec::SmallVec;

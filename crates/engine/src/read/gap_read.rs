@@ -11,8 +11,7 @@
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
 use crate::Engine;
-use crate::read::route::Route;
-use crate::read::{Plan, Run, Source};
+use crate::lookup::{self, Plan, Route, Run, Source};
 use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -112,13 +111,16 @@ impl Engine {
             if at > 0 && is_hopeless {
                 continue;
             }
-            let plan = self.plan(record, &route, range);
+            let plan = lookup::plan(&self.map, record, &route, range);
             let (cost, through) = self.weigh_plan(record, &plan, range);
             if best.as_ref().is_none_or(|best| cost < best.0) {
                 best = Some((cost, plan, through));
             }
         }
-        best.map_or_else(|| (self.plan(record, &route, range), None), |(_, plan, through)| (plan, through))
+        best.map_or_else(
+            || (lookup::plan(&self.map, record, &route, range), None),
+            |(_, plan, through)| (plan, through),
+        )
     }
 
     /// Reads a piece so.
@@ -163,9 +165,9 @@ impl Engine {
         if !takes_blocks && self.mirror.is_writing(key, range) {
             return self.again.restart(id);
         }
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         let route = self.route(key.volume, &record, range);
-        for (run, source) in self.plan(&record, &route, range) {
+        for (run, source) in lookup::plan(&self.map, &record, &route, range) {
             let piece = &mut self.pieces[id.0 as usize];
             let buffer = piece.part(run);
             match source {

@@ -11,6 +11,7 @@
 //! and second, however many there are. Where slots are read first, nothing is probed.
 
 use crate::Engine;
+use crate::lookup::{self, Route, Source};
 use weir_map::{PLACES_MAX, Place, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
 use weir_policy::placement::{ReadFrom, SizeClass};
@@ -37,25 +38,6 @@ impl Routing {
     }
 }
 
-/// The places of a record, those to be read first in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    order: [u8; PLACES_MAX],
-    places: u8,
-}
-
-impl Route {
-    /// The record's places in this order.
-    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
-        self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
-    }
-
-    /// What was at `at` comes first.
-    pub(crate) fn prefer(&mut self, at: usize) {
-        self.order[..=at].rotate_right(1);
-    }
-}
-
 impl Engine {
     /// In which order a record's places are asked for these blocks of a volume; the record is of this
     /// engine's pool.
@@ -75,7 +57,13 @@ impl Engine {
             };
             order[..places].sort_unstable_by_key(key);
         }
-        Route { order, places: places as u8 }
+        Route::new(order, places)
+    }
+
+    /// Where a single block of a volume is.
+    pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
+        let route = self.route(volume, record, BlockRange { first: block, count: 1 });
+        lookup::source(&self.map, record, &route, block)
     }
 
     /// Whether another place may be read first now and then, so that no device's figures grow old.

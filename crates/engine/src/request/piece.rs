@@ -1,11 +1,12 @@
 //! Pieces: the part of a request that falls into one extent; and the device commands under way.
 
 use crate::device::pacing::Whose;
+use crate::lookup::Spot;
 use crate::mover::MoveId;
 use crate::read::cache::CachedId;
 use crate::request::active::ActiveId;
 use smallvec::SmallVec;
-use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
+use weir_map::{Epoch, PLACES_MAX};
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
     PlaceKind, Planted, RequestError, Span,
@@ -38,57 +39,6 @@ pub(crate) enum Clear {
     Keep,
     /// The extent gives its space back, even if told to keep it before.
     GiveUp,
-}
-
-/// Where the blocks of a piece are, or are put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
-    /// In a whole place.
-    Whole(Whole),
-    /// In slots side by side.
-    Slots {
-        device: DeviceId,
-        /// That of the piece's first block.
-        first: Slot,
-        /// They are not the extent's yet.
-        fresh: bool,
-    },
-}
-
-impl Spot {
-    pub(crate) const fn place(self) -> PlaceId {
-        match self {
-            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
-            Self::Slots { device, .. } => PlaceId { device, kind: PlaceKind::Fine },
-        }
-    }
-
-    /// Whether it holds nothing of the extent yet.
-    pub(crate) const fn is_fresh(self) -> bool {
-        matches!(self, Self::Slots { fresh: true, .. })
-    }
-
-    /// As the map names it, for a part of a run of blocks that begins here.
-    pub(crate) fn location_of(self, run: BlockRange, part: BlockRange) -> Location {
-        match self {
-            Self::Whole(whole) => Location::Whole(whole),
-            Self::Slots { device, first, fresh } => {
-                let first = Slot { block: first.block + (part.first - run.first), ..first };
-                Self::Slots { device, first, fresh }.location(part.count)
-            }
-        }
-    }
-
-    /// As the map names it, for a run of blocks.
-    pub(crate) fn location(self, count: u16) -> Location {
-        match self {
-            Self::Whole(whole) => Location::Whole(whole),
-            Self::Slots { device, first, .. } => {
-                let slots = (0..count).map(|i| Slot { block: first.block + i, ..first });
-                Location::Fine { device, slots: slots.collect() }
-            }
-        }
-    }
 }
 
 /// Where a write piece goes, once that is decided.

@@ -7,8 +7,9 @@
 //! while nobody looks again.
 
 use crate::Engine;
-use crate::background::walk::after;
+use crate::lookup;
 use crate::task::Task;
+use crate::walk::{self, after};
 use weir_map::{Place, Record};
 use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
@@ -82,7 +83,8 @@ impl Task for Reclaim {
         }
         let enough = engine.reclaim.given_up + ENOUGH * u64::from(engine.map.extent().blocks());
         for _ in 0..LOOKS {
-            let Some(key) = engine.next_extent(engine.reclaim.at, |volume| volume.copies == 1) else {
+            let Some(key) = walk::next_extent(&engine.map, engine.reclaim.at, |volume| volume.copies == 1)
+            else {
                 return engine.end_walk();
             };
             engine.bring_together(key);
@@ -163,7 +165,10 @@ impl Engine {
     /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
     /// one of them is lost: what it has may be all there is, and its space is of no use.
     fn bring_together(&mut self, key: ExtentKey) {
-        let Some(record) = self.record(key).filter(|r| r.copies == 1 && r.places.len() > 1) else { return };
+        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
+        else {
+            return;
+        };
         let Some(home) = self.best_home(&record) else { return };
         let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
         let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());

@@ -16,7 +16,7 @@ impl Harness {
     /// Where the volume's first extent is, and how many blocks each place holds.
     fn copies(&self) -> Vec<(DeviceId, u32)> {
         let key = ExtentKey { volume: self.volume, index: ExtentIndex(0) };
-        let record = self.engine.record(key).expect("it has places");
+        let record = self.record(key).expect("it has places");
         assert!(record.places.iter().all(|p| p.at.id().kind == PlaceKind::Whole));
         record.places.iter().map(|p| (p.at.id().device, p.valid.count())).collect()
     }
@@ -78,7 +78,7 @@ fn an_intent_stays_open_under_a_write_in_flight() {
     h.hanging.push(DeviceId(1));
     h.begin(Op::Write, 4096, 4096);
     (0..4).for_each(|_| h.pass(Nanos::secs(1)));
-    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    let intent = |h: &Harness| h.record(h.key(0)).and_then(|record| record.intent);
     assert!(h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_some(), "the copies may differ");
     h.wake(DeviceId(1));
     (0..10).for_each(|_| h.pass(Nanos::secs(1)));

@@ -119,7 +119,7 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
     let at = |b: &Buffered| {
-        let record = b.h.engine.record(b.h.key(0)).expect("it has places");
+        let record = b.h.record(b.h.key(0)).expect("it has places");
         [1, 2].map(|device| record.place(fine(device)).and_then(|place| place.slot(0)).expect("a slot"))
     };
     // Whatever the policy says, what is in two places stays in two.

@@ -47,7 +47,7 @@ fn what_is_in_doubt_stays_so_for_the_next_opening_which_settles_it() {
     h.fail_next(IoKind::Flush, EIO);
     h.flush().expect_err("lost");
     assert!(!h.engine.map().has_pending(h.key(0)), "it is durable at once");
-    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    let intent = |h: &Harness| h.record(h.key(0)).and_then(|record| record.intent);
     let blocks: Vec<_> = intent(&h).expect("an intent").iter().collect();
     assert_eq!(blocks, [1, 2], "exactly these");
     h.reopen();
@@ -64,7 +64,7 @@ fn every_run_of_blocks_in_doubt_has_an_intent() {
     }
     h.fail_next(IoKind::Flush, EIO);
     h.flush().expect_err("lost");
-    let intent = h.engine.record(h.key(0)).and_then(|record| record.intent).expect("an intent");
+    let intent = h.record(h.key(0)).and_then(|record| record.intent).expect("an intent");
     assert_eq!(intent.iter().collect::<Vec<_>>(), [1, 2, 5, 6, 9, 10]);
 }
 

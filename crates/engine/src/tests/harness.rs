@@ -3,7 +3,7 @@
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Recovery};
+use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
     HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
@@ -200,6 +200,11 @@ impl Harness {
 
     pub(super) fn key(&self, index: u64) -> ExtentKey {
         ExtentKey { volume: self.volume, index: ExtentIndex(index) }
+    }
+
+    /// What the map knows of an extent's places.
+    pub(super) fn record(&self, key: ExtentKey) -> Option<Record> {
+        crate::lookup::record(self.engine.map(), key)
     }
 
     /// Asks the mover for something, which is done afterwards.

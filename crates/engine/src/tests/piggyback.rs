@@ -39,7 +39,7 @@ fn pool(kind: PlaceKind) -> Harness {
 
 /// The blocks the second device holds.
 fn copied(h: &Harness) -> Vec<u16> {
-    let record = h.engine.record(h.key(0)).expect("it has places");
+    let record = h.record(h.key(0)).expect("it has places");
     let place = record.places.iter().find(|place| place.device() == DeviceId(1));
     place.map_or(vec![], |place| place.valid.iter().collect())
 }
@@ -114,7 +114,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
     h.wake(DeviceId(0));
     (0..12).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
     assert_eq!((h.engine.mover_status().fed, reads(&h)), (12, 12));
-    let is_copied = |extent| h.engine.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
+    let is_copied = |extent| h.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
     assert!((0..12).all(is_copied));
 }
 

@@ -95,7 +95,7 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
     r.h.act(Action::Copy { key: r.h.key(0), blocks: BlockRange { first: 0, count: 4 }, to });
     r.h.flush().expect("a flush");
     let slot = |r: &Redirected, block: u16| {
-        let record = r.h.engine.record(r.h.key(0)).expect("it has places");
+        let record = r.h.record(r.h.key(0)).expect("it has places");
         record.place(to).and_then(|place| place.slot(block))
     };
     let before = slot(&r, 1);

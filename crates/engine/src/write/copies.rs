@@ -13,10 +13,11 @@
 //! never get.
 
 use crate::Engine;
-use crate::request::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
+use crate::lookup::{self, Spot, wholes};
+use crate::request::piece::{Flight, Piece, PieceId, Purpose, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, Record, WHOLE_MAX, Whole};
+use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};
 use weir_model::{
     BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
 };
@@ -113,14 +114,6 @@ const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
 }
 
-/// The whole places of a record.
-pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
-    record.places.iter().filter_map(|p| match p.at {
-        Location::Whole(whole) => Some(whole),
-        Location::Fine { .. } => None,
-    })
-}
-
 impl Engine {
     /// Whether the volume keeps two copies of its blocks.
     pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
@@ -142,7 +135,7 @@ impl Engine {
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.choose_both(id) else { return };
         let Piece { key, span, .. } = self.pieces[id.0 as usize];
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
         // Valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
@@ -162,7 +155,7 @@ impl Engine {
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
     fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
@@ -206,7 +199,7 @@ impl Engine {
         if self.space.is_waited_for() || !self.map.has_metadata_room() {
             return None;
         }
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let mut views: SmallVec<[_; 8]> = self.views().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
@@ -355,7 +348,7 @@ impl Engine {
     fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.map.extent().blocks());
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
@@ -391,7 +384,7 @@ impl Engine {
         }
         let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
         let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
-        let Some(record) = self.record(key) else { return };
+        let Some(record) = lookup::record(&self.map, key) else { return };
         let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
         let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
         let mut blocks = BlockSet::none(self.map.extent().blocks());

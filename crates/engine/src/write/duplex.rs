@@ -13,7 +13,8 @@
 //! one.
 
 use crate::Engine;
-use crate::request::piece::{Piece, PieceId, Spot};
+use crate::lookup::Spot;
+use crate::request::piece::{Piece, PieceId};
 use crate::write::copies::{Both, Leg};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Place, Record, Slot};
