@@ -1,6 +1,7 @@
 //! Volumes made, changed and removed while the pool is served.
 
-use crate::request::active::{AdminId, AdminStep, Waiter};
+use crate::ids::{AdminId, AdminStep, Waiter};
+use crate::policy::harm::MovesStatus;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
@@ -122,7 +123,7 @@ pub struct VolumeInfo {
     /// Its own placement policy, if it has one.
     pub policy: Option<&'static str>,
     /// What the moves of that policy came to.
-    pub moves: Option<crate::MovesStatus>,
+    pub moves: Option<MovesStatus>,
     /// Space in extents that have blocks with fewer copies; with one copy kept, none.
     pub degraded: Bytes,
     /// Which extents those are is still being looked for.

@@ -8,16 +8,19 @@ pub(crate) mod lost;
 pub(crate) mod measure;
 pub(crate) mod outstanding;
 pub(crate) mod pacing;
+pub(crate) mod routing;
+pub(crate) mod unflushed;
 pub(crate) mod verify;
 
 use crate::device::deadline::Watch;
 use crate::device::measure::Measure;
 use crate::device::outstanding::{Behind, Outstanding};
-use crate::device::pacing::{Ended, Pacing, Whose};
-use crate::durability::doubt::{UNFLUSHED_MAX, Unflushed};
-use crate::read::route::Routing;
-use crate::request::piece::Flight;
-use crate::{LostWhy, Percent};
+use crate::device::pacing::{Ended, Pacing};
+use crate::device::routing::Routing;
+use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed};
+use crate::flight::{Flight, Whose};
+use crate::notice::LostWhy;
+use crate::units::Percent;
 use weir_map::{Chunk, Epoch, Needs};
 use weir_model::{DeviceId, IoKind, Mutant, Nanos, Planted};
 use weir_policy::harm::Use;
@@ -337,7 +340,7 @@ impl Device {
 
     /// Writes that are not durable beyond what one flush should cover: more must wait.
     pub(crate) fn is_behind(&self) -> bool {
-        self.unflushed.len() > 2 * crate::durability::doubt::UNFLUSHED_MAX
+        self.unflushed.len() > 2 * UNFLUSHED_MAX
     }
 
     /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
@@ -431,8 +434,8 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::doubt::Wrote;
-    use crate::request::piece::{NewIo, Purpose};
+    use crate::device::unflushed::Wrote;
+    use crate::flight::{NewIo, Purpose};
     use weir_map::Whole;
     use weir_model::{BlockRange, DeviceExtent, ExtentKey};
 

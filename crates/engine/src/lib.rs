@@ -16,7 +16,8 @@
 //!
 //! - [`request`]: checks a request, cuts it into *pieces*, one per extent, and answers it. A changing piece
 //!   first takes its blocks ([`request::block_locks`]).
-//! - [`lookup`]: where blocks are, as the map has it.
+//! - [`lookup`]: where blocks are, as the map has it. [`flight`]: what device commands are for. [`ids`]: what
+//!   things in flight are known by. [`notice`]: what whoever looks after the pool should know.
 //! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
 //!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
 //!   ([`read::failover`]).
@@ -44,48 +45,55 @@ mod admin;
 mod background;
 mod device;
 mod durability;
+mod flight;
+mod ids;
 mod inspect;
 mod io;
 mod lookup;
 mod mover;
+mod notice;
 mod options;
 mod policy;
 mod read;
 mod request;
 mod space;
 mod task;
+mod units;
 mod walk;
 mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use background::consolidate::QUIET;
-pub use device::lost::{DeviceEvent, LostWhy};
+pub use device::lost::DeviceEvent;
 pub use device::measure::{Load, Responses, ResponsesBySize};
 pub use device::pacing::MoverShare;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use durability::commit::FlushRules;
 pub use durability::doubt::Loss;
+pub use ids::AdminId;
 pub use inspect::activity::Activity;
 pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
-pub use inspect::notice::Notice;
 pub use inspect::status::{
     DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
 };
 pub use mover::{MOVER_SHARE, MoverStatus};
+pub use notice::{LostWhy, Notice, Room};
 pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;
 pub use read::cache::CacheStatus;
-pub use request::active::AdminId;
 pub use space::extra::{EXTRA_SPACE, Spread};
-pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
+pub use space::{SpaceRules, SpaceStatus, WhenFull};
+pub use units::Percent;
 pub use weir_map::Hardening;
 
 use crate::device::Device;
 use crate::durability::commit::Commits;
+use crate::flight::{Flight, Step};
+use crate::ids::PieceId;
 use crate::request::active::Active;
 use crate::request::block_locks::Locks;
-use crate::request::piece::{Flight, Piece, PieceId, Step};
+use crate::request::piece::Piece;
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
@@ -124,6 +132,7 @@ pub struct Engine {
     scratch: Scratch,
     commits: Commits,
     verification: device::verify::Verification,
+    last_check: device::last_check::LastCheck,
     members: durability::members::Members,
     mirror: write::copies::Mirror,
     intents: durability::intents::Intents,
@@ -144,7 +153,7 @@ pub struct Engine {
     /// Pieces that may write where they want to once what was decided is durable.
     waiting_commit: Vec<PieceId>,
     space: space::SpaceState,
-    notices: inspect::notice::Notices,
+    notices: notice::Notices,
     unreachable: background::unreachable::Unreachable,
     written: Written,
     probing: background::probe::Probing,
@@ -230,6 +239,7 @@ impl Engine {
             scratch,
             commits: Commits::default(),
             verification,
+            last_check: device::last_check::LastCheck::default(),
             mirror: write::copies::Mirror::default(),
             intents: durability::intents::Intents::default(),
             reclaim: space::reclaim::Reclaim::default(),
@@ -247,7 +257,7 @@ impl Engine {
             waiting_scratch: VecDeque::new(),
             waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
-            notices: inspect::notice::Notices::default(),
+            notices: notice::Notices::default(),
             unreachable: background::unreachable::Unreachable::default(),
             written: Written::default(),
             probing: background::probe::Probing::default(),

@@ -17,10 +17,11 @@ pub(crate) mod piggyback;
 mod queue;
 
 use crate::Engine;
-use crate::Percent;
+use crate::flight::{Flight, NewIo, Purpose};
+use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
-use crate::request::piece::{Flight, NewIo, PieceId, Purpose};
+use crate::units::Percent;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
@@ -32,10 +33,6 @@ use weir_policy::placement::{Action, RESERVE};
 
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
-
-/// A move under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct MoveId(usize);
 
 /// Work under way, and what has been done.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 
 use crate::durability::commit::FlushRules;
 use crate::mover::MOVER_SHARE;
-use crate::space::{Percent, SpaceRules};
+use crate::space::SpaceRules;
+use crate::units::Percent;
 use weir_model::{Bytes, Seed};
 use weir_policy::harm::Moves;
 

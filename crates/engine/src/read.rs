@@ -6,10 +6,12 @@ pub(crate) mod gap_read;
 pub(crate) mod route;
 
 use crate::Engine;
+use crate::flight::{Flight, NewIo, Purpose};
+use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::advice::places_of;
 use crate::read::gap_read::Long;
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
+use crate::request::piece::Piece;
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;

@@ -6,7 +6,8 @@ pub(crate) mod piece;
 pub(crate) mod ranges;
 pub(crate) mod ready;
 
-use crate::request::active::{Active, ActiveId, Waiter};
+use crate::ids::{ActiveId, Waiter};
+use crate::request::active::Active;
 use crate::request::piece::{Piece, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;

@@ -6,9 +6,11 @@
 //! none: see [`Engine::start_clear`](crate::Engine) for the one case that might. Whoever waits tries
 //! again whenever some has come back.
 
-use crate::request::piece::PieceId;
+use crate::Engine;
+use crate::ids::PieceId;
+use crate::notice::{Notice, Room};
 use crate::task::Task;
-use crate::{Engine, Notice};
+use crate::units::Percent;
 use std::collections::VecDeque;
 use weir_map::Whole;
 use weir_model::{Bytes, DeviceId, ExtentKey, Memory, Nanos, RequestError};
@@ -22,7 +24,6 @@ pub(crate) mod scratch;
 
 use fill_rate::FillRate;
 use gauge::Gauge;
-pub use gauge::Percent;
 use lack::Lack;
 
 /// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
@@ -71,15 +72,6 @@ impl Default for SpaceRules {
             quiet: None,
         }
     }
-}
-
-/// What a pool may run out of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Space for data.
-    Data,
-    /// Space for the map: many small pieces of large volumes are in use.
-    Metadata,
 }
 
 /// How full a pool is: for status, log and metrics.

@@ -10,12 +10,13 @@ pub(crate) mod duplex;
 pub(crate) mod target;
 
 use crate::Engine;
-use crate::durability::doubt::{Unflushed, Wrote};
+use crate::device::unflushed::{Unflushed, Wrote};
+use crate::flight::{Flight, NewIo, Purpose, Tried};
+use crate::ids::{ActiveId, PieceId};
 use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
-use crate::policy::registry::Which;
-use crate::request::active::ActiveId;
-use crate::request::piece::{Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Target, Tried, Work};
+use crate::policy::which::Which;
+use crate::request::piece::{Old, Piece, Preferred, Target, Work};
 use smallvec::SmallVec;
 use weir_map::{Found, Record};
 use weir_model::{
@@ -490,9 +491,6 @@ fn stays(spot: Spot, wish: WriteTo) -> bool {
         WriteTo::FineTwice(_) => false,
     }
 }
-
-/// The operating system's number for a full file system.
-pub(crate) const ENOSPC: i32 = 28;
 
 /// The blocks at a span's ends that it covers in part: at most one each.
 fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {

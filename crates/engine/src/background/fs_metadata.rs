@@ -6,8 +6,8 @@
 //! read, or changes meanwhile, is looked at when the superblock is written next.
 
 use crate::Engine;
+use crate::flight::{NewIo, Purpose};
 use crate::lookup::{self, Source};
-use crate::request::piece::{NewIo, Purpose};
 use crate::task::Task;
 use std::collections::BTreeMap;
 use weir_model::{

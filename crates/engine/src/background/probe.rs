@@ -2,7 +2,7 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::Engine;
-use crate::request::piece::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, NewIo, Purpose};
 use weir_map::Whole;
 use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 

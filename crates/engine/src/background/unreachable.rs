@@ -5,7 +5,7 @@
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
+use crate::notice::Notice;
 use crate::task::Task;
 use crate::walk::{self, after};
 use weir_map::Found;

@@ -2,7 +2,7 @@
 //! buffers, until they really end (rule 2 of docs/invariants.md).
 
 use crate::Engine;
-use crate::request::piece::Flight;
+use crate::flight::Flight;
 use crate::task::Task;
 use std::collections::VecDeque;
 use weir_model::{BLOCK, Buffer, Bytes, IoId, Memory, Mutant};

@@ -7,7 +7,7 @@
 //! seen it eight times without an answer. A pause, however long, counts as one look.
 
 use crate::Engine;
-use crate::device::lost::LostWhy;
+use crate::notice::LostWhy;
 use crate::task::Task;
 use weir_model::{DeviceId, Memory, Nanos};
 

@@ -6,7 +6,7 @@
 //! ended too. If one of them fails, so has the flush.
 
 use crate::Engine;
-use crate::request::piece::Purpose;
+use crate::flight::Purpose;
 use weir_model::{DeviceId, Memory};
 
 impl Engine {

@@ -10,10 +10,9 @@
 use crate::Engine;
 use crate::device::State;
 use crate::device::abandoned::Abandoned;
-use crate::inspect::notice::Notice;
-use crate::request::piece::{Flight, Purpose};
+use crate::flight::{Flight, Purpose};
+use crate::notice::{LostWhy, Notice};
 use crate::task::Task;
-use std::fmt;
 use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
 
 /// Something that happened to a device, told by whoever drives it.
@@ -21,43 +20,6 @@ use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
 pub enum DeviceEvent {
     /// It is gone, and will not answer or answers with errors only.
     Lost,
-}
-
-/// Why a device is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostWhy {
-    /// It did not answer a command within its deadline.
-    Hung,
-    /// It is gone.
-    Gone,
-    /// It was not there when the pool was opened.
-    Absent,
-    /// It has become shorter than its superblock says: a file that was truncated.
-    CutShort,
-    /// Its last page no longer holds its superblock: a file that was truncated and has grown again, or
-    /// something else wrote there.
-    Replaced,
-}
-
-impl LostWhy {
-    /// Whether data that was durable is gone with it, or may be.
-    pub const fn is_damage(self) -> bool {
-        matches!(self, Self::CutShort | Self::Replaced)
-    }
-}
-
-impl fmt::Display for LostWhy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hung => "it did not answer in time",
-            Self::Gone => "it is gone",
-            Self::Absent => "it was not there when the pool was opened",
-            Self::CutShort => "it has become shorter than its superblock says",
-            Self::Replaced => {
-                "the superblock in its last page is gone: it was truncated and has grown again, or something else wrote to it"
-            }
-        })
-    }
 }
 
 impl Engine {

@@ -29,12 +29,9 @@
 
 use crate::Engine;
 use crate::device::DeviceSettings;
-use crate::device::last_check::LastCheck;
-use crate::device::lost::LostWhy;
-use crate::durability::members::Members;
-use crate::inspect::notice::Notice;
-use crate::request::active::Waiter;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{NewIo, Purpose};
+use crate::ids::Waiter;
+use crate::notice::{LostWhy, Notice};
 use crate::task::Task;
 use weir_map::{Reading, Superblock};
 use weir_model::{
@@ -87,7 +84,6 @@ pub(crate) struct Verification {
     removed: DeviceSet,
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
-    pub(super) last: LastCheck,
 }
 
 impl Verification {
@@ -279,7 +275,7 @@ impl Engine {
             self.verify_device(device);
         }
         self.answer_verified();
-        Members::run(self, memory);
+        self.write_superblock(memory);
     }
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.

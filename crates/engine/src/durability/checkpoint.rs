@@ -3,6 +3,7 @@
 
 use crate::Engine;
 use crate::durability::members::Part;
+use crate::flight::ENOSPC;
 use crate::task::Task;
 use weir_map::root::Root;
 use weir_model::{DeviceId, IoError, Memory, Mutant};
@@ -94,7 +95,7 @@ impl Engine {
         } else if !self.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
-            self.metadata_failed(IoError::Os(crate::write::ENOSPC));
+            self.metadata_failed(IoError::Os(ENOSPC));
         }
     }
 

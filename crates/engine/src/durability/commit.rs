@@ -17,9 +17,9 @@
 use crate::Engine;
 use crate::device::verify::Round;
 use crate::durability::members::Part;
-use crate::inspect::notice::Notice;
-use crate::request::active::Waiter;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{NewIo, Purpose};
+use crate::ids::Waiter;
+use crate::notice::Notice;
 use crate::task::Task;
 use weir_map::Epoch;
 use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};

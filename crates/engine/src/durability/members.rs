@@ -5,7 +5,7 @@
 
 use crate::Engine;
 use crate::device::verify::Round;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{NewIo, Purpose};
 use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -76,24 +76,8 @@ impl Task for Members {
             && engine.members.checked.is_none_or(|(device, round)| engine.is_checked(device, round))
     }
 
-    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.members.writing.is_some() || !engine.may_record() {
-            return;
-        }
-        let Some(&(device, at)) = engine.members.to_record.front() else { return };
-        if at != DeviceOffset(0) && !engine.may_record_last_page(device) {
-            return;
-        }
-        // With all scratch blocks out, pieces under way give some back.
-        let Some([Some(buffer), _]) = engine.scratch.blocks(1) else { return };
-        engine.members.to_record.pop_front();
-        engine.members.checked = None;
-        let page = engine.map.devices()[device.index()].encode();
-        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        engine.members.writing = Some(buffer);
-        let kind = IoKind::Write { fua: engine.devices[device.index()].settings.volatile_cache };
-        engine.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+        engine.write_superblock(memory);
     }
 
     fn is_idle(engine: &Engine) -> bool {
@@ -208,6 +192,26 @@ impl Engine {
         (is_removed || !self.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
     }
 
+    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
+    pub(crate) fn write_superblock<M: Memory>(&mut self, memory: &mut M) {
+        if self.members.writing.is_some() || !self.may_record() {
+            return;
+        }
+        let Some(&(device, at)) = self.members.to_record.front() else { return };
+        if at != DeviceOffset(0) && !self.may_record_last_page(device) {
+            return;
+        }
+        // With all scratch blocks out, pieces under way give some back.
+        let Some([Some(buffer), _]) = self.scratch.blocks(1) else { return };
+        self.members.to_record.pop_front();
+        self.members.checked = None;
+        let page = self.map.devices()[device.index()].encode();
+        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
+        self.members.writing = Some(buffer);
+        let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
+        self.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+    }
+
     pub(crate) fn superblock_ended<M: Memory>(
         &mut self,
         device: DeviceId,
@@ -223,7 +227,7 @@ impl Engine {
             self.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
-        Members::run(self, memory);
+        self.write_superblock(memory);
         self.answer_verified();
     }
 }

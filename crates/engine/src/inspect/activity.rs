@@ -1,7 +1,7 @@
 //! What the engine is in the middle of: for tests that ask whether every moment was put to the test.
 
 use crate::Engine;
-use crate::request::piece::Purpose;
+use crate::flight::Purpose;
 use std::fmt;
 
 /// Something that takes several steps, at any of which everything may end.

@@ -1,12 +1,20 @@
 //! What the pool is doing, as plain data.
 
+use crate::admin::VolumeInfo;
+use crate::device::ErrorCounts;
 use crate::device::State;
-use crate::policy::registry::Which;
-use crate::request::piece::{Flight, Purpose};
-use crate::{
-    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, Remark,
-    ResponsesBySize, SpaceStatus, Spread, StoppedChanges, VolumeInfo,
-};
+use crate::device::measure::{Load, ResponsesBySize};
+use crate::device::pacing::MoverShare;
+use crate::flight::{Flight, Purpose};
+use crate::mover::MoverStatus;
+use crate::notice::LostWhy;
+use crate::policy::harm::MovesStatus;
+use crate::policy::rounds::Remark;
+use crate::policy::which::Which;
+use crate::read::cache::CacheStatus;
+use crate::space::SpaceStatus;
+use crate::space::extra::Spread;
+use crate::{Engine, StoppedChanges};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 

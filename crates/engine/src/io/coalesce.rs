@@ -5,7 +5,7 @@
 //! been alone; a part that failed is tried again alone, so that a bad sector fails only the blocks it is in.
 
 use crate::Engine;
-use crate::request::piece::{Flight, Purpose};
+use crate::flight::{Flight, Purpose};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_model::{Io, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};

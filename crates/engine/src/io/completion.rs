@@ -1,9 +1,11 @@
 //! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
 
-use crate::device::pacing::{Ended, Whose};
-use crate::io::retry::{EIO, is_full};
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step};
-use crate::{Engine, LostWhy};
+use crate::Engine;
+use crate::device::pacing::Ended;
+use crate::flight::{EIO, Flight, NewIo, Purpose, Step, Whose, is_full};
+use crate::ids::PieceId;
+use crate::notice::LostWhy;
+use crate::request::piece::Piece;
 use smallvec::SmallVec;
 use weir_map::Chunk;
 use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory, Mutant};

@@ -12,28 +12,13 @@
 //! not carry out: it counts like any other error.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
-use crate::request::piece::{Flight, Purpose};
-use weir_model::{IoError, IoKind, Mutant, Planted};
+use crate::flight::is_full;
+use crate::flight::{Flight, Purpose};
+use crate::notice::Notice;
+use weir_model::{IoError, IoKind, Mutant};
 
 /// How often a command is tried in all.
 const ATTEMPTS: u8 = 3;
-
-/// The operating system's number for an input/output error.
-pub(crate) const EIO: i32 = 5;
-
-/// The operating system's numbers for a full file system and for a user's full quota.
-const FULL: [IoError; 2] = [IoError::Os(28), IoError::Os(122)];
-
-/// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file
-/// system that is full, or to a thin device. A durable write may have met an earlier one's error.
-pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
-    let did_nothing = match command {
-        IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),
-        IoKind::Read | IoKind::Flush => false,
-    };
-    did_nothing && FULL.contains(&error)
-}
 
 impl Engine {
     /// Whether nothing more may come of the command: its device is lost, or a flush failed while it was under

@@ -6,8 +6,10 @@
 //! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
 use crate::Engine;
+use crate::flight::{Flight, Purpose};
+use crate::ids::PieceId;
 use crate::lookup::Source;
-use crate::request::piece::{Flight, Piece, PieceId, Purpose};
+use crate::request::piece::Piece;
 use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
 use weir_policy::placement::Action;
 

@@ -1,8 +1,9 @@
 //! What the mover is asked for: a bounded queue, and the task that begins what is in it.
 
 use crate::Engine;
+use crate::ids::MoveId;
 use crate::mover::piggyback::Feed;
-use crate::mover::{Move, MoveId, Mover};
+use crate::mover::{Move, Mover};
 use crate::task::Task;
 use smallvec::SmallVec;
 use weir_map::Found;

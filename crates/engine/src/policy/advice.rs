@@ -2,10 +2,10 @@
 
 use crate::Engine;
 use crate::device::Device;
-use crate::device::pacing::Whose;
-use crate::policy::registry::{Which, is_about};
+use crate::flight::Whose;
+use crate::ids::PieceId;
 use crate::policy::runs::Runs;
-use crate::request::piece::PieceId;
+use crate::policy::which::{Which, is_about};
 use weir_map::{Found, Map, Place, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,

@@ -11,10 +11,11 @@
 //! home what is in slots alone, and dropping what is elsewhere too.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
+use crate::flight::{NewIo, Purpose};
+use crate::ids::PieceId;
+use crate::notice::Notice;
 use crate::policy::advice::held;
-use crate::policy::registry::Which;
-use crate::request::piece::{NewIo, PieceId, Purpose};
+use crate::policy::which::Which;
 use crate::task::Task;
 use weir_map::{Found, Map, Whole};
 use weir_model::{

@@ -1,8 +1,8 @@
 //! The policies' rounds: now and then each is asked what is to be moved.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
-use crate::policy::registry::Which;
+use crate::notice::Notice;
+use crate::policy::which::Which;
 use crate::task::Task;
 use weir_model::{Memory, Nanos};
 

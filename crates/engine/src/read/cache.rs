@@ -14,8 +14,10 @@
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
 use crate::Engine;
+use crate::flight::{Flight, NewIo, Purpose};
+use crate::ids::{CachedId, PieceId};
 use crate::lookup::Source;
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
+use crate::request::piece::Piece;
 use slab::Slab;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Found, Whole};
@@ -28,10 +30,6 @@ use weir_policy::Lru;
 const EXTENTS_MAX: usize = u32::MAX as usize - 1;
 /// The oldest extents looked at for one that may make way.
 const LOOKS: usize = 4;
-
-/// One that is cached, or being fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CachedId(usize);
 
 /// An extent in memory.
 #[derive(Debug)]

@@ -18,8 +18,7 @@
 //! Without free memory a read waits for some, no longer than it waited for the device.
 
 use crate::Engine;
-use crate::request::active::ActiveId;
-use crate::request::piece::PieceId;
+use crate::ids::{ActiveId, PieceId};
 use crate::task::Task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};

@@ -11,8 +11,10 @@
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
 use crate::Engine;
+use crate::flight::{Flight, NewIo, Purpose};
+use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Route, Run, Source};
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
+use crate::request::piece::Piece;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_map::{Location, Record};

@@ -7,37 +7,17 @@
 //! the slower one, and takes time of both devices.
 //!
 //! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
-//! a device that has answered no read of that size for [`FRESH`]: at most one such read per device, size
+//! a device that has answered no read of that size for a second: at most one such read per device, size
 //! and second, however many there are. Where slots are read first, nothing is probed.
 
 use crate::Engine;
 use crate::lookup::{self, Route, Source};
 use weir_map::{PLACES_MAX, Place, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
-use weir_policy::placement::{ReadFrom, SizeClass};
+use weir_policy::placement::ReadFrom;
 
 /// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
 const PROBED: u64 = 64;
-/// How long a figure is not old.
-const FRESH: Nanos = Nanos::secs(1);
-
-/// When a device answered a read last, by size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
-
-impl Routing {
-    /// A read was answered.
-    #[inline]
-    pub(crate) fn answered(&mut self, size: SizeClass, now: Nanos) {
-        self.0[size.index()] = Some(now);
-    }
-
-    fn is_old(&self, len: Bytes, now: Nanos) -> bool {
-        let answered = self.0[SizeClass::of(len).index()];
-        answered.is_none_or(|at| now.since(at) >= FRESH)
-    }
-}
-
 impl Engine {
     /// In which order a record's places are asked for these blocks of a volume; the record is of this
     /// engine's pool.

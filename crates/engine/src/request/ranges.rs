@@ -1,7 +1,7 @@
 //! TRIM and write-zeroes over many extents: their pieces are made some at a time.
 
 use crate::Engine;
-use crate::request::active::ActiveId;
+use crate::ids::ActiveId;
 use crate::request::piece::{Clear, Piece, Work};
 use crate::task::Task;
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
 //! Pieces that can go on.
 
 use crate::Engine;
-use crate::request::piece::{PieceId, Work};
+use crate::ids::PieceId;
+use crate::request::piece::Work;
 use crate::task::Task;
 use std::collections::VecDeque;
 use weir_model::{IoError, Memory};

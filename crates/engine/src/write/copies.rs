@@ -13,8 +13,10 @@
 //! never get.
 
 use crate::Engine;
+use crate::flight::{Flight, Purpose};
+use crate::ids::PieceId;
 use crate::lookup::{self, Spot, wholes};
-use crate::request::piece::{Flight, Piece, PieceId, Purpose, Target};
+use crate::request::piece::{Piece, Target};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};

@@ -13,8 +13,9 @@
 //! one.
 
 use crate::Engine;
+use crate::ids::PieceId;
 use crate::lookup::Spot;
-use crate::request::piece::{Piece, PieceId};
+use crate::request::piece::Piece;
 use crate::write::copies::{Both, Leg};
 use smallvec::SmallVec;
 use weir_map::{Chunk, Place, Record, Slot};

@@ -9,9 +9,10 @@
 //! [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
+use crate::ids::PieceId;
 use crate::lookup::{self, Spot};
-use crate::policy::registry::Which;
-use crate::request::piece::{Piece, PieceId, Preferred, Work};
+use crate::policy::which::Which;
+use crate::request::piece::{Piece, Preferred, Work};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
