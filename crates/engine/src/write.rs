@@ -7,12 +7,12 @@
 pub(crate) mod clear;
 pub(crate) mod copies;
 pub(crate) mod duplex;
+mod finish;
 pub(crate) mod target;
 
 use crate::Engine;
-use crate::device::unflushed::{Unflushed, Wrote};
 use crate::flight::{Flight, NewIo, Purpose, Tried};
-use crate::ids::{ActiveId, PieceId};
+use crate::ids::PieceId;
 use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
 use crate::policy::which::Which;
@@ -20,8 +20,8 @@ use crate::request::piece::{Old, Piece, Preferred, Target, Work};
 use smallvec::SmallVec;
 use weir_map::{Found, Record};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
-    RequestError, Span, VolumeId,
+    BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
+    Span, VolumeId,
 };
 use weir_policy::placement::{Access, Places, WriteTo};
 
@@ -335,143 +335,6 @@ impl Engine {
             start - u32::from(piece.range.first) * BLOCK as u32,
         );
         self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
-    }
-
-    pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let (key, range, request) = (piece.key, piece.range, piece.request);
-        let Some(target) = piece.target else { return };
-        if target.mirrored {
-            return self.copy_ended(id, target, flight, result);
-        }
-        self.put_back_scratch(id);
-        let piece = &mut self.pieces[id.0 as usize];
-        let fua = flight.kind == IoKind::Write { fua: true };
-        piece.left -= 1;
-        let is_last = piece.left == 0;
-        if let Err(error) = result {
-            piece.error = Some(flight.error(error));
-        }
-        let failed = piece.error.is_some();
-        let needs = match result {
-            Ok(()) => self.devices[flight.device.index()].wrote(flight.device, fua),
-            Err(_) => None,
-        };
-        if !is_last {
-            return;
-        }
-        if failed {
-            // The last of several may have ended well, and a flush since the first failed.
-            self.note_unfinished(id, flight.device);
-            return self.change_failed(id);
-        }
-        if matches!(target.spot, Spot::Slots { fresh: true, .. })
-            && !self.map.may_have(key, target.spot.place())
-        {
-            // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
-            return self.begin_anew(id);
-        }
-        self.doubt.settle(key, range);
-        self.note_written(flight.device, key, &target, range, needs.is_some());
-        if target.changes {
-            if !self.still_at(key, target.spot, range) {
-                return self.piece_failed(id, RequestError::InDoubt { device: flight.device });
-            }
-            self.map.written(key, target.spot.location(range.count), range, needs);
-            if target.several {
-                self.locks.tidy_later(key);
-            }
-        }
-        if needs.is_some() || target.changes {
-            self.note_change();
-        }
-        if self.cache.is_on() {
-            self.cache.written(key, range);
-        }
-        let zeros = matches!(self.pieces[id.0 as usize].work, Work::Write { zeros: true });
-        let unsaid = (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
-            || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace));
-        let active = &mut self.active[request.0];
-        active.commit |= active.request.fua && !fua && !unsaid;
-        self.wait_for_pending(id);
-        self.piece_ended(id);
-    }
-
-    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
-    pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
-        if !self.is_lost(device)
-            && !self.is_planted(Mutant::FailedWriteNotNoted)
-            && self.devices[device.index()].wrote(device, false).is_some()
-        {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        }
-    }
-
-    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
-    #[inline(always)]
-    pub(crate) fn note_written(
-        &mut self,
-        device: DeviceId,
-        key: ExtentKey,
-        target: &Target,
-        range: BlockRange,
-        volatile: bool,
-    ) {
-        if volatile {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else {
-            self.note_durable(device, key, target, range);
-        }
-    }
-
-    #[inline(never)]
-    fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
-        if self.devices[device.index()].owes(device).is_none() {
-            return;
-        }
-        if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
-            // The data is durable, but not that the map knows of its place: the mover may just have made
-            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else {
-            let written = Span { start: target.start, len: target.end - target.start };
-            self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
-        }
-    }
-
-    /// If what the map says must be durable when the request is acknowledged, and what it found or did
-    /// in the extent is not, it waits for a commit.
-    pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
-        let piece = &self.pieces[id.0 as usize];
-        let (key, request) = (piece.key, piece.request);
-        self.wait_for_extent(request, key);
-    }
-
-    pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
-        let asked = &self.active[request.0].request;
-        let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
-        if self.map.pending() > 0 && is_durable() && self.map.has_pending(key) {
-            self.active[request.0].commit = true;
-        }
-    }
-
-    /// The piece fails before anything was written.
-    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
-        self.pieces[id.0 as usize].error = Some(error);
-        self.change_failed(id);
-    }
-
-    /// The piece has failed: a place allocated for it may hold nothing.
-    fn change_failed(&mut self, id: PieceId) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let key = piece.key;
-        if let Some(target) = piece.target.take() {
-            self.give_up_target(id, target.spot);
-        }
-        self.locks.tidy_later(key);
-        self.piece_ended(id);
     }
 
     #[inline]

@@ -29,7 +29,7 @@ use weir_model::{
 pub(crate) struct Leg {
     pub(crate) spot: Spot,
     /// Device commands still to end.
-    left: u32,
+    pub(super) left: u32,
     /// What it holds is not known.
     pub(crate) failed: bool,
     pub(crate) needs: Option<Needs>,
@@ -47,7 +47,7 @@ pub(crate) struct Both {
     pub(crate) legs: SmallVec<[Leg; 2]>,
     pub(crate) error: Option<RequestError>,
     /// Where it succeeds, it is durable.
-    fua: bool,
+    pub(super) fua: bool,
 }
 
 /// Writes to several places under way.
@@ -101,7 +101,7 @@ impl Mirror {
     }
 
     /// The write has ended, whatever became of it.
-    fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
+    pub(super) fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
         if let Some(writes) = self.busy.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);
             if writes.is_empty() {
@@ -241,7 +241,7 @@ impl Engine {
         let spots: SmallVec<[Spot; 2]> =
             both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
         if spots.is_empty() {
-            return self.both_ended(id, target);
+            return self.finish_copies(id, target);
         }
         if !target.spot.is_fresh() {
             self.mirror.begin(id, key, range);
@@ -291,7 +291,7 @@ impl Engine {
             self.forget_commands(id);
         }
         if self.pieces[id.0 as usize].left == 0 {
-            self.both_ended(id, target);
+            self.finish_copies(id, target);
         }
     }
 
@@ -303,51 +303,10 @@ impl Engine {
         under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
     }
 
-    /// Every place has been written, or has failed.
-    fn both_ended(&mut self, id: PieceId, target: Target) {
-        self.put_back_scratch(id);
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        let both = self.mirror.end(id, key);
-        if target.spot.is_fresh() {
-            return self.slots_ended(id, both);
-        }
-        self.use_intent(key);
-        let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
-        let failed = good.len() < both.legs.len();
-        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
-            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
-        if (failed || good.len() < 2) && !forgets {
-            self.note_lacking(key);
-        }
-        let at = |spot: Spot| spot.location(range.count);
-        match good[..] {
-            [] => return self.both_failed(id, &both.legs, both.error),
-            [a, b] if target.changes => {
-                self.map.written_twice(key, [a.spot, b.spot].map(at), range, [a.needs, b.needs]);
-            }
-            [a] if target.changes || failed => self.map.written(key, at(a.spot), range, a.needs),
-            _ => {}
-        }
-        self.doubt.settle(key, range);
-        if self.cache.is_on() {
-            self.cache.written(key, range);
-        }
-        self.locks.tidy_later(key);
-        if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
-            self.note_change();
-        }
-        let unsaid = self.is_planted(Mutant::FailedCopyNotCommitted);
-        let active = &mut self.active[request.0];
-        // That a copy is no longer one is durable before anybody can rely on the other.
-        active.commit |= (failed && !unsaid) || (active.request.fua && !both.fua);
-        self.wait_for_pending(id);
-        self.piece_ended(id);
-    }
-
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
-    fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
+    pub(super) fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.map.extent().blocks());
         let record = lookup::record(&self.map, key);
