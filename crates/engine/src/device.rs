@@ -435,7 +435,7 @@ impl Device {
 mod tests {
     use super::*;
     use crate::device::unflushed::Wrote;
-    use crate::flight::{NewIo, Purpose};
+    use crate::flight::{MetadataIo, NewIo, Purpose};
     use weir_map::Whole;
     use weir_model::{BlockRange, DeviceExtent, ExtentKey};
 
@@ -446,7 +446,7 @@ mod tests {
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
         let begin = |device: &mut Device| {
-            let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::CheckpointFlush);
+            let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::Metadata(MetadataIo::PagesFlush));
             device.begin(Nanos(0), &mut flight);
             flight
         };

@@ -33,61 +33,103 @@ impl Tried {
     }
 }
 
-/// What a device command is for.
-#[derive(Debug)]
+/// What a device command is for, by its owner: whoever began it finishes it.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// Bytes of a read piece.
-    Read(PieceId),
-    /// Bytes of a read piece, with the holes between its runs ([`crate::read::gap_read`]).
-    ReadThrough(PieceId),
-    /// Bytes of a read piece that other places could not deliver.
-    ReadElsewhere(PieceId, Tried),
-    /// What lies around the blocks of a read, for the cache.
-    Fetch(CachedId),
-    /// An old block, for the part of it a write does not carry.
-    Merge(PieceId),
-    /// An old block that other places could not deliver.
-    MergeElsewhere(PieceId, Tried),
-    /// The bytes of a write piece.
-    Write(PieceId),
-    /// What the mover copies.
-    MoveRead(MoveId),
-    /// Its copy.
-    MoveWrite(MoveId),
-    /// A block that may say what is metadata.
-    Survey,
-    /// Measures an idle device: the how manieth time.
-    Probe(u32),
-    /// Adds to the curve of a device that nothing else adds to.
-    CurveProbe,
-    /// Verifies that the device still is what its superblock says ([`crate::device::verify`]).
-    Verify,
-    /// Makes an epoch's data durable.
+    /// A client's read (`read/`).
+    Read(ReadIo),
+    /// A client's write (`write/`).
+    Write(WriteIo),
+    /// A move (`mover/`).
+    Mover(MoverIo),
+    /// Metadata, on each of its members (`durability/`).
+    Metadata(MetadataIo),
+    /// Makes an epoch's data durable (`durability/commit.rs`).
     DataFlush(Epoch),
-    /// A journal frame.
-    Frame,
-    /// Pages of a checkpoint.
-    CheckpointPages,
-    /// Makes a checkpoint's pages durable.
-    CheckpointFlush,
-    /// The root of a checkpoint.
-    Root,
-    /// A superblock that says which member was left behind.
-    Superblock,
+    /// Verifies that the device still is what its superblock says (`device/verify.rs`).
+    Verify,
+    /// A block that may say what is a file system's metadata (`background/fs_metadata.rs`).
+    Survey,
+    /// Measures an idle device: the how manieth time (`background/probe.rs`).
+    Probe(u32),
+    /// Adds to the curve of a device that nothing else adds to (`policy/harm.rs`).
+    CurveProbe,
     /// Nothing any more: whoever waited was told that its device is lost.
     Abandoned,
 }
 
+/// What a command of a read is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReadIo {
+    /// A run of the piece's blocks.
+    Run(PieceId),
+    /// Several runs, with the holes between them ([`crate::read::gap_read`]).
+    Gap(PieceId),
+    /// What other places could not deliver.
+    Failover(PieceId, Tried),
+    /// What lies around the blocks of a read, for the cache.
+    Fetch(CachedId),
+}
+
+/// What a command of a write is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WriteIo {
+    /// The piece's bytes.
+    Data(PieceId),
+    /// An old block, for the part of it that the write does not carry.
+    Old(PieceId),
+    /// An old block that other places could not deliver.
+    OldFailover(PieceId, Tried),
+}
+
+/// What a command of a move is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MoverIo {
+    /// What is copied.
+    Read(MoveId),
+    /// The copy.
+    Write(MoveId),
+}
+
+/// What a command to a metadata member is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataIo {
+    /// A journal frame.
+    Frame,
+    /// Pages of a checkpoint.
+    Pages,
+    /// Makes a checkpoint's pages durable.
+    PagesFlush,
+    /// The root of a checkpoint.
+    Root,
+    /// A superblock that says which member was left behind.
+    Superblock,
+}
+
 impl Purpose {
+    /// A client's read, of a run of the piece's blocks.
+    pub(crate) const fn run(id: PieceId) -> Self {
+        Self::Read(ReadIo::Run(id))
+    }
+
+    /// A client's write, of the piece's bytes.
+    pub(crate) const fn data(id: PieceId) -> Self {
+        Self::Write(WriteIo::Data(id))
+    }
+
     /// The client's piece whose bytes it carries, or those that are needed to write these.
     pub(crate) const fn piece(&self) -> Option<PieceId> {
         match self {
-            Self::Read(id)
-            | Self::ReadThrough(id)
-            | Self::ReadElsewhere(id, _)
-            | Self::Merge(id)
-            | Self::MergeElsewhere(id, _)
-            | Self::Write(id) => Some(*id),
+            Self::Read(ReadIo::Run(id) | ReadIo::Gap(id) | ReadIo::Failover(id, _))
+            | Self::Write(WriteIo::Data(id) | WriteIo::Old(id) | WriteIo::OldFailover(id, _)) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The piece whose bytes it writes.
+    pub(crate) const fn written(&self) -> Option<PieceId> {
+        match self {
+            Self::Write(WriteIo::Data(id)) => Some(*id),
             _ => None,
         }
     }
@@ -95,14 +137,8 @@ impl Purpose {
     /// Whose the command is, as far as devices' time is concerned.
     pub(crate) const fn whose(&self) -> Whose {
         match self {
-            Self::Read(_)
-            | Self::ReadThrough(_)
-            | Self::ReadElsewhere(..)
-            | Self::Fetch(_)
-            | Self::Merge(_)
-            | Self::MergeElsewhere(..)
-            | Self::Write(_) => Whose::Client,
-            Self::MoveRead(_) | Self::MoveWrite(_) => Whose::Mover,
+            Self::Read(_) | Self::Write(_) => Whose::Client,
+            Self::Mover(_) => Whose::Mover,
             _ => Whose::Other,
         }
     }
@@ -185,7 +221,9 @@ impl Flight {
     /// other.
     pub(crate) fn tried(&self) -> Option<Tried> {
         let before = match self.purpose {
-            Purpose::ReadElsewhere(_, tried) | Purpose::MergeElsewhere(_, tried) => tried,
+            Purpose::Read(ReadIo::Failover(_, tried)) | Purpose::Write(WriteIo::OldFailover(_, tried)) => {
+                tried
+            }
             _ => Tried::default(),
         };
         before.and(self.device)

@@ -17,7 +17,7 @@ pub(crate) mod piggyback;
 mod queue;
 
 use crate::Engine;
-use crate::flight::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
@@ -291,7 +291,7 @@ impl Engine {
             return;
         }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
-        self.launch(io, Purpose::MoveRead(id));
+        self.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
     /// Until when a move has to wait for time of the devices it uses, if it has to.
@@ -399,12 +399,20 @@ impl Engine {
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             self.mover.moves[id.0].writing += 1;
-            self.launch(io, Purpose::MoveWrite(id));
+            self.launch(io, Purpose::Mover(MoverIo::Write(id)));
+        }
+    }
+
+    /// A command of a move has ended.
+    pub(crate) fn mover_io_ended(&mut self, io: MoverIo, flight: &Flight, result: Result<(), IoError>) {
+        match io {
+            MoverIo::Read(id) => self.move_read_ended(id, result),
+            MoverIo::Write(id) => self.move_write_ended(id, flight, result),
         }
     }
 
     /// A part of the copy has been written.
-    pub(crate) fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
+    fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
         let (distrusts, planted) = (self.distrusts(), self.map.planted());
         let device = &mut self.devices[flight.device.index()];
         let task = &mut self.mover.moves[id.0];

@@ -6,7 +6,7 @@ pub(crate) mod gap_read;
 pub(crate) mod route;
 
 use crate::Engine;
-use crate::flight::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::advice::places_of;
@@ -76,7 +76,7 @@ impl Engine {
         let piece = &mut self.pieces[id.0 as usize];
         (piece.found.0, piece.left) = (true, 1);
         let (Source { device, at }, buffer) = (source, piece.buffer);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.feed_move(id, source);
     }
 
@@ -146,7 +146,7 @@ impl Engine {
             let part = self.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
                 }
                 None => memory.bytes_mut(part).fill(0),
             }
@@ -190,13 +190,28 @@ impl Engine {
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
                 self.pieces[id.0 as usize].left += 1;
-                let purpose = Purpose::ReadElsewhere(id, tried);
+                let purpose = Purpose::Read(ReadIo::Failover(id, tried));
                 self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }
         }
         true
+    }
+
+    /// A command of a read has ended.
+    pub(crate) fn read_io_ended<M: Memory>(
+        &mut self,
+        io: ReadIo,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        match io {
+            ReadIo::Run(id) | ReadIo::Failover(id, _) => self.read_ended(id, flight, result, memory),
+            ReadIo::Gap(id) => self.read_through_ended(id, flight, result, memory),
+            ReadIo::Fetch(id) => self.fetch_ended(id, flight, result, memory),
+        }
     }
 
     pub(crate) fn read_ended<M: Memory>(
@@ -209,7 +224,7 @@ impl Engine {
         if self.mover_is_fed() {
             self.read_feeds(id, flight, result, memory);
         }
-        if result.is_ok() && !matches!(flight.purpose, Purpose::Read(_)) {
+        if result.is_ok() && !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             self.replace_unreadable(id, flight);
         }
         let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));

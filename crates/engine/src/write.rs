@@ -11,7 +11,7 @@ mod finish;
 pub(crate) mod target;
 
 use crate::Engine;
-use crate::flight::{Flight, NewIo, Purpose, Tried};
+use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
@@ -123,7 +123,7 @@ impl Engine {
         let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
         let at = lookup::address(&self.map, spot, range, 0);
-        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::Write(id));
+        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
@@ -211,7 +211,10 @@ impl Engine {
         let mut all = Old::new();
         for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
             all.push((old, edge));
-            self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
+            self.launch(
+                NewIo { device, kind: IoKind::Read, at, buffer: old },
+                Purpose::Write(WriteIo::Old(id)),
+            );
         }
         let piece = &mut self.pieces[id.0 as usize];
         piece.left += all.len() as u32;
@@ -219,7 +222,21 @@ impl Engine {
         piece.target = Some(target);
     }
 
-    pub(crate) fn merge_ended<M: Memory>(
+    /// A command of a write has ended.
+    pub(crate) fn write_io_ended<M: Memory>(
+        &mut self,
+        io: WriteIo,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        match io {
+            WriteIo::Data(id) => self.write_ended(id, flight, result),
+            WriteIo::Old(id) | WriteIo::OldFailover(id, _) => self.merge_ended(id, flight, result, memory),
+        }
+    }
+
+    fn merge_ended<M: Memory>(
         &mut self,
         id: PieceId,
         flight: &Flight,
@@ -230,7 +247,7 @@ impl Engine {
         if let Some((error, (Source { device, at }, tried))) = other {
             if !self.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-                return self.launch(io, Purpose::MergeElsewhere(id, tried));
+                return self.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
             self.again.note(id, flight.error(error));
         }
@@ -334,7 +351,7 @@ impl Engine {
             piece.range,
             start - u32::from(piece.range.first) * BLOCK as u32,
         );
-        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
+        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     #[inline]

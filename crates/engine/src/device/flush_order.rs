@@ -6,7 +6,6 @@
 //! ended too. If one of them fails, so has the flush.
 
 use crate::Engine;
-use crate::flight::Purpose;
 use weir_model::{DeviceId, Memory};
 
 impl Engine {
@@ -21,7 +20,7 @@ impl Engine {
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
         let held: Vec<_> = self.devices[device.index()].take_held().collect();
         for flush in held {
-            if let Purpose::Write(piece) = flush.purpose {
+            if let Some(piece) = flush.purpose.written() {
                 // A durable write, of which the flush is the second step.
                 self.note_unfinished(piece, device);
             }

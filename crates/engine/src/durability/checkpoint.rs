@@ -2,8 +2,7 @@
 //! recovery stays short.
 
 use crate::Engine;
-use crate::durability::members::Part;
-use crate::flight::ENOSPC;
+use crate::flight::{ENOSPC, MetadataIo};
 use crate::task::Task;
 use weir_map::root::Root;
 use weir_model::{DeviceId, IoError, Memory, Mutant};
@@ -102,7 +101,7 @@ impl Engine {
     fn write_pages<M: Memory>(&mut self, memory: &mut M) {
         let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
         self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
-            Some(at) => Phase::Pages(self.write_to_members(Part::Pages, at, &bytes, memory)),
+            Some(at) => Phase::Pages(self.write_to_members(MetadataIo::Pages, at, &bytes, memory)),
             None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
             None => Phase::Flush(self.flush_members()),
         };
@@ -111,7 +110,7 @@ impl Engine {
 
     fn write_root<M: Memory>(&mut self, memory: &mut M) {
         let Some((root, page, at)) = self.map.finished_root() else { return };
-        let left = self.write_to_members(Part::Root, at, &page[..], memory);
+        let left = self.write_to_members(MetadataIo::Root, at, &page[..], memory);
         self.checkpoint.phase = Phase::Root(Box::new(root), left);
     }
 

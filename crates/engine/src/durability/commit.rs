@@ -16,8 +16,7 @@
 
 use crate::Engine;
 use crate::device::verify::Round;
-use crate::durability::members::Part;
-use crate::flight::{NewIo, Purpose};
+use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::Waiter;
 use crate::notice::Notice;
 use crate::task::Task;
@@ -368,7 +367,8 @@ impl Engine {
                     self.commits.now = rest;
                     <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
-                self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
+                self.commits.phase =
+                    Phase::Frame(self.write_to_members(MetadataIo::Frame, at, &bytes, memory));
             }
             None => {
                 self.frames_durable();

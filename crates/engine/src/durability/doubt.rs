@@ -16,7 +16,6 @@
 
 use crate::Engine;
 use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
-use crate::flight::Purpose;
 use crate::ids::{ActiveId, PieceId};
 use crate::notice::Notice;
 use crate::request::piece::{Piece, Work};
@@ -209,8 +208,8 @@ impl Engine {
     fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
         let flights = self.flights.iter().map(|(_, flight)| flight).filter(move |f| f.device == device);
         flights.filter_map(|flight| {
-            let Purpose::Write(PieceId(id)) = flight.purpose else { return None };
-            let Piece { key, range, .. } = self.pieces[id as usize];
+            let id = flight.purpose.written()?;
+            let Piece { key, range, .. } = self.pieces[id.0 as usize];
             Some(Unflushed { key, range, wrote: Wrote::Data })
         })
     }

@@ -5,7 +5,7 @@
 
 use crate::Engine;
 use crate::device::verify::Round;
-use crate::flight::{NewIo, Purpose};
+use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -58,14 +58,6 @@ impl Members {
     }
 }
 
-/// What is written to the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Frame,
-    Pages,
-    Root,
-}
-
 impl Task for Members {
     /// A superblock could be written now.
     fn can_run(engine: &Engine) -> bool {
@@ -90,32 +82,32 @@ impl Engine {
     /// Writes a part of the metadata to every member; how many writes that are.
     pub(crate) fn write_to_members<M: Memory>(
         &mut self,
-        part: Part,
+        part: MetadataIo,
         at: DeviceOffset,
         bytes: &[u8],
         memory: &mut M,
     ) -> usize {
         let mut members = self.members.list.clone();
         let to_one = match part {
-            Part::Frame => Mutant::FrameToOneMember,
-            Part::Pages => Mutant::PagesToOneMember,
-            Part::Root => Mutant::RootToOneMember,
+            MetadataIo::Frame => Mutant::FrameToOneMember,
+            MetadataIo::Root => Mutant::RootToOneMember,
+            _ => Mutant::PagesToOneMember,
         };
         if self.is_planted(to_one) {
             members.truncate(1);
         }
         for member in &members {
-            let buffer = if part == Part::Frame { member.frame } else { member.pages };
+            let buffer = if part == MetadataIo::Frame { member.frame } else { member.pages };
             let buffer = buffer.part(0, bytes.len() as u32);
             memory.bytes_mut(buffer).copy_from_slice(bytes);
             let volatile = self.devices[member.device.index()].settings.volatile_cache;
-            let (fua, purpose) = match part {
-                Part::Frame => (volatile && !self.is_planted(Mutant::FrameNotDurable), Purpose::Frame),
-                Part::Pages => (false, Purpose::CheckpointPages),
-                Part::Root => (true, Purpose::Root),
+            let fua = match part {
+                MetadataIo::Frame => volatile && !self.is_planted(Mutant::FrameNotDurable),
+                MetadataIo::Root => true,
+                _ => false,
             };
             let kind = IoKind::Write { fua };
-            self.launch(NewIo { device: member.device, kind, at, buffer }, purpose);
+            self.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
         }
         members.len()
     }
@@ -124,7 +116,7 @@ impl Engine {
     pub(crate) fn flush_members(&mut self) -> usize {
         let members = self.members.list.clone();
         for member in &members {
-            self.launch(NewIo::flush(member.device), Purpose::CheckpointFlush);
+            self.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
         }
         members.len()
     }
@@ -209,15 +201,27 @@ impl Engine {
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
         self.members.writing = Some(buffer);
         let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
-        self.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+        self.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
 
-    pub(crate) fn superblock_ended<M: Memory>(
+    /// A command to a metadata member has ended.
+    pub(crate) fn metadata_io_ended<M: Memory>(
         &mut self,
+        io: MetadataIo,
         device: DeviceId,
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
+        match io {
+            MetadataIo::Frame => self.frame_ended(device, result),
+            MetadataIo::Pages | MetadataIo::PagesFlush | MetadataIo::Root => {
+                self.checkpoint_step_ended(device, result);
+            }
+            MetadataIo::Superblock => self.superblock_ended(device, result, memory),
+        }
+    }
+
+    fn superblock_ended<M: Memory>(&mut self, device: DeviceId, result: Result<(), IoError>, memory: &mut M) {
         if let Some(buffer) = self.members.writing.take() {
             self.put_back_block(buffer);
         }

@@ -5,7 +5,7 @@ use crate::device::ErrorCounts;
 use crate::device::State;
 use crate::device::measure::{Load, ResponsesBySize};
 use crate::device::pacing::MoverShare;
-use crate::flight::{Flight, Purpose};
+use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
 use crate::mover::MoverStatus;
 use crate::notice::LostWhy;
 use crate::policy::harm::MovesStatus;
@@ -96,9 +96,9 @@ impl Written {
     #[inline]
     pub(crate) fn note(&mut self, flight: &Flight) {
         match flight.purpose {
-            Purpose::Write(_) => self.data += flight.len(),
-            Purpose::Frame => self.frames += flight.len(),
-            Purpose::CheckpointPages | Purpose::Root => self.checkpoints += flight.len(),
+            Purpose::Write(WriteIo::Data(_)) => self.data += flight.len(),
+            Purpose::Metadata(MetadataIo::Frame) => self.frames += flight.len(),
+            Purpose::Metadata(MetadataIo::Pages | MetadataIo::Root) => self.checkpoints += flight.len(),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 //! been alone; a part that failed is tried again alone, so that a bad sector fails only the blocks it is in.
 
 use crate::Engine;
-use crate::flight::{Flight, Purpose};
+use crate::flight::{Flight, Purpose, ReadIo, WriteIo};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_model::{Io, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
@@ -34,8 +34,10 @@ impl Joined {
 
 /// Whether a command may be joined with others.
 fn may_join(flight: &Flight) -> bool {
-    matches!(flight.purpose, Purpose::Read(_) | Purpose::ReadThrough(_) | Purpose::Write(_))
-        && matches!(flight.kind, IoKind::Read | IoKind::Write { fua: false })
+    matches!(
+        flight.purpose,
+        Purpose::Read(ReadIo::Run(_) | ReadIo::Gap(_)) | Purpose::Write(WriteIo::Data(_))
+    ) && matches!(flight.kind, IoKind::Read | IoKind::Write { fua: false })
         && flight.attempt == 1
 }
 

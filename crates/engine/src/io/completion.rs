@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::device::pacing::Ended;
-use crate::flight::{EIO, Flight, NewIo, Purpose, Step, Whose, is_full};
+use crate::flight::{EIO, Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
 use crate::notice::LostWhy;
 use crate::request::piece::Piece;
@@ -26,13 +26,13 @@ impl Engine {
         let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
-            Purpose::Read(piece) if is_plain && !self.mover_is_fed() => {
+            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover_is_fed() => {
                 self.measure_flight(at, Whose::Client, IoKind::Read, Some(piece));
                 self.flights.remove(at);
                 self.part_read(piece, memory);
                 self.reuse_any_rested(of);
             }
-            Purpose::Write(piece) if is_plain => {
+            Purpose::Write(WriteIo::Data(piece)) if is_plain => {
                 self.measure_flight(at, Whose::Client, IoKind::Write { fua: false }, Some(piece));
                 let flight = self.flights.remove(at);
                 self.written.note(&flight);
@@ -138,7 +138,7 @@ impl Engine {
         let Some(flight) = self.retried(flight, error) else { return };
         let whose = flight.purpose.whose();
         self.end_at_device(&flight, whose);
-        if let Purpose::Write(id) = flight.purpose {
+        if let Some(id) = flight.purpose.written() {
             self.note_unfinished(id, flight.device);
         }
         match error {
@@ -157,8 +157,8 @@ impl Engine {
     #[inline(always)]
     fn tell_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(id) => self.read_ended(id, flight, result, memory),
-            Purpose::Write(id) => self.write_ended(id, flight, result),
+            Purpose::Read(ReadIo::Run(id)) => self.read_ended(id, flight, result, memory),
+            Purpose::Write(WriteIo::Data(id)) => self.write_ended(id, flight, result),
             _ => self.tell_others_ended(flight, result, memory),
         }
         self.reuse_any_rested(flight.device);
@@ -178,25 +178,15 @@ impl Engine {
     #[inline(never)]
     fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
-            Purpose::ReadThrough(id) => self.read_through_ended(id, flight, result, memory),
-            Purpose::Fetch(id) => self.fetch_ended(id, flight, result, memory),
-            Purpose::Merge(id) | Purpose::MergeElsewhere(id, _) => {
-                self.merge_ended(id, flight, result, memory);
-            }
-            Purpose::Write(id) => self.write_ended(id, flight, result),
-            Purpose::MoveRead(id) => self.move_read_ended(id, result),
-            Purpose::MoveWrite(id) => self.move_write_ended(id, flight, result),
+            Purpose::Read(io) => self.read_io_ended(io, flight, result, memory),
+            Purpose::Write(io) => self.write_io_ended(io, flight, result, memory),
+            Purpose::Mover(io) => self.mover_io_ended(io, flight, result),
+            Purpose::Metadata(io) => self.metadata_io_ended(io, flight.device, result, memory),
+            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
+            Purpose::Verify => self.verified(flight.device, result, memory),
             Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(number) => self.probe_ended(number, flight, result),
             Purpose::CurveProbe => self.curve_probe_ended(),
-            Purpose::Verify => self.verified(flight.device, result, memory),
-            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
-            Purpose::Frame => self.frame_ended(flight.device, result),
-            Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {
-                self.checkpoint_step_ended(flight.device, result);
-            }
-            Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
             Purpose::Abandoned => {}
         }
     }

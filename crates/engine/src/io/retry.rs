@@ -12,8 +12,8 @@
 //! not carry out: it counts like any other error.
 
 use crate::Engine;
-use crate::flight::is_full;
 use crate::flight::{Flight, Purpose};
+use crate::flight::{ReadIo, is_full};
 use crate::notice::Notice;
 use weir_model::{IoError, IoKind, Mutant};
 
@@ -38,7 +38,7 @@ impl Engine {
         let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false })
             || self.is_planted(Mutant::FlushRetried);
         // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
-        let worthwhile = !matches!(flight.purpose, Purpose::ReadThrough(_));
+        let worthwhile = !matches!(flight.purpose, Purpose::Read(ReadIo::Gap(_)));
         let hopeful =
             worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.map.planted());
         let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);

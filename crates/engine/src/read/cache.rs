@@ -14,7 +14,7 @@
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
 use crate::Engine;
-use crate::flight::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::{CachedId, PieceId};
 use crate::lookup::Source;
 use crate::request::piece::Piece;
@@ -282,7 +282,7 @@ impl Engine {
         let blocks = self.map.extent().blocks();
         let Some((cached, buffer)) = self.cache.begin(key, run, id, blocks, memory) else { return false };
         self.tell_access(id, |engine| engine.held_of(key, range));
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Fetch(cached));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
         true
     }
 

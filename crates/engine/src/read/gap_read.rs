@@ -11,7 +11,7 @@
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
 use crate::Engine;
-use crate::flight::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Route, Run, Source};
 use crate::request::piece::Piece;
@@ -133,7 +133,7 @@ impl Engine {
         piece.left = 1;
         let buffer = piece.part(range);
         self.through.rest.insert(id, rest);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadThrough(id));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
     }
 
     /// The long command has ended: what it could not bring is read.
@@ -175,7 +175,7 @@ impl Engine {
             match source {
                 Some(Source { device, at }) => {
                     piece.left += 1;
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {
                     piece.found.1 = true;

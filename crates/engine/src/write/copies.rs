@@ -298,7 +298,7 @@ impl Engine {
     /// Nobody waits for what the piece still writes.
     fn forget_commands(&mut self, id: PieceId) {
         self.pieces[id.0 as usize].left = 0;
-        let writes = |flight: &&mut Flight| matches!(flight.purpose, Purpose::Write(of) if of == id);
+        let writes = |flight: &&mut Flight| flight.purpose.written() == Some(id);
         let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
         under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
     }
