@@ -21,6 +21,7 @@ use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
+use crate::request::piece::WaitsFor;
 use crate::units::Percent;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -454,8 +455,10 @@ impl Engine {
         let (key, run, needs) = (task.key, task.run, task.needs.take());
         let mut source = task.source.take();
         task.left.remove(run);
-        self.ready.extend(task.waiting.drain(..));
-        let Some(Destination { spot, mut fresh }) = task.destination.take() else { return self.end_move(id) };
+        let destination = task.destination.take();
+        let waiting = std::mem::take(&mut task.waiting);
+        waiting.into_iter().for_each(|piece| self.go_on(piece));
+        let Some(Destination { spot, mut fresh }) = destination else { return self.end_move(id) };
         let before = lookup::record(&self.map, key);
         let mut at = run.first;
         let mut kept = BlockSet::none(self.map.extent().blocks());
@@ -499,7 +502,7 @@ impl Engine {
 
     fn end_move(&mut self, id: MoveId) {
         let task = self.mover.moves.remove(id.0);
-        self.ready.extend(task.waiting);
+        task.waiting.iter().for_each(|piece| self.go_on(*piece));
         if u64::from(task.buffer.len) == BLOCK {
             self.put_back_block(task.buffer);
         } else {
@@ -532,6 +535,7 @@ impl Engine {
         let waits = busy.is_some();
         if let Some(busy) = busy {
             busy.waiting.push(piece);
+            self.wait(piece, WaitsFor::Mover);
         }
         waits
     }

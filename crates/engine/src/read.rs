@@ -11,7 +11,7 @@ use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::advice::places_of;
 use crate::read::gap_read::Long;
-use crate::request::piece::Piece;
+use crate::request::piece::{Piece, PieceState, Reading};
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;
@@ -74,7 +74,7 @@ impl Engine {
     #[inline(always)]
     fn read_one(&mut self, id: PieceId, source: Source) {
         let piece = &mut self.pieces[id.0 as usize];
-        (piece.found.0, piece.left) = (true, 1);
+        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.feed_move(id, source);
@@ -109,7 +109,7 @@ impl Engine {
     /// a request that is all zeros says so instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        piece.found.1 = true;
+        piece.state = PieceState::Reads(Reading::new(0, (false, true)));
         if self.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
             memory.bytes_mut(piece.buffer).fill(0);
         }
@@ -140,8 +140,8 @@ impl Engine {
         let piece = &mut self.pieces[id.0 as usize];
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
-        piece.found = (true, holes);
-        piece.left = if first_counts { 1 } else { reads as u32 };
+        let left = if first_counts { 1 } else { reads as u32 };
+        piece.state = PieceState::Reads(Reading::new(left, (true, holes)));
         for (run, source) in plan {
             let part = self.pieces[id.0 as usize].part(*run);
             match *source {
@@ -181,7 +181,7 @@ impl Engine {
         }
         let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
         if written || self.abandoned.uses(flight.buffer) {
-            self.again.note(id, flight.error(error));
+            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             return true;
         }
         let route = self.route(volume, &record, range);
@@ -189,7 +189,7 @@ impl Engine {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
-                self.pieces[id.0 as usize].left += 1;
+                self.expect_read(id);
                 let purpose = Purpose::Read(ReadIo::Failover(id, tried));
                 self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
@@ -236,20 +236,25 @@ impl Engine {
         self.part_read(id, memory);
     }
 
+    /// One more command of a read piece is about to begin.
+    pub(crate) fn expect_read(&mut self, id: PieceId) {
+        if let PieceState::Reads(reading) = &mut self.pieces[id.0 as usize].state {
+            reading.left += 1;
+        }
+    }
+
     /// One of the commands of a read piece has ended.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        piece.left -= 1;
-        if piece.left > 0 {
+        let PieceState::Reads(reading) = &mut piece.state else { return };
+        reading.left -= 1;
+        if reading.left > 0 {
             return;
         }
-        match (self.again.take(id), piece.error) {
+        match (reading.take_again(), piece.error) {
             (Some(Some(error)), None) => self.read_again(id, error, memory),
-            (Some(None), None) => {
-                piece.found = (false, false);
-                self.read_in_turn(id);
-            }
+            (Some(None), None) => self.read_in_turn(id),
             _ => self.piece_ended(id),
         }
     }

@@ -3,12 +3,13 @@
 pub(crate) mod active;
 pub(crate) mod block_locks;
 pub(crate) mod piece;
+mod pieces;
 pub(crate) mod ranges;
 pub(crate) mod ready;
 
 use crate::ids::{ActiveId, Waiter};
 use crate::request::active::Active;
-use crate::request::piece::{Piece, Work};
+use crate::request::piece::{Piece, WaitsFor, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
@@ -128,6 +129,8 @@ impl Engine {
             self.start_read(id, memory);
         } else if self.locks.take(key, range, id) {
             self.start_write(id, memory);
+        } else {
+            self.wait(id, WaitsFor::Blocks);
         }
     }
 

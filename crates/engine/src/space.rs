@@ -9,6 +9,7 @@
 use crate::Engine;
 use crate::ids::PieceId;
 use crate::notice::{Notice, Room};
+use crate::request::piece::WaitsFor;
 use crate::task::Task;
 use crate::units::Percent;
 use std::collections::VecDeque;
@@ -304,6 +305,7 @@ impl Engine {
     }
 
     fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
+        self.wait(id, WaitsFor::Space);
         let space = &mut self.space;
         space.waiting.push_back(id);
         space.waiting_bytes += Bytes(self.pieces[id.0 as usize].buffer.len.into());
@@ -315,7 +317,8 @@ impl Engine {
     pub(crate) fn retry_waiting_space(&mut self) {
         self.space.expires = None;
         self.space.waiting_bytes = Bytes(0);
-        self.ready.extend(self.space.waiting.drain(..));
+        let waiting = std::mem::take(&mut self.space.waiting);
+        waiting.into_iter().for_each(|id| self.go_on(id));
     }
 
     /// Space was found: the pool is not full.

@@ -16,7 +16,7 @@ use crate::ids::PieceId;
 use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
 use crate::policy::which::Which;
-use crate::request::piece::{Old, Piece, Preferred, Target, Work};
+use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use smallvec::SmallVec;
 use weir_map::{Found, Record};
 use weir_model::{
@@ -118,8 +118,7 @@ impl Engine {
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, spot, None, memory);
         }
-        piece.target = Some(Target::at(spot, span.start, span.end()));
-        piece.left = 1;
+        piece.state = PieceState::Writes(Writing::new(1, Target::at(spot, span.start, span.end()), None));
         let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
         let at = lookup::address(&self.map, spot, range, 0);
@@ -178,8 +177,7 @@ impl Engine {
             }
         }
         if reads.is_empty() {
-            self.pieces[id.0 as usize].target = Some(target);
-            return self.write_target(id);
+            return self.write_target(id, target, None);
         }
         self.read_old(id, target, &reads);
     }
@@ -205,6 +203,7 @@ impl Engine {
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
             self.give_up_target(id, target.spot);
+            self.wait(id, WaitsFor::Scratch);
             self.waiting_scratch.push_back(id);
             return;
         };
@@ -216,10 +215,9 @@ impl Engine {
                 Purpose::Write(WriteIo::Old(id)),
             );
         }
-        let piece = &mut self.pieces[id.0 as usize];
-        piece.left += all.len() as u32;
-        piece.old = Some(Box::new(all));
-        piece.target = Some(target);
+        let left = all.len() as u32;
+        let writing = Writing::new(left, target, Some(Box::new(all)));
+        self.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
     /// A command of a write has ended.
@@ -249,17 +247,18 @@ impl Engine {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
                 return self.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
-            self.again.note(id, flight.error(error));
+            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
         }
         let piece = &mut self.pieces[id.0 as usize];
         if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
-        piece.left -= 1;
-        if piece.left > 0 {
+        let PieceState::Completes(writing) = &mut piece.state else { return };
+        writing.left -= 1;
+        if writing.left > 0 {
             return;
         }
-        let (failed, again) = (piece.error.is_some(), self.again.take(id).is_some());
+        let (failed, again) = (piece.error.is_some(), writing.begins_again());
         if failed || again {
             self.put_back_scratch(id);
             return if failed { self.change_failed(id) } else { self.begin_anew(id) };
@@ -271,7 +270,9 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
-        for &(old, block) in piece.old.iter().flat_map(|old| old.iter()) {
+        let Some(writing) = piece.writing() else { return };
+        let (target, old) = (writing.target, writing.old.take());
+        for &(old, block) in old.iter().flat_map(|old| old.iter()) {
             if work == (Work::Write { zeros: true }) {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
@@ -281,7 +282,7 @@ impl Engine {
                 }
             }
         }
-        self.write_target(id);
+        self.write_target(id, target, old);
     }
 
     /// Where else an old block is that a device could not deliver, if it is anywhere.
@@ -289,7 +290,8 @@ impl Engine {
         let tried = flight.tried()?;
         let piece = &self.pieces[id.0 as usize];
         let volume = piece.key.volume;
-        let block = piece.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
+        let PieceState::Completes(writing) = &piece.state else { return None };
+        let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
         let mut record = lookup::record(&self.map, piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         Some((self.source_of(volume, &record, block)?, tried))
@@ -297,29 +299,35 @@ impl Engine {
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
-        if let Some(target) = self.pieces[id.0 as usize].target.take() {
+        if let Some(target) = self.pieces[id.0 as usize].take_target() {
             self.give_up_target(id, target.spot);
         }
-        self.ready.push(id);
+        self.go_on(id);
     }
 
-    /// Writes the piece's bytes to its target.
-    fn write_target(&mut self, id: PieceId) {
-        let Some(target) = self.pieces[id.0 as usize].target else { return };
-        if target.mirrored {
-            return self.write_copies(id, target);
+    /// Writes the piece's bytes to its target. `old`: the blocks that it completes.
+    fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
+        let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
+        self.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
+        let left = match target.mirrored {
+            true => self.write_copies(id, target, first_old),
+            false => self.write_spot(id, target, first_old),
+        };
+        if left == 0 {
+            // Every place has failed meanwhile.
+            return self.finish_copies(id, target);
         }
-        let left = self.write_spot(id, target);
-        self.pieces[id.0 as usize].left = left;
+        if let Some(writing) = self.pieces[id.0 as usize].writing() {
+            writing.left = left;
+        }
     }
 
     /// Writes the piece's bytes to the target's spot; how many commands that takes.
-    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target) -> u32 {
+    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let piece = &self.pieces[id.0 as usize];
         let len = target.end - target.start;
-        let old = piece.old.as_ref().and_then(|old| old.first());
         let buffer = match (piece.work, old) {
-            (Work::Write { zeros: true }, Some((old, _))) => *old,
+            (Work::Write { zeros: true }, Some(old)) => old,
             (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
@@ -356,7 +364,7 @@ impl Engine {
 
     #[inline]
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
-        if let Some(old) = self.pieces[id.0 as usize].old.take() {
+        if let Some(old) = self.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take()) {
             old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
         }
     }

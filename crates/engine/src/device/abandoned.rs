@@ -113,7 +113,7 @@ impl Task for Abandoned {
             && let Some(block) = memory.take(Bytes(BLOCK))
         {
             engine.scratch.add(block);
-            engine.ready.extend(engine.waiting_scratch.pop_front());
+            engine.go_on_with_scratch();
         }
     }
 }
@@ -129,6 +129,13 @@ impl Engine {
         }
     }
 
+    /// There is a scratch block again: a piece that waits for one goes on.
+    fn go_on_with_scratch(&mut self) {
+        if let Some(id) = self.waiting_scratch.pop_front() {
+            self.go_on(id);
+        }
+    }
+
     /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
         if self.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
@@ -136,7 +143,7 @@ impl Engine {
             self.scratch.miss();
         } else {
             self.scratch.put_back(block);
-            self.ready.extend(self.waiting_scratch.pop_front());
+            self.go_on_with_scratch();
         }
     }
 }

@@ -345,7 +345,8 @@ impl Engine {
         }
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
-        self.ready.extend(self.waiting_scratch.drain(..));
+        let waiting = std::mem::take(&mut self.waiting_scratch);
+        waiting.into_iter().for_each(|id| self.go_on(id));
         self.retry_waiting_commit();
     }
 

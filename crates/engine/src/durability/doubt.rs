@@ -200,7 +200,7 @@ impl Engine {
         let flights = self.flights.iter().map(|(_, flight)| flight);
         let reads = flights.filter(|flight| flight.device == device && flight.kind.is_read());
         for piece in reads.filter_map(|flight| flight.purpose.piece()) {
-            self.again.restart(piece);
+            self.pieces[piece.0 as usize].begin_again(None);
         }
     }
 
@@ -298,7 +298,7 @@ impl Engine {
     fn fail_writes(&mut self, device: DeviceId) {
         self.mirror.fail(device);
         let to_device =
-            |p: &&mut Piece| p.target.is_some_and(|t| !t.mirrored && t.spot.place().device == device);
+            |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.spot.place().device == device);
         for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }
@@ -309,8 +309,8 @@ impl Engine {
     fn review_writes(&mut self, key: ExtentKey) {
         let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
         for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
-            if let Some(target) = &mut piece.target {
-                target.changes = true;
+            if let Some(writing) = piece.writing() {
+                writing.target.changes = true;
             }
         }
         if !self.locks.tidy_later(key) {

@@ -17,7 +17,7 @@ use crate::Engine;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::{CachedId, PieceId};
 use crate::lookup::Source;
-use crate::request::piece::Piece;
+use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
 use slab::Slab;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Found, Whole};
@@ -255,7 +255,11 @@ impl Engine {
             return true;
         }
         self.cache.counts.misses += 1;
-        self.cache.wait_for(key, range, id) || self.fetch(id, memory)
+        let waits = self.cache.wait_for(key, range, id) || self.fetch(id, memory);
+        if waits {
+            self.wait(id, WaitsFor::Fetch);
+        }
+        waits
     }
 
     /// The piece's blocks are here.
@@ -263,7 +267,7 @@ impl Engine {
         let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
         if let Some(bytes) = self.cache.find(key, range) {
             memory.copy(bytes, buffer);
-            self.pieces[id.0 as usize].found.0 = true;
+            self.pieces[id.0 as usize].state = PieceState::Reads(Reading::new(0, (true, false)));
         }
         self.piece_ended(id);
     }

@@ -19,6 +19,7 @@
 
 use crate::Engine;
 use crate::ids::{ActiveId, PieceId};
+use crate::request::piece::WaitsFor;
 use crate::task::Task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,11 +45,9 @@ struct Waiting {
     error: RequestError,
 }
 
-/// Pieces that begin again.
+/// Reads that begin again in another buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
-    /// Those whose last command has not ended, and what they would have failed with, if anything failed.
-    pieces: FxHashMap<PieceId, Option<RequestError>>,
     waiting: VecDeque<Waiting>,
     /// When to look for memory.
     look: Option<Nanos>,
@@ -58,23 +57,6 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The piece, which would have failed, begins again when its last command has ended.
-    pub(crate) fn note(&mut self, piece: PieceId, error: RequestError) {
-        self.pieces.entry(piece).or_default().get_or_insert(error);
-    }
-
-    /// The piece, a read, begins again when its last command has ended, in turn with the changes of its
-    /// blocks.
-    pub(crate) fn restart(&mut self, piece: PieceId) {
-        self.pieces.entry(piece).or_default();
-    }
-
-    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
-    #[inline]
-    pub(crate) fn take(&mut self, piece: PieceId) -> Option<Option<RequestError>> {
-        if self.pieces.is_empty() { None } else { self.pieces.remove(&piece) }
-    }
-
     /// Whether the answer has to wait until everything is in one buffer.
     #[inline]
     pub(crate) fn defers(&mut self, request: ActiveId) -> bool {
@@ -111,8 +93,7 @@ impl Task for Again {
             if let Some(buffer) = engine.another_buffer(id, memory) {
                 let piece = &mut engine.pieces[id.0 as usize];
                 piece.buffer = buffer;
-                piece.found = (false, false);
-                engine.ready.push(id);
+                engine.go_on(id);
             } else if until <= engine.now {
                 engine.pieces[id.0 as usize].error = Some(error);
                 engine.piece_ended(id);
@@ -128,8 +109,8 @@ impl Engine {
     /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
     /// way.
     pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
-        for (id, _) in self.pieces.iter().filter(|(_, piece)| piece.is_reading(key, range)) {
-            self.again.restart(PieceId(id as u32));
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
+            piece.begin_again(None);
         }
     }
 
@@ -139,6 +120,7 @@ impl Engine {
             RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
+        self.wait(id, WaitsFor::Memory);
         self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
         Again::run(self, memory);
     }

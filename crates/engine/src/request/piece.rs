@@ -79,16 +79,118 @@ pub(crate) struct Piece {
     pub(crate) told: bool,
     /// Reads and writes: the touched blocks.
     pub(crate) buffer: Buffer,
+    pub(crate) error: Option<RequestError>,
+    pub(crate) state: PieceState,
+}
+
+/// How far a piece is, with what only that needs.
+#[derive(Debug)]
+pub(crate) enum PieceState {
+    /// It has no device command in flight.
+    Waits(WaitsFor),
+    /// Its blocks are being read.
+    Reads(Reading),
+    /// The old contents of blocks that it writes in part are being read.
+    Completes(Writing),
+    /// Its bytes are being written.
+    Writes(Writing),
+}
+
+/// What a piece without a command in flight waits for. Those that wait for the same are in one queue, in the
+/// order in which they go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// Its turn: it can go on ([`crate::request::ready`]), or has just been made.
+    Turn,
+    /// Its blocks ([`crate::request::block_locks`]).
+    Blocks,
+    /// Space on the devices ([`crate::space`]).
+    Space,
+    /// A scratch block.
+    Scratch,
+    /// A commit, after which it may write where it wants to.
+    Commit,
+    /// A mover's write to where it wants to write.
+    Mover,
+    /// What the extent cache fetches ([`crate::read::cache`]).
+    Fetch,
+    /// Buffer memory ([`crate::read::failover`]).
+    Memory,
+}
+
+/// A piece whose blocks are being read.
+#[derive(Debug)]
+pub(crate) struct Reading {
     /// Device commands still to end.
     pub(crate) left: u32,
-    pub(crate) error: Option<RequestError>,
-    /// Reads: some blocks hold data; some are zeros.
+    /// Some blocks hold data; some are zeros.
     pub(crate) found: (bool, bool),
-    /// Writes: where the bytes go.
-    pub(crate) target: Option<Target>,
-    /// Writes: scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few
-    /// writes complete blocks, and a piece is copied into its table.
+    /// What few reads have. Apart: a piece is copied into its table.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few reads have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// It begins again when its last command has ended, and what it would have failed with, if anything
+    /// failed.
+    again: Option<Option<RequestError>>,
+    /// Runs that are read once the command over them and the holes between them has ended.
+    rest: Rest,
+}
+
+/// Runs of a piece that are read later.
+pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
+
+/// A piece that is being written.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    /// Device commands still to end.
+    pub(crate) left: u32,
+    /// Where the bytes go.
+    pub(crate) target: Target,
+    /// Scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few writes
+    /// complete blocks.
     pub(crate) old: Option<Box<Old>>,
+    /// It chooses anew when its last command has ended.
+    again: bool,
+}
+
+impl Reading {
+    /// So many commands have begun, for blocks of which some hold data, or some are zeros.
+    #[inline(always)]
+    pub(crate) const fn new(left: u32, found: (bool, bool)) -> Self {
+        Self { left, found, rare: None }
+    }
+
+    /// These runs are read later.
+    pub(crate) fn with_rest(self, rest: Rest) -> Self {
+        Self { rare: Some(Box::new(Rare { again: None, rest })), ..self }
+    }
+
+    /// What is read now that the command over it has ended.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.rest)).unwrap_or_default()
+    }
+
+    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
+    #[inline(always)]
+    pub(crate) fn take_again(&mut self) -> Option<Option<RequestError>> {
+        self.rare.take().and_then(|rare| rare.again)
+    }
+}
+
+impl Writing {
+    /// So many commands have begun.
+    #[inline(always)]
+    pub(crate) const fn new(left: u32, target: Target, old: Option<Box<Old>>) -> Self {
+        Self { left, target, old, again: false }
+    }
+
+    /// Whether the piece, whose last command has ended, chooses anew.
+    pub(crate) const fn begins_again(&self) -> bool {
+        self.again
+    }
 }
 
 impl Piece {
@@ -104,11 +206,8 @@ impl Piece {
             takes_blocks: work != Work::Read,
             told: false,
             buffer,
-            left: 0,
             error: None,
-            found: (false, false),
-            target: None,
-            old: None,
+            state: PieceState::Waits(WaitsFor::Turn),
         }
     }
 
@@ -121,7 +220,53 @@ impl Piece {
     /// Whether it is a client's read of some of these blocks, with commands under way.
     pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
         let overlaps = self.range.first < range.end() && range.first < self.range.end();
-        self.work == Work::Read && self.left > 0 && self.key == key && overlaps
+        matches!(&self.state, PieceState::Reads(reading) if reading.left > 0) && self.key == key && overlaps
+    }
+
+    /// What was found of its blocks, if it is a read: some hold data, some are zeros.
+    #[inline(always)]
+    pub(crate) fn found(&self) -> (bool, bool) {
+        match &self.state {
+            PieceState::Reads(reading) => reading.found,
+            _ => (false, false),
+        }
+    }
+
+    /// The write it is in the middle of.
+    #[inline(always)]
+    pub(crate) fn writing(&mut self) -> Option<&mut Writing> {
+        match &mut self.state {
+            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing),
+            PieceState::Waits(_) | PieceState::Reads(_) => None,
+        }
+    }
+
+    /// Where its bytes go, if that is decided.
+    pub(crate) fn target(&self) -> Option<Target> {
+        match &self.state {
+            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing.target),
+            PieceState::Waits(_) | PieceState::Reads(_) => None,
+        }
+    }
+
+    /// Where its bytes were to go: it writes nothing any more. Its scratch blocks have been put back.
+    pub(crate) fn take_target(&mut self) -> Option<Target> {
+        let target = self.target()?;
+        self.state = PieceState::Waits(WaitsFor::Turn);
+        Some(target)
+    }
+
+    /// It begins again when its last command has ended: one that would have failed with `error`, or a read in
+    /// turn with the changes of its blocks.
+    pub(crate) fn begin_again(&mut self, error: Option<RequestError>) {
+        match &mut self.state {
+            PieceState::Reads(reading) => {
+                let before = reading.rare.get_or_insert_default().again.get_or_insert_default();
+                *before = before.or(error);
+            }
+            PieceState::Completes(writing) | PieceState::Writes(writing) => writing.again = true,
+            PieceState::Waits(_) => {}
+        }
     }
 }
 

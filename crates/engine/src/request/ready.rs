@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::ids::PieceId;
-use crate::request::piece::Work;
+use crate::request::piece::{PieceState, WaitsFor, Work};
 use crate::task::Task;
 use std::collections::VecDeque;
 use weir_model::{IoError, Memory};
@@ -16,11 +16,6 @@ impl Ready {
     #[inline]
     pub(crate) fn push(&mut self, id: PieceId) {
         self.0.push_back(id);
-    }
-
-    /// These can, in this order.
-    pub(crate) fn extend(&mut self, ids: impl IntoIterator<Item = PieceId>) {
-        self.0.extend(ids);
     }
 }
 
@@ -49,6 +44,7 @@ impl Engine {
     fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
         loop {
             if let Some(id) = self.ready.0.pop_front() {
+                debug_assert!(matches!(self.pieces[id.0 as usize].state, PieceState::Waits(WaitsFor::Turn)));
                 match self.pieces[id.0 as usize].work {
                     Work::Read => self.start_read(id, memory),
                     Work::Write { .. } => self.start_write(id, memory),

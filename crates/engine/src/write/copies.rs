@@ -16,12 +16,13 @@ use crate::Engine;
 use crate::flight::{Flight, Purpose};
 use crate::ids::PieceId;
 use crate::lookup::{self, Spot, wholes};
-use crate::request::piece::{Piece, Target};
+use crate::request::piece::{Piece, Target, WaitsFor};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};
 use weir_model::{
-    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
+    BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
+    RequestError,
 };
 
 /// One of the places a write goes to.
@@ -129,7 +130,9 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let has_them = std::mem::replace(&mut piece.takes_blocks, true);
         if has_them || self.locks.take(key, range, id) {
-            self.ready.push(id);
+            self.go_on(id);
+        } else {
+            self.wait(id, WaitsFor::Blocks);
         }
     }
 
@@ -232,30 +235,31 @@ impl Engine {
         false
     }
 
-    /// Writes the piece's target to all its places.
-    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target) {
+    /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
+    /// takes.
+    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
         let fua = self.active[request.0].request.fua && !target.changes;
-        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return 0 };
         both.fua = fua;
         let spots: SmallVec<[Spot; 2]> =
             both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
         if spots.is_empty() {
-            return self.finish_copies(id, target);
+            return 0;
         }
         if !target.spot.is_fresh() {
             self.mirror.begin(id, key, range);
         }
         let mut left = 0;
         for spot in spots {
-            let commands = self.write_spot(id, Target { spot, ..target });
+            let commands = self.write_spot(id, Target { spot, ..target }, old);
             if let Some(both) = self.mirror.writes.get_mut(&id) {
                 let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
                 leg.into_iter().for_each(|leg| leg.left = commands);
             }
             left += commands;
         }
-        self.pieces[id.0 as usize].left = left;
+        left
     }
 
     /// A command of a write to several places has ended.
@@ -285,19 +289,20 @@ impl Engine {
         } else if ended {
             self.note_written(flight.device, key, &target, range, needs.is_some());
         }
-        let piece = &mut self.pieces[id.0 as usize];
-        piece.left -= 1;
+        let Some(writing) = self.pieces[id.0 as usize].writing() else { return };
+        writing.left -= 1;
+        let mut is_last = writing.left == 0;
         if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
             self.forget_commands(id);
+            is_last = true;
         }
-        if self.pieces[id.0 as usize].left == 0 {
+        if is_last {
             self.finish_copies(id, target);
         }
     }
 
     /// Nobody waits for what the piece still writes.
     fn forget_commands(&mut self, id: PieceId) {
-        self.pieces[id.0 as usize].left = 0;
         let writes = |flight: &&mut Flight| flight.purpose.written() == Some(id);
         let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
         under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);

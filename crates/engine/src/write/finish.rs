@@ -5,7 +5,7 @@ use crate::Engine;
 use crate::device::unflushed::{Unflushed, Wrote};
 use crate::flight::Flight;
 use crate::ids::{ActiveId, PieceId};
-use crate::request::piece::{Piece, Target, Work};
+use crate::request::piece::{Piece, PieceState, Target, Work};
 use crate::write::copies::Leg;
 use smallvec::SmallVec;
 use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoKind, Mutant, RequestError, Span};
@@ -14,12 +14,13 @@ impl Engine {
     /// A command of a write has ended.
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
         let piece = &mut self.pieces[id.0 as usize];
-        let Some(target) = piece.target else { return };
+        let PieceState::Writes(writing) = &mut piece.state else { return };
+        let target = writing.target;
         if target.mirrored {
             return self.copy_ended(id, target, flight, result);
         }
-        piece.left -= 1;
-        let is_last = piece.left == 0;
+        writing.left -= 1;
+        let is_last = writing.left == 0;
         if let Err(error) = result {
             piece.error = Some(flight.error(error));
         }
@@ -141,7 +142,7 @@ impl Engine {
             _ => false,
         };
         if !may_have {
-            self.pieces[id.0 as usize].target = None;
+            self.pieces[id.0 as usize].take_target();
             good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
         }
         may_have
@@ -154,7 +155,7 @@ impl Engine {
             return self.both_failed(id, legs, error);
         }
         let piece = &mut self.pieces[id.0 as usize];
-        piece.target = None;
+        piece.take_target();
         let range = piece.range;
         legs.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
@@ -237,7 +238,7 @@ impl Engine {
     pub(super) fn change_failed(&mut self, id: PieceId) {
         let piece = &mut self.pieces[id.0 as usize];
         let key = piece.key;
-        if let Some(target) = piece.target.take() {
+        if let Some(target) = piece.take_target() {
             self.give_up_target(id, target.spot);
         }
         self.locks.tidy_later(key);

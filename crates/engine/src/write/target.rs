@@ -12,7 +12,7 @@ use crate::Engine;
 use crate::ids::PieceId;
 use crate::lookup::{self, Spot};
 use crate::policy::which::Which;
-use crate::request::piece::{Piece, Preferred, Work};
+use crate::request::piece::{Piece, Preferred, WaitsFor, Work};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
@@ -353,6 +353,7 @@ impl Engine {
 
     /// The piece tries again after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
+        self.wait(id, WaitsFor::Commit);
         self.waiting_commit.push(id);
         self.request_commit();
     }
@@ -360,7 +361,8 @@ impl Engine {
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
         self.second_places_are_counted();
-        self.ready.extend(self.waiting_commit.drain(..));
+        let waiting = std::mem::take(&mut self.waiting_commit);
+        waiting.into_iter().for_each(|id| self.go_on(id));
         self.retry_waiting_moves();
     }
 
