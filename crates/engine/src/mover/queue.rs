@@ -2,8 +2,9 @@
 
 use crate::Engine;
 use crate::ids::MoveId;
+use crate::mover::Mover;
 use crate::mover::piggyback::Feed;
-use crate::mover::{Move, Mover};
+use crate::mover::transfer::{Move, Stage};
 use crate::task::Task;
 use smallvec::SmallVec;
 use weir_map::Found;
@@ -81,7 +82,10 @@ impl Engine {
     /// moved any more.
     fn move_due(&self, task: &Move) -> Option<Nanos> {
         let ends = self.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
-        task.until.map(|at| if ends { self.now } else { at })
+        match task.stage {
+            Stage::WaitsForTime(at) => Some(if ends { self.now } else { at }),
+            _ => None,
+        }
     }
 
     /// Goes on with moves that waited for time of their devices.
@@ -90,7 +94,7 @@ impl Engine {
         let due: SmallVec<[usize; 4]> =
             self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
         for id in due {
-            self.mover.moves[id].until = None;
+            self.mover.moves[id].stage = Stage::Begins;
             self.next_run(MoveId(id), None);
         }
     }

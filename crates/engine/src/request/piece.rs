@@ -290,3 +290,37 @@ impl Preferred {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_begins_again_once_and_with_the_first_error_there_was() {
+        let span = Span { start: 0, len: BLOCK as u32 };
+        let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, Work::Read, Buffer::EMPTY);
+        piece.begin_again(None);
+        assert!(!piece.is_reading(piece.key, piece.range), "no command of it is in flight");
+        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
+        assert!(piece.is_reading(piece.key, piece.range));
+        let error = |device| Some(RequestError::FlushFailed(DeviceId(device)));
+        [None, error(1), error(2), None].into_iter().for_each(|error| piece.begin_again(error));
+        let PieceState::Reads(reading) = &mut piece.state else { panic!("{piece:?}") };
+        assert_eq!((reading.take_again(), reading.take_again()), (Some(error(1)), None));
+    }
+
+    #[test]
+    fn a_write_that_gives_up_its_target_waits_for_its_turn() {
+        let span = Span { start: 0, len: BLOCK as u32 };
+        let work = Work::Write { zeros: false };
+        let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, work, Buffer::EMPTY);
+        assert!(piece.target().is_none() && piece.take_target().is_none());
+        let whole = weir_map::Whole { device: DeviceId(0), extent: weir_model::DeviceExtent(3) };
+        let target = Target::at(Spot::Whole(whole), 0, span.len);
+        piece.state = PieceState::Completes(Writing::new(1, target, None));
+        piece.begin_again(None);
+        assert!(piece.writing().is_some_and(|writing| writing.begins_again()));
+        assert_eq!(piece.take_target().map(|target| target.spot), Some(Spot::Whole(whole)));
+        assert!(matches!(piece.state, PieceState::Waits(WaitsFor::Turn)));
+    }
+}
