@@ -332,7 +332,7 @@ impl Engine {
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
     pub fn can_accept(&self) -> bool {
-        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(Device::is_behind)
+        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(|device| device.epochs.is_behind())
     }
 
     /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
@@ -385,7 +385,7 @@ impl Engine {
         device.begin(self.now, &mut flight);
         self.advice.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
-            flight.promise = Some(device.begin_promise());
+            flight.promise = Some(device.promises.begin());
             if flight.kind == (IoKind::Write { fua: true })
                 && device.settings.durable_writes == DurableWrites::WriteThenFlush
             {

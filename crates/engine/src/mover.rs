@@ -232,7 +232,7 @@ impl Engine {
         let run = Run {
             blocks: BlockRange { count, ..run },
             destination,
-            source: self.devices[source.device.index()].owes(source.device),
+            source: self.devices[source.device.index()].epochs.owes(source.device),
             distrusts: self.distrusts(),
         };
         let task = &mut self.mover.moves[id.0];
@@ -372,10 +372,10 @@ impl Engine {
         match result {
             // The last one's epoch is that of them all, or later.
             Ok(()) if planted.is(Mutant::MoveNeedsFirstWrite) => {
-                let needs = device.wrote(flight.device, false);
+                let needs = device.epochs.wrote(flight.device, false);
                 writing.needs = writing.needs.or(needs);
             }
-            Ok(()) => writing.needs = device.wrote(flight.device, false),
+            Ok(()) => writing.needs = device.epochs.wrote(flight.device, false),
             Err(_) => *failed = true,
         }
         writing.left -= 1;
@@ -402,7 +402,7 @@ impl Engine {
 
     /// How often devices have lost writes.
     fn distrusts(&self) -> u32 {
-        self.devices.iter().map(|device| device.distrusts).sum()
+        self.devices.iter().map(|device| device.epochs.distrusts()).sum()
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.

@@ -221,7 +221,7 @@ impl Engine {
 
     /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.map.releasing_extents(device) + self.devices[device.index()].resting_extents()
+        self.map.releasing_extents(device) + self.devices[device.index()].resting.extents()
     }
 
     /// Extents of the devices that are there which can be handed out, now or once their release is durable.
@@ -257,7 +257,7 @@ impl Engine {
         if releasing {
             self.request_commit();
         }
-        if releasing || self.devices.iter().any(|d| d.has_resting() && !d.is_lost()) {
+        if releasing || self.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
             self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.now));
             return None;

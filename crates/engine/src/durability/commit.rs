@@ -214,8 +214,9 @@ impl Engine {
     /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
     /// acknowledged. That members are being recorded holds everybody up, as with a commit.
     fn has_nothing_to_commit(&self) -> bool {
-        let owes =
-            |(sb, device): (&weir_map::Superblock, &crate::device::Device)| device.owes(sb.device).is_some();
+        let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
+            device.epochs.owes(sb.device).is_some()
+        };
         let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
         !(self.commits.next.is_empty() || self.commits.requested)
             && self.commits.beside.is_empty()
@@ -245,7 +246,7 @@ impl Engine {
         commits.changed = None;
         commits.cleared.clear();
         let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
-            .filter(|(_, device)| device.is_dirty() && !device.is_lost())
+            .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
         // Beside the flushes: whoever waits was submitted before.
@@ -261,9 +262,9 @@ impl Engine {
         self.commits.phase = Phase::Flushing(now.len() - beside.len());
         self.commits.beside.extend(beside);
         for id in now {
-            let covered = self.devices[id.index()].begin_flush(self.now);
+            let covered = self.devices[id.index()].epochs.begin_flush(self.now);
             if self.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited) {
-                self.devices[id.index()].flush_succeeded(covered);
+                self.devices[id.index()].epochs.flush_succeeded(covered);
             }
             let other = !self.map.members().contains(&id);
             let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
@@ -295,11 +296,11 @@ impl Engine {
         }
         let device = &self.devices[id.index()];
         let may_wait =
-            !device.is_idle(self.now) && device.unflushed_for(self.now) < self.commits.rules.patience;
+            !device.is_idle(self.now) && device.epochs.unflushed_for(self.now) < self.commits.rules.patience;
         let waits_for_it = |key| self.map.needs(key).any(|needs| needs.device == id);
         self.is_dear(id)
             && may_wait
-            && !device.has_many_unflushed()
+            && !device.epochs.has_many_unflushed()
             && !self.who_wait_for_commit().any(waits_for_it)
     }
 
@@ -311,7 +312,7 @@ impl Engine {
 
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
         if result.is_ok() {
-            self.devices[device.index()].flush_succeeded(covered);
+            self.devices[device.index()].epochs.flush_succeeded(covered);
         }
         if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
             self.commits.beside.swap_remove(at);
@@ -357,7 +358,7 @@ impl Engine {
             return self.request_checkpoint();
         }
         let devices = &self.devices;
-        let flushed = |id: DeviceId| devices[id.index()].flushed();
+        let flushed = |id: DeviceId| devices[id.index()].epochs.flushed();
         let mut bytes = std::mem::take(&mut self.commits.frame);
         match self.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
@@ -454,7 +455,7 @@ impl Engine {
             && self.commits.next.is_empty()
             && self.commits.beside.is_empty()
             && !self.map.has_uncommitted()
-            && !self.devices.iter().any(|d| d.is_dirty())
+            && !self.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
     /// Whether the durable map may be checkpointed: not while a frame is being written.

@@ -119,7 +119,7 @@ impl Engine {
     /// A write completed on `device`, and a flush must follow before it is durable.
     #[inline]
     pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
-        if self.devices[device.index()].note_unflushed(unflushed) > UNFLUSHED_MAX {
+        if self.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
             self.request_commit();
         }
     }
@@ -136,7 +136,7 @@ impl Engine {
         let written = self.blocks_of(&unflushed);
         self.note_copies(device, &written);
         let lost = self.lost_blocks(device, written);
-        let flushed = self.devices[device.index()].flushed();
+        let flushed = self.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         for key in self.map.withdraw(device, flushed) {
             if !self.is_planted(Mutant::CacheKeepsDoubtful) {
@@ -238,13 +238,13 @@ impl Engine {
                 if i < device.index() && self.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
                     continue;
                 }
-                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.flushed());
+                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
                 let Some((mut blocks, epoch)) = unsure else { continue };
                 blocks.intersect(written);
                 let mut at = 0;
                 while let Some(range) = blocks.next_run(at, end) {
                     at = range.end();
-                    other.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+                    other.epochs.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
                 }
             }
         }

@@ -106,7 +106,8 @@ impl Engine {
     /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
     fn close_intent(&mut self, key: ExtentKey) {
         let Some(record) = lookup::record(&self.map, key) else { return };
-        let owed = lookup::wholes(&record).filter_map(|w| self.devices[w.device.index()].owes(w.device));
+        let owed =
+            lookup::wholes(&record).filter_map(|w| self.devices[w.device.index()].epochs.owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
         if owed.len() > 2 || self.doubt.has(key) {
             // A version waits for two devices at most; and of what is in doubt none is known to be durable.

@@ -98,7 +98,7 @@ impl Engine {
             }
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.is_removing(),
-            Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
+            Activity::SpaceResting => self.devices.iter().any(|device| device.resting.any()),
             Activity::WaitingForSpace => self.space.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
             Activity::IntentOpen => !self.intents.are_closed(),

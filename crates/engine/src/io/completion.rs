@@ -81,7 +81,7 @@ impl Engine {
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
-            self.devices[of].end_promise(promise);
+            self.devices[of].promises.end(promise);
         }
         // The system may have had the page in memory: that says nothing of the device.
         let is_measured = !matches!(flight.purpose, Purpose::Verify);
@@ -109,7 +109,7 @@ impl Engine {
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
             } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
             {
-                self.devices[of].hold(flight);
+                self.devices[of].promises.hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
@@ -191,7 +191,7 @@ impl Engine {
 
     #[inline]
     fn reuse_any_rested(&mut self, device: DeviceId) {
-        if self.devices[device.index()].has_resting() {
+        if self.devices[device.index()].resting.any() {
             self.reuse_rested(device);
         }
     }

@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
         let distrusted = !flight.kind.is_read()
-            && device.is_distrusted(flight.generation)
+            && device.epochs.is_distrusted(flight.generation)
             && !self.is_planted(Mutant::SpoiltSuccessCounts);
         device.is_lost() || distrusted
     }
@@ -58,7 +58,7 @@ impl Engine {
         flight.started = self.now;
         if flight.promise.is_some() {
             // The first step of a durable write: the one that was begun has ended.
-            flight.promise = Some(self.devices[flight.device.index()].begin_promise());
+            flight.promise = Some(self.devices[flight.device.index()].promises.begin());
         }
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
         self.send(flight);

@@ -265,9 +265,9 @@ impl Engine {
 /// in flight.
 #[inline]
 fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
-    let (usable, idle) = (!device.is_lost(), device.idle.unwrap_or(Nanos::MAX));
+    let (usable, idle) = (!device.is_lost(), device.idle.response.unwrap_or(Nanos::MAX));
     let changes = view.usable != usable || view.idle != idle;
-    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle_quartiles);
+    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle.quartiles);
     let space = map.space(view.id);
     view.free = if usable { space.free() } else { 0 };
     view.slots = if usable { space.free_slots() } else { 0 };

@@ -272,7 +272,8 @@ impl Engine {
     ) {
         let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
-        let needs = result.ok().and_then(|()| self.devices[flight.device.index()].wrote(flight.device, fua));
+        let needs =
+            result.ok().and_then(|()| self.devices[flight.device.index()].epochs.wrote(flight.device, fua));
         let counts = self.is_planted(Mutant::CopyFailureIgnored);
         let Some(both) = self.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {

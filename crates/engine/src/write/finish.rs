@@ -27,7 +27,7 @@ impl Engine {
         let error = piece.error;
         let fua = flight.kind == IoKind::Write { fua: true };
         let needs = match result {
-            Ok(()) => self.devices[flight.device.index()].wrote(flight.device, fua),
+            Ok(()) => self.devices[flight.device.index()].epochs.wrote(flight.device, fua),
             Err(_) => None,
         };
         if !is_last {
@@ -174,7 +174,7 @@ impl Engine {
         // What was on its way to a device when it was lost is in doubt already, and no flush will come.
         if !self.is_lost(device)
             && !self.is_planted(Mutant::FailedWriteNotNoted)
-            && self.devices[device.index()].wrote(device, false).is_some()
+            && self.devices[device.index()].epochs.wrote(device, false).is_some()
         {
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
         }
@@ -199,7 +199,7 @@ impl Engine {
 
     #[inline(never)]
     fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
-        if self.devices[device.index()].owes(device).is_none() {
+        if self.devices[device.index()].epochs.owes(device).is_none() {
             return;
         }
         if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
