@@ -91,6 +91,7 @@ use crate::device::Device;
 use crate::durability::commit::Commits;
 use crate::flight::{Flight, Step};
 use crate::ids::PieceId;
+use crate::io::commands::Commands;
 use crate::request::active::Active;
 use crate::request::block_locks::Locks;
 use crate::request::piece::Piece;
@@ -100,9 +101,7 @@ use crate::space::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{
-    Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed,
-};
+use weir_model::{Bytes, Io, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -127,7 +126,6 @@ pub struct Engine {
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
-    flights: Slab<Flight>,
     locks: Locks,
     scratch: Scratch,
     commits: Commits,
@@ -157,8 +155,7 @@ pub struct Engine {
     unreachable: background::unreachable::Unreachable,
     written: Written,
     probing: background::probe::Probing,
-    ios: VecDeque<Io>,
-    joined: io::coalesce::Joined,
+    commands: Commands,
     replies: VecDeque<Reply>,
     /// Why changes are no longer accepted.
     stopped_changes: Option<StoppedChanges>,
@@ -234,7 +231,6 @@ impl Engine {
             policies: policy::registry::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
-            flights: Slab::new(),
             locks: Locks::new(planted),
             scratch,
             commits: Commits::default(),
@@ -261,8 +257,7 @@ impl Engine {
             unreachable: background::unreachable::Unreachable::default(),
             written: Written::default(),
             probing: background::probe::Probing::default(),
-            ios: VecDeque::new(),
-            joined: io::coalesce::Joined::default(),
+            commands: Commands::new(planted),
             replies: VecDeque::new(),
             stopped_changes: None,
             now,
@@ -314,6 +309,12 @@ impl Engine {
         self.run_tasks(memory);
     }
 
+    /// The next command for a device, to be started now.
+    #[inline]
+    pub fn next_io(&mut self) -> Option<Io> {
+        self.commands.next()
+    }
+
     /// The next finished request.
     #[inline]
     pub fn next_reply(&mut self) -> Option<Reply> {
@@ -353,7 +354,7 @@ impl Engine {
     }
 
     fn is_at_rest(&self) -> bool {
-        let has_commands = self.flights.len() != self.abandoned.len() || !self.ios.is_empty();
+        let has_commands = self.commands.len() != self.abandoned.len() || self.commands.any_wait();
         self.stopped_changes.is_some() && !has_commands && self.replies.is_empty() && self.tasks_are_idle()
     }
 
@@ -393,17 +394,7 @@ impl Engine {
             }
         }
         flight.started = self.now;
-        self.send(flight);
-    }
-
-    #[inline]
-    fn send(&mut self, flight: Flight) {
-        let Flight { device, at, buffer, .. } = flight;
-        let kind = flight.command();
-        let (at, buffer) =
-            if kind == IoKind::Flush { (DeviceOffset(0), Buffer::EMPTY) } else { (at, buffer) };
-        let id = IoId(self.flights.insert(flight) as u64);
-        self.ios.push_back(Io { id, device, kind, at, buffer });
+        self.commands.send(flight);
     }
 }
 

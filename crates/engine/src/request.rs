@@ -104,7 +104,7 @@ impl Engine {
             let span = Span { start: extent.within(at), len: request.len.0 as u32 };
             return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
         }
-        self.joined.expect_parts();
+        self.commands.expect_parts();
         // One more than the pieces, so that the request does not end while it is being cut.
         self.active[id.0].left = 1;
         while at.0 < end.0 {

@@ -76,8 +76,8 @@ impl Task for Deadlines {
             if !engine.devices[i].is_watch_due(engine.now) {
                 continue;
             }
-            let outstanding = engine.flights.iter().filter(|(_, f)| f.device == device);
-            let oldest = outstanding.map(|(_, flight)| flight.started).min();
+            let outstanding = engine.commands.iter().filter(|flight| flight.device == device);
+            let oldest = outstanding.map(|flight| flight.started).min();
             if engine.devices[i].is_overdue(engine.now, oldest) {
                 engine.lose(device, LostWhy::Hung, memory);
             }

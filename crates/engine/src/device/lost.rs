@@ -10,7 +10,6 @@
 use crate::Engine;
 use crate::device::State;
 use crate::device::abandoned::Abandoned;
-use crate::flight::{Flight, Purpose};
 use crate::notice::{LostWhy, Notice};
 use crate::task::Task;
 use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
@@ -60,13 +59,10 @@ impl Engine {
         }
         self.look_for_lacking();
         self.look_for_unreachable();
-        let unsent: Vec<IoId> = self.ios.iter().filter(|io| io.device == device).map(|io| io.id).collect();
-        self.ios.retain(|io| io.device != device);
-        let of_device = self.flights.iter().filter(|(_, f)| f.device == device);
-        let ids: Vec<_> = of_device.map(|(id, _)| id).collect();
+        let (ids, unsent) = self.commands.give_up(device);
         for id in ids {
-            if unsent.contains(&IoId(id as u64)) {
-                let flight = self.flights.remove(id);
+            if unsent.contains(&id) {
+                let flight = self.commands.remove(id);
                 let whose = flight.purpose.whose();
                 self.end_at_device(&flight, whose);
                 self.end_flight(&flight, Err(IoError::Lost), memory);
@@ -79,11 +75,9 @@ impl Engine {
     }
 
     /// Ends the command for whoever waits for it, though the device still has it.
-    fn abandon<M: Memory>(&mut self, id: usize, memory: &mut M) {
-        let flight = &mut self.flights[id];
-        let purpose = std::mem::replace(&mut flight.purpose, Purpose::Abandoned);
-        let ended = Flight { purpose, ..*flight };
-        self.abandoned.add(IoId(id as u64), flight.buffer);
+    fn abandon<M: Memory>(&mut self, id: IoId, memory: &mut M) {
+        let ended = self.commands.abandon(id);
+        self.abandoned.add(id, ended.buffer);
         self.end_flight(&ended, Err(IoError::Lost), memory);
     }
 }

@@ -197,8 +197,7 @@ impl Engine {
     /// Commands under way may bring what the device had before what it has lost: what they read is read
     /// again, and then is in doubt, or elsewhere.
     fn read_anew(&mut self, device: DeviceId) {
-        let flights = self.flights.iter().map(|(_, flight)| flight);
-        let reads = flights.filter(|flight| flight.device == device && flight.kind.is_read());
+        let reads = self.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
         for piece in reads.filter_map(|flight| flight.purpose.piece()) {
             self.pieces[piece.0 as usize].begin_again(None);
         }
@@ -206,7 +205,7 @@ impl Engine {
 
     /// What writes under way to the device cover: what they leave there a flush no longer tells.
     fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
-        let flights = self.flights.iter().map(|(_, flight)| flight).filter(move |f| f.device == device);
+        let flights = self.commands.iter().filter(move |f| f.device == device);
         flights.filter_map(|flight| {
             let id = flight.purpose.written()?;
             let Piece { key, range, .. } = self.pieces[id.0 as usize];

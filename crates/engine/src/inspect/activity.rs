@@ -85,7 +85,7 @@ impl fmt::Display for Activity {
 impl Engine {
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
-        let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
+        let in_flight = |is: fn(&Purpose) -> bool| self.commands.iter().any(|flight| is(&flight.purpose));
         match activity {
             Activity::Reading => in_flight(|p| p.piece().is_some() && p.written().is_none()),
             Activity::Writing => in_flight(|p| p.written().is_some()),

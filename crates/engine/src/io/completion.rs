@@ -4,9 +4,10 @@ use crate::Engine;
 use crate::device::pacing::Ended;
 use crate::flight::{EIO, Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
+use crate::io::coalesce::may_join;
 use crate::notice::LostWhy;
 use weir_map::Chunk;
-use weir_model::{DeviceId, IoError, IoId, IoKind, Memory, Mutant};
+use weir_model::{DeviceId, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
 use weir_policy::placement::Command;
 
 impl Engine {
@@ -15,24 +16,47 @@ impl Engine {
         self.start(io.flight(purpose));
     }
 
+    /// Takes the completion of a device command.
+    #[inline]
+    pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
+        self.now = now;
+        if let Some(parts) = self.commands.take_parts(done.id) {
+            return self.complete_joined(done, &parts, memory);
+        }
+        self.finish_flight(done.id, done.result, memory);
+    }
+
+    #[inline(never)]
+    fn complete_joined<M: Memory>(&mut self, done: IoDone, parts: &[IoId], memory: &mut M) {
+        for id in std::iter::once(&done.id).chain(parts) {
+            let Some(flight) = self.commands.get(*id) else { continue };
+            match done.result {
+                Err(error @ IoError::Os(_)) if may_join(flight) && !self.is_spoilt(flight) => {
+                    let flight = self.commands.remove(*id);
+                    self.send_alone(flight, error);
+                }
+                result => self.finish_flight(*id, result, memory),
+            }
+        }
+    }
+
     /// A device command has ended.
     #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let at = id.0 as usize;
-        let Some(flight) = self.flights.get(at) else { return };
+        let Some(flight) = self.commands.get(id) else { return };
         let (of, promise) = (flight.device, flight.promise);
         let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
             Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover_is_fed() => {
-                self.measure_flight(at, Whose::Client, IoKind::Read, Some(piece));
-                self.flights.remove(at);
+                self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
+                self.commands.remove(id);
                 self.part_read(piece, memory);
                 self.reuse_any_rested(of);
             }
             Purpose::Write(WriteIo::Data(piece)) if is_plain => {
-                self.measure_flight(at, Whose::Client, IoKind::Write { fua: false }, Some(piece));
-                let flight = self.flights.remove(at);
+                self.measure_flight(id, Whose::Client, IoKind::Write { fua: false }, Some(piece));
+                let flight = self.commands.remove(id);
                 self.written.note(&flight);
                 self.write_ended(piece, &flight, Ok(()));
                 self.reuse_any_rested(of);
@@ -49,9 +73,9 @@ impl Engine {
 
     /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
-    fn measure_flight(&mut self, at: usize, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
-        let Self { flights, devices, advice, mover, .. } = self;
-        let flight = &flights[at];
+    fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
+        let Self { commands, devices, advice, mover, .. } = self;
+        let Some(flight) = commands.get(id) else { return };
         let device = &mut devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(self.now, flight, whose, mover.share());
         let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
@@ -73,11 +97,10 @@ impl Engine {
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let at = id.0 as usize;
-        if result.is_ok() && self.was_written(at) {
+        if result.is_ok() && self.was_written(id) {
             return;
         }
-        let flight = &self.flights[at];
+        let Some(flight) = self.commands.get(id) else { return };
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
@@ -87,9 +110,9 @@ impl Engine {
         let is_measured = !matches!(flight.purpose, Purpose::Verify);
         if result.is_ok() && !is_abandoned && is_measured {
             let piece = flight.purpose.piece();
-            self.measure_flight(at, whose, kind, piece);
+            self.measure_flight(id, whose, kind, piece);
         }
-        let flight = self.flights.remove(at);
+        let flight = self.commands.remove(id);
         if result.is_ok() && !is_abandoned && !is_measured {
             self.end_at_device(&flight, whose);
         }
@@ -118,16 +141,16 @@ impl Engine {
 
     /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is
     /// not what has ended, or comes to nothing.
-    fn was_written(&mut self, at: usize) -> bool {
-        let flight = &self.flights[at];
+    fn was_written(&mut self, id: IoId) -> bool {
+        let Some(flight) = self.commands.get(id) else { return false };
         if flight.step != Step::Writing
             || matches!(flight.purpose, Purpose::Abandoned)
             || self.is_spoilt(flight)
         {
             return false;
         }
-        let flight = Flight { step: Step::Flushing, ..self.flights.remove(at) };
-        self.send(flight);
+        let flight = Flight { step: Step::Flushing, ..self.commands.remove(id) };
+        self.commands.send(flight);
         true
     }
 

@@ -61,7 +61,7 @@ impl Engine {
             flight.promise = Some(self.devices[flight.device.index()].promises.begin());
         }
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
-        self.send(flight);
+        self.commands.send(flight);
         None
     }
 
@@ -72,7 +72,7 @@ impl Engine {
         }
         flight.attempt += 1;
         flight.started = self.now;
-        self.send(flight);
+        self.commands.send(flight);
     }
 
     fn note_failure(&mut self, flight: &Flight, error: IoError, again: bool) {

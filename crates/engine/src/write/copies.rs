@@ -13,7 +13,7 @@
 //! never get.
 
 use crate::Engine;
-use crate::flight::{Flight, Purpose};
+use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::{self, Spot, wholes};
 use crate::request::piece::{Piece, Target, WaitsFor};
@@ -304,9 +304,7 @@ impl Engine {
 
     /// Nobody waits for what the piece still writes.
     fn forget_commands(&mut self, id: PieceId) {
-        let writes = |flight: &&mut Flight| flight.purpose.written() == Some(id);
-        let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
-        under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
+        self.commands.abandon_all(|purpose| purpose.written() == Some(id));
     }
 
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
