@@ -58,7 +58,9 @@ impl Engine {
                 self.request_commit();
             }
         }
-        granted.into_iter().for_each(|id| self.go_on(id));
+        if !granted.is_empty() {
+            granted.into_iter().for_each(|id| self.go_on(id));
+        }
     }
 
     /// The piece, which has no command in flight, waits.

@@ -310,7 +310,7 @@ impl Engine {
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
-    pub(super) fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
+    pub(super) fn both_failed(&mut self, id: PieceId, spots: &[Spot], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.map.extent().blocks());
         let record = lookup::record(&self.map, key);
@@ -318,11 +318,11 @@ impl Engine {
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
-            let may_hold = |leg: &&Leg| {
-                let id = leg.spot.place();
+            let may_hold = |spot: &&Spot| {
+                let id = spot.place();
                 holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
             };
-            if held && (holders(b).count() > 1 || legs.iter().filter(may_hold).count() > 1) {
+            if held && (holders(b).count() > 1 || spots.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
             }
         }

@@ -5,8 +5,9 @@ use crate::Engine;
 use crate::device::unflushed::{Unflushed, Wrote};
 use crate::flight::Flight;
 use crate::ids::{ActiveId, PieceId};
+use crate::lookup::Spot;
 use crate::request::piece::{Piece, PieceState, Target, Work};
-use crate::write::copies::Leg;
+use crate::write::copies::{Both, Leg};
 use smallvec::SmallVec;
 use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoKind, Mutant, RequestError, Span};
 
@@ -36,47 +37,38 @@ impl Engine {
         if error.is_some() {
             // The last of several may have ended well, and a flush since the first failed.
             self.note_unfinished(id, flight.device);
+            return self.write_failed(id, target, &[target.spot], error);
         }
-        let leg = Leg { spot: target.spot, left: 0, failed: error.is_some(), needs };
-        self.finish_write(id, target, &[leg], error, fua);
+        let leg = Leg { spot: target.spot, left: 0, failed: false, needs };
+        self.finish_write(id, target, &[leg], false, fua);
     }
 
     /// Every place of a write to two has been written, or has failed.
     #[inline(never)]
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
-        let key = self.pieces[id.0 as usize].key;
-        let both = self.mirror.end(id, key);
-        self.finish_write(id, target, &both.legs, both.error, both.fua);
-    }
-
-    /// No command of a write is in flight any more. `fua`: where it succeeded, it is durable.
-    #[inline(always)]
-    fn finish_write(
-        &mut self,
-        id: PieceId,
-        target: Target,
-        legs: &[Leg],
-        error: Option<RequestError>,
-        fua: bool,
-    ) {
         self.put_back_scratch(id);
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        let failed = legs.iter().any(|leg| leg.failed);
-        let kept: SmallVec<[Leg; 2]>;
-        let good = if failed {
-            kept = legs.iter().copied().filter(|leg| !leg.failed).collect();
-            &kept[..]
-        } else {
-            legs
-        };
-        let are_copies = target.mirrored && !target.spot.is_fresh();
-        if are_copies {
-            self.note_copies_written(key, legs, good);
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Both { legs, error, fua } = self.mirror.end(id, key);
+        let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
+            legs.iter().copied().partition(|leg| !leg.failed);
+        if !target.spot.is_fresh() {
+            self.note_copies_written(key, !bad.is_empty(), good.len());
         }
         if good.is_empty() {
-            return self.write_failed(id, target, legs, error);
+            let spots: SmallVec<[Spot; 2]> = legs.iter().map(|leg| leg.spot).collect();
+            return self.write_failed(id, target, &spots, error);
         }
-        if target.spot.is_fresh() && !self.may_name_slots(id, legs, good) {
+        bad.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        self.finish_write(id, target, &good, !bad.is_empty(), fua);
+    }
+
+    /// No command of a write is in flight any more, and these places have all of it. `failed`: another one
+    /// that was to have it does not. `fua`: it is durable.
+    #[inline(always)]
+    fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
+        self.put_back_scratch(id);
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        if target.spot.is_fresh() && !self.may_name_slots(id, good) {
             return self.begin_anew(id);
         }
         self.doubt.settle(key, range);
@@ -93,7 +85,7 @@ impl Engine {
         }
         let unsaid = !target.mirrored && self.is_fua_ignored(id, target);
         // That a copy is no longer one is durable before anybody can rely on the other.
-        let is_alone = are_copies && failed && !self.is_planted(Mutant::FailedCopyNotCommitted);
+        let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
         let active = &mut self.active[request.0];
         active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
         self.wait_for_pending(id);
@@ -120,22 +112,20 @@ impl Engine {
     }
 
     /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
-    fn note_copies_written(&mut self, key: ExtentKey, legs: &[Leg], good: &[Leg]) {
+    fn note_copies_written(&mut self, key: ExtentKey, failed: bool, good: usize) {
         self.use_intent(key);
-        let failed = good.len() < legs.len();
         let forgets = self.is_planted(Mutant::LackingCopyForgotten)
             || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
-        if (failed || good.len() < 2) && !forgets {
+        if (failed || good < 2) && !forgets {
             self.note_lacking(key);
         }
     }
 
-    /// Whether the extent may have the fresh slots that were written; those that failed are given up, and if
-    /// it may not, the others are as well. Others may have given it as many places as it can have meanwhile.
+    /// Whether the extent may have the fresh slots that were written; if not they are given up: others may
+    /// have given it as many places as it can have meanwhile.
     #[inline(never)]
-    fn may_name_slots(&mut self, id: PieceId, legs: &[Leg], good: &[Leg]) -> bool {
+    fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        legs.iter().filter(|leg| leg.failed).for_each(|leg| self.give_up_spot(leg.spot, range));
         let may_have = match good {
             [a, b] => self.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
             [a] => self.map.may_have(key, a.spot.place()),
@@ -148,16 +138,17 @@ impl Engine {
         may_have
     }
 
-    /// No place has all of what was to be written.
+    /// None of the places it was to be in has all of it.
     #[inline(never)]
-    fn write_failed(&mut self, id: PieceId, target: Target, legs: &[Leg], error: Option<RequestError>) {
+    fn write_failed(&mut self, id: PieceId, target: Target, spots: &[Spot], error: Option<RequestError>) {
+        self.put_back_scratch(id);
         if target.mirrored && !target.spot.is_fresh() {
-            return self.both_failed(id, legs, error);
+            return self.both_failed(id, spots, error);
         }
         let piece = &mut self.pieces[id.0 as usize];
         piece.take_target();
         let range = piece.range;
-        legs.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        spots.iter().for_each(|spot| self.give_up_spot(*spot, range));
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
     }
 
@@ -214,12 +205,14 @@ impl Engine {
 
     /// If what the map says must be durable when the request is acknowledged, and what it found or did
     /// in the extent is not, it waits for a commit.
+    #[inline]
     pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
         let piece = &self.pieces[id.0 as usize];
         let (key, request) = (piece.key, piece.request);
         self.wait_for_extent(request, key);
     }
 
+    #[inline]
     pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
         let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
