@@ -280,7 +280,7 @@ impl Engine {
         self.look_for_lacking();
         self.look_for_metadata();
         if !self.map.absent().is_empty() {
-            self.look_for_unreachable();
+            self.unreachable.look(self.now, &self.map);
         }
     }
 

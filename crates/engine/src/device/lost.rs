@@ -58,7 +58,7 @@ impl Engine {
             self.record_damage(device);
         }
         self.look_for_lacking();
-        self.look_for_unreachable();
+        self.unreachable.look(self.now, &self.map);
         let (ids, unsent) = self.commands.give_up(device);
         for id in ids {
             if unsent.contains(&id) {
