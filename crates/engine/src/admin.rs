@@ -278,7 +278,7 @@ impl Engine {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
         let volume = self.map.create_volume(&name, size, hardening, copies);
-        self.policies.settle(self.now, volume, &name, self.harm.moves);
+        self.policies.settle(self.now, volume, &name, self.harm.moves());
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())

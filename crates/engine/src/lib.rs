@@ -90,7 +90,6 @@ pub use weir_map::Hardening;
 use crate::device::Device;
 use crate::durability::commit::Commits;
 use crate::flight::{Flight, Step};
-use crate::ids::PieceId;
 use crate::io::commands::Commands;
 use crate::request::active::Active;
 use crate::request::block_locks::Locks;
@@ -146,10 +145,6 @@ pub struct Engine {
     admin: admin::Admin,
     ranges: Ranges,
     ready: Ready,
-    /// Pieces waiting for a scratch block.
-    waiting_scratch: VecDeque<PieceId>,
-    /// Pieces that may write where they want to once what was decided is durable.
-    waiting_commit: Vec<PieceId>,
     space: space::SpaceState,
     notices: notice::Notices,
     unreachable: background::unreachable::Unreachable,
@@ -250,8 +245,6 @@ impl Engine {
             admin: admin::Admin::default(),
             ranges: Ranges::default(),
             ready: Ready::default(),
-            waiting_scratch: VecDeque::new(),
-            waiting_commit: Vec::new(),
             space: space::SpaceState::new(now, Bytes(0)),
             notices: notice::Notices::default(),
             unreachable: background::unreachable::Unreachable::default(),

@@ -204,7 +204,7 @@ impl Engine {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
             self.give_up_target(id, target.spot);
             self.wait(id, WaitsFor::Scratch);
-            self.waiting_scratch.push_back(id);
+            self.scratch.wait(id);
             return;
         };
         let mut all = Old::new();
@@ -337,7 +337,7 @@ impl Engine {
 
     /// Writes zeros to the piece's target, as many at a time as there are in memory.
     fn write_zeros(&mut self, id: PieceId, target: Target) -> u32 {
-        let zeros = self.scratch.zeros;
+        let zeros = self.scratch.zeros();
         let starts = (target.start..target.end).step_by(zeros.len as usize);
         let commands = starts.len() as u32;
         for start in starts {

@@ -76,7 +76,7 @@ impl Task for Consolidation {
 impl Engine {
     fn walk_quietly(&mut self) {
         let is_held_up = self.stopped_changes.is_some() || self.space.is_waited_for();
-        if is_held_up || matches!(self.harm.moves, Moves::Never) {
+        if is_held_up || matches!(self.harm.moves(), Moves::Never) {
             self.consolidation.settled = true;
             return;
         }

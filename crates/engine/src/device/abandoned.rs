@@ -125,13 +125,13 @@ impl Engine {
             self.abandoned.keep(run);
             self.scratch.miss_run();
         } else {
-            self.scratch.runs.push(run);
+            self.scratch.put_back_run(run);
         }
     }
 
     /// There is a scratch block again: a piece that waits for one goes on.
     fn go_on_with_scratch(&mut self) {
-        if let Some(id) = self.waiting_scratch.pop_front() {
+        if let Some(id) = self.scratch.next_waiting() {
             self.go_on(id);
         }
     }

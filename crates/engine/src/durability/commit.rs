@@ -17,7 +17,7 @@
 use crate::Engine;
 use crate::device::verify::Round;
 use crate::flight::{MetadataIo, NewIo, Purpose};
-use crate::ids::Waiter;
+use crate::ids::{PieceId, Waiter};
 use crate::notice::Notice;
 use crate::task::Task;
 use weir_map::Epoch;
@@ -85,13 +85,27 @@ pub(crate) struct Commits {
     verified: Round,
     /// Extents of which a device was found, since this commit began, to miss what had been written.
     cleared: Vec<(ExtentKey, DeviceId)>,
-    pub(crate) metadata_failed: bool,
+    /// Pieces that may write where they want to once what was decided is durable.
+    pieces: Vec<PieceId>,
+    /// Nothing can be made durable any more.
+    pub(super) metadata_failed: bool,
 }
 
 impl Commits {
     /// From now on these are the rules for flushes no client asks for.
     pub(crate) fn set_rules(&mut self, rules: FlushRules) {
         self.rules = rules;
+    }
+
+    /// The piece goes on after the next commit, which is wanted for it.
+    pub(crate) fn wait(&mut self, id: PieceId) {
+        self.pieces.push(id);
+        self.requested = true;
+    }
+
+    /// The pieces that wait for a commit, which go on.
+    pub(crate) fn take_waiting(&mut self) -> Vec<PieceId> {
+        std::mem::take(&mut self.pieces)
     }
 }
 
@@ -223,7 +237,7 @@ impl Engine {
             && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
             && self.map.pending() == 0
             && !self.map.has_uncommitted()
-            && self.waiting_commit.is_empty()
+            && self.commits.pieces.is_empty()
             && !self.members.are_recording()
             && self.stopped_changes.is_none()
     }
@@ -306,7 +320,7 @@ impl Engine {
 
     /// The extents of pieces and moves that go on once something of theirs is durable.
     fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
-        let pieces = self.waiting_commit.iter().map(|id| self.pieces[id.0 as usize].key);
+        let pieces = self.commits.pieces.iter().map(|id| self.pieces[id.0 as usize].key);
         pieces.chain(self.mover.waiting_for_commit())
     }
 
@@ -346,8 +360,9 @@ impl Engine {
         }
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
-        let waiting = std::mem::take(&mut self.waiting_scratch);
-        waiting.into_iter().for_each(|id| self.go_on(id));
+        while let Some(id) = self.scratch.next_waiting() {
+            self.go_on(id);
+        }
         self.retry_waiting_commit();
     }
 

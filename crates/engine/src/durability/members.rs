@@ -10,7 +10,7 @@ use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Superblock;
-use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory, Mutant};
+use weir_model::{Buffer, DeviceId, DeviceOffset, IoError, IoKind, Memory, Mutant};
 
 /// A member that is written.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,6 @@ pub(crate) struct Members {
     writing: Option<Buffer>,
     /// The check of a device that the superblock in its last page waits for.
     checked: Option<(DeviceId, Round)>,
-    /// Members left behind since the start.
-    pub(crate) left_behind: DeviceSet,
 }
 
 impl Members {
@@ -132,7 +130,6 @@ impl Engine {
             return self.metadata_failed(error);
         }
         self.members.list.retain(|member| member.device != device);
-        self.members.left_behind.insert(device);
         self.record_superblocks();
     }
 

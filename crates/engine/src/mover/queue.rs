@@ -59,7 +59,7 @@ impl Engine {
 
     /// Something is queued that could begin now.
     pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && !self.scratch.runs.is_empty()
+        !self.mover.queue.is_empty() && self.scratch.has_run()
     }
 
     /// Something is queued that could begin now with the bytes of a client's read.

@@ -33,7 +33,7 @@ const OLD: Nanos = Nanos::secs(10);
 /// What is known of the devices, and how policies are judged.
 #[derive(Debug)]
 pub(crate) struct Harm {
-    pub(crate) moves: Moves,
+    moves: Moves,
     curves: Vec<Curves>,
     /// Where the last new extent went: the first place of what is in slots alone.
     home: Option<DeviceId>,
@@ -53,6 +53,11 @@ impl Harm {
             probes: 0,
             probing: None,
         }
+    }
+
+    /// Whether policies' moves are judged, and by which rules.
+    pub(crate) const fn moves(&self) -> Moves {
+        self.moves
     }
 }
 
@@ -264,7 +269,7 @@ impl Engine {
         if size.most() == Some(Bytes(BLOCK)) {
             return self.scratch.blocks(1)?[0];
         }
-        if self.scratch.runs.len() > 1 { self.scratch.runs.pop() } else { None }
+        self.scratch.take_spare_run()
     }
 
     /// A probe has ended.

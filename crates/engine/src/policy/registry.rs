@@ -124,7 +124,7 @@ impl Engine {
     /// what is where stays there until the new one asks.
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         self.now = now;
-        self.policies.all[0] = Instance::new(now, policy, self.harm.moves);
+        self.policies.all[0] = Instance::new(now, policy, self.harm.moves());
         self.policies.changed();
         self.look_for_metadata();
     }
@@ -138,7 +138,7 @@ impl Engine {
             None => drop(self.policies.chosen.remove(name)),
         }
         if let Some(volume) = self.map.catalogue().by_name(name) {
-            self.policies.settle(now, volume, name, self.harm.moves);
+            self.policies.settle(now, volume, name, self.harm.moves());
             self.look_for_metadata();
         }
     }

@@ -354,14 +354,13 @@ impl Engine {
     /// The piece tries again after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Commit);
-        self.waiting_commit.push(id);
-        self.request_commit();
+        self.commits.wait(id);
     }
 
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
         self.second_places_are_counted();
-        let waiting = std::mem::take(&mut self.waiting_commit);
+        let waiting = self.commits.take_waiting();
         waiting.into_iter().for_each(|id| self.go_on(id));
         self.retry_waiting_moves();
     }
