@@ -11,7 +11,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use weir_engine::{AdminId, Command, DeviceSettings, Engine};
+use weir_engine::{AdminId, Command, DeviceSettings, Engine, Options};
 use weir_map::{Hardening, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, IoDone, IoError,
@@ -82,7 +82,8 @@ impl Bench {
         let mut memory = HeapMemory::new(Bytes::mib(16));
         let policy = weir_policy::placement::by_name(policy).expect("a policy");
         let settings = vec![DeviceSettings::default(); sizes.len()];
-        let engine = Engine::new(Nanos(0), map, policy, &settings, &mut memory).expect("an engine");
+        let options = Options::default();
+        let engine = Engine::new(Nanos(0), map, policy, &settings, options, &mut memory).expect("an engine");
         let buffers = (0..DEPTH).map(|_| memory.take(Bytes(4096)).expect("memory")).collect();
         let (now, copies) = (Nanos(0), true);
         let mut bench = Self { engine, memory, disks, buffers, now, round, copies, random: 1 };

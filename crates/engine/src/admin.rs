@@ -1,12 +1,14 @@
 //! Volumes made, changed and removed while the pool is served.
 
-use crate::request::active::{AdminId, AdminStep, Waiter};
+use crate::ids::{AdminId, AdminStep, Waiter};
+use crate::policy::harm::MovesStatus;
+use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
 use weir_model::{
-    Bytes, DeviceId, ErrorKind, Hint, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR, VolumeId,
-    VolumeOffset,
+    Bytes, DeviceId, ErrorKind, Hint, Memory, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR,
+    VolumeId, VolumeOffset,
 };
 
 /// What is to be done to the pool.
@@ -121,7 +123,7 @@ pub struct VolumeInfo {
     /// Its own placement policy, if it has one.
     pub policy: Option<&'static str>,
     /// What the moves of that policy came to.
-    pub moves: Option<crate::MovesStatus>,
+    pub moves: Option<MovesStatus>,
     /// Space in extents that have blocks with fewer copies; with one copy kept, none.
     pub degraded: Bytes,
     /// Which extents those are is still being looked for.
@@ -163,6 +165,45 @@ impl Admin {
     #[inline]
     pub(crate) fn is_being_removed(&self, volume: VolumeId) -> bool {
         !self.removals.is_empty() && self.removals.iter().any(|r| r.volume == volume)
+    }
+}
+
+impl Task for Admin {
+    /// Whether some volume whose last requests have ended is to be cleared.
+    fn can_run(engine: &Engine) -> bool {
+        let removals = &engine.admin.removals;
+        engine.stopped_changes.is_none()
+            && removals.iter().any(|r| r.stage == Stage::Draining && engine.is_quiet(r.volume))
+    }
+
+    /// Begins clearing volumes whose last requests have ended.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if engine.stopped_changes.is_some() {
+            return;
+        }
+        let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
+            .map(|r| r.volume)
+            .filter(|volume| engine.is_quiet(*volume))
+            .collect();
+        for volume in ready {
+            engine.set_stage(volume, Stage::Clearing);
+            let Some(size) = engine.map.volume(volume).map(|v| v.size) else { continue };
+            let extent = engine.map.extent();
+            // Whole extents, so that a volume that ends within a block leaves none behind.
+            let len = Bytes(extent.count(size) * extent.bytes().0);
+            let request = Request {
+                id: RequestId(u64::MAX),
+                volume,
+                op: Op::Trim,
+                offset: VolumeOffset(0),
+                len,
+                fua: true,
+                hint: Hint::None,
+                buffer: None,
+            };
+            let id = engine.activate(request, true);
+            engine.advance_range(id);
+        }
     }
 }
 
@@ -237,7 +278,7 @@ impl Engine {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
         let volume = self.map.create_volume(&name, size, hardening, copies);
-        self.policies.settle(self.now, volume, &name, self.harm.moves);
+        self.policies.settle(self.now, volume, &name, self.harm.moves());
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
@@ -304,47 +345,10 @@ impl Engine {
         }
     }
 
-    /// Whether [`Self::advance_removals`] would do something.
-    pub(crate) fn removals_can_advance(&self) -> bool {
-        let removals = &self.admin.removals;
-        self.stopped_changes.is_none()
-            && removals.iter().any(|r| r.stage == Stage::Draining && self.is_quiet(r.volume))
-    }
-
     fn is_quiet(&self, volume: VolumeId) -> bool {
         let in_flight =
             || self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
         self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.moves_in(volume))
-    }
-
-    /// Begins clearing volumes whose last requests have ended.
-    pub(crate) fn advance_removals(&mut self) {
-        if self.stopped_changes.is_some() {
-            return;
-        }
-        let ready: Vec<_> = (self.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
-            .map(|r| r.volume)
-            .filter(|volume| self.is_quiet(*volume))
-            .collect();
-        for volume in ready {
-            self.set_stage(volume, Stage::Clearing);
-            let Some(size) = self.map.volume(volume).map(|v| v.size) else { continue };
-            let extent = self.map.extent();
-            // Whole extents, so that a volume that ends within a block leaves none behind.
-            let len = Bytes(extent.count(size) * extent.bytes().0);
-            let request = Request {
-                id: RequestId(u64::MAX),
-                volume,
-                op: Op::Trim,
-                offset: VolumeOffset(0),
-                len,
-                fua: true,
-                hint: Hint::None,
-                buffer: None,
-            };
-            let id = self.activate(request, true);
-            self.advance_range(id);
-        }
     }
 
     fn set_stage(&mut self, volume: VolumeId, stage: Stage) {

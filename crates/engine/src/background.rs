@@ -5,4 +5,3 @@ pub(crate) mod fs_metadata;
 pub(crate) mod probe;
 pub(crate) mod resync;
 pub(crate) mod unreachable;
-pub(crate) mod walk;

@@ -1,23 +1,33 @@
 //! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
 
+pub(crate) mod abandoned;
 pub(crate) mod deadline;
+pub(crate) mod epochs;
 pub(crate) mod flush_order;
+pub(crate) mod last_check;
 pub(crate) mod lost;
 pub(crate) mod measure;
 pub(crate) mod outstanding;
 pub(crate) mod pacing;
+pub(crate) mod resting;
+pub(crate) mod routing;
+pub(crate) mod unflushed;
 pub(crate) mod verify;
 
 use crate::device::deadline::Watch;
+use crate::device::epochs::Epochs;
+use crate::device::flush_order::Promises;
 use crate::device::measure::Measure;
-use crate::device::outstanding::{Behind, Outstanding};
-use crate::device::pacing::{Ended, Pacing, Whose};
-use crate::durability::doubt::{UNFLUSHED_MAX, Unflushed};
-use crate::read::route::Routing;
-use crate::request::piece::Flight;
-use crate::{LostWhy, Percent};
-use weir_map::{Chunk, Epoch, Needs};
-use weir_model::{DeviceId, IoKind, Mutant, Nanos, Planted};
+use crate::device::outstanding::Outstanding;
+use crate::device::pacing::{Ended, Pacing};
+use crate::device::resting::Resting;
+use crate::device::routing::Routing;
+use crate::device::unflushed::Unflushed;
+use crate::flight::{Flight, Whose};
+use crate::notice::LostWhy;
+use crate::units::Percent;
+use weir_map::Chunk;
+use weir_model::{IoKind, Nanos, Planted};
 use weir_policy::harm::Use;
 use weir_policy::placement::Command;
 
@@ -69,10 +79,6 @@ impl Default for DeviceSettings {
     }
 }
 
-/// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
-/// most, since to ask for it anew costs more than to note them.
-const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
-
 /// Commands that failed, a retried one each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounts {
@@ -101,6 +107,15 @@ impl ErrorCounts {
     }
 }
 
+/// How a device responded to 4 KiB reads when the pool was idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Idle {
+    /// The median; as long as can be if they failed. `None` as long as nobody has asked.
+    pub(crate) response: Option<Nanos>,
+    /// The first and the third quartile.
+    pub(crate) quartiles: Option<[Nanos; 2]>,
+}
+
 /// Whether a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -116,76 +131,34 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) settings: DeviceSettings,
-    pub(crate) flushes: u64,
     pub(crate) load: Measure,
     pub(crate) routing: Routing,
     pub(crate) pacing: Pacing,
     pub(crate) errors: ErrorCounts,
     pub(crate) state: State,
-    /// Response to a 4 KiB read when the pool was idle.
-    pub(crate) idle: Option<Nanos>,
-    /// The first and the third quartile of the reads that told.
-    pub(crate) idle_quartiles: Option<[Nanos; 2]>,
-    /// The present flush epoch: writes that complete now belong to it.
-    epoch: Epoch,
-    /// Writes completed in this epoch.
-    dirty: bool,
-    /// The last epoch known durable.
-    flushed: Option<Epoch>,
-    /// When a flush began last.
-    flush_began: Nanos,
-    /// What was written and is not known to be durable: in this epoch, and in those a flush under way
-    /// covers.
-    unflushed: Vec<Unflushed>,
-    flushing: Vec<Unflushed>,
-    /// How often completed writes were lost.
-    pub(crate) distrusts: u32,
-    /// What the flush under way covers.
-    flushing_epoch: Option<Epoch>,
-    /// Commands begun in this generation or before say nothing by their success: a flush has failed
-    /// since.
-    distrusted: Option<u64>,
+    pub(crate) idle: Idle,
+    pub(crate) epochs: Epochs,
     watch: Watch,
     outstanding: Outstanding,
-    /// Flushes and durable writes in flight.
-    promises: Outstanding,
-    /// Flushes that ended well, and the promises that must have ended before they count.
-    held: Behind<Flight>,
-    /// Space whose release is durable, resting until the commands that may touch it have ended.
-    resting: Behind<Chunk>,
-    /// Whole extents among it.
-    resting_extents: u32,
-    planted: Planted,
+    pub(crate) promises: Promises,
+    pub(crate) resting: Resting,
 }
 
 impl Device {
     pub(crate) fn new(settings: DeviceSettings, planted: Planted) -> Self {
         Self {
             settings,
-            flushes: 0,
             load: Measure::new(),
             routing: Routing::default(),
             pacing: Pacing::default(),
             errors: ErrorCounts::default(),
             state: State::InUse,
-            idle: None,
-            idle_quartiles: None,
-            epoch: Epoch(1),
-            dirty: false,
-            flushed: None,
-            flush_began: Nanos(0),
-            unflushed: Vec::new(),
-            flushing: Vec::new(),
-            distrusts: 0,
-            flushing_epoch: None,
-            distrusted: None,
+            idle: Idle::default(),
+            epochs: Epochs::new(settings.volatile_cache, planted),
             watch: Watch::default(),
             outstanding: Outstanding::default(),
-            promises: Outstanding::default(),
-            held: Behind::default(),
-            resting: Behind::default(),
-            resting_extents: 0,
-            planted,
+            promises: Promises::default(),
+            resting: Resting::default(),
         }
     }
 
@@ -215,33 +188,6 @@ impl Device {
         Use { busy: self.load.busy(now), moved: self.pacing.taken() }
     }
 
-    /// A flush or durable write begins; the number goes to [`Self::end_promise`].
-    #[inline]
-    pub(crate) fn begin_promise(&mut self) -> u64 {
-        self.promises.begin()
-    }
-
-    /// A flush or durable write ended, well or not.
-    #[inline]
-    pub(crate) fn end_promise(&mut self, promise: u64) {
-        self.promises.end(promise);
-    }
-
-    /// A flush ended well: it counts once the promises begun before have ended.
-    pub(crate) fn hold(&mut self, flush: Flight) {
-        self.held.add(flush, &mut self.promises);
-    }
-
-    /// The next flush that counts.
-    pub(crate) fn next_counting(&mut self) -> Option<Flight> {
-        self.held.next(&self.promises)
-    }
-
-    /// Flushes that ended well and will never count.
-    pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
-        self.held.take_all()
-    }
-
     /// Commands in flight.
     pub(crate) fn in_flight(&self) -> u32 {
         self.load.in_flight()
@@ -251,123 +197,27 @@ impl Device {
     #[inline]
     pub(crate) fn measure(&mut self, kind: IoKind, command: &Command, now: Nanos) {
         match kind {
-            IoKind::Flush => return self.flushes += 1,
+            IoKind::Flush => return self.load.note_flush(),
             IoKind::Read => self.routing.answered(command.size, now),
             IoKind::Write { .. } => {}
         }
         self.load.note(command);
     }
 
-    /// A write completed; what a map change that refers to it must wait for.
-    #[inline]
-    pub(crate) fn wrote(&mut self, id: DeviceId, fua: bool) -> Option<Needs> {
-        if fua || !self.settings.volatile_cache {
-            return None;
-        }
-        self.dirty = true;
-        Some(Needs { device: id, epoch: self.epoch })
-    }
-
-    /// What must be flushed for everything that has completed and counts to be durable; `None` if it
-    /// is. (What a failed flush was to cover does not count any more.)
-    pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
-        let epoch = match (self.dirty, self.flushing_epoch) {
-            (true, _) => self.epoch,
-            (false, Some(_)) if self.planted.is(Mutant::FlushInFlightOwesNothing) => return None,
-            (false, Some(flushing)) => flushing,
-            (false, None) => return None,
-        };
-        Some(Needs { device: id, epoch })
-    }
-
-    /// Whether some completed write is not durable.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty
-    }
-
-    /// A flush begins: it covers the writes completed up to now; later ones are of the next epoch.
-    pub(crate) fn begin_flush(&mut self, now: Nanos) -> Epoch {
-        let covered = self.epoch;
-        self.flush_began = now;
-        if !self.planted.is(Mutant::EpochNotClosed) {
-            self.epoch = Epoch(covered.0 + 1);
-        }
-        self.dirty = false;
-        if self.flushing.is_empty() {
-            std::mem::swap(&mut self.flushing, &mut self.unflushed);
-        } else {
-            self.flushing.append(&mut self.unflushed);
-        }
-        self.flushing_epoch = Some(covered);
-        covered
-    }
-
-    /// A flush succeeded.
-    pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
-        self.flushed = self.flushed.max(Some(covered));
-        self.flushing_epoch = self.flushing_epoch.filter(|e| *e > covered);
-        self.flushing.clear();
-        self.flushing.shrink_to(UNFLUSHED_KEPT);
-        if !self.dirty {
-            // Durable writes alone: they settle what is no longer in question.
-            self.unflushed.clear();
-        }
-    }
-
-    /// A completed write that is not durable, or one that settles an earlier one. How many there are.
-    #[inline]
-    pub(crate) fn note_unflushed(&mut self, unflushed: Unflushed) -> usize {
-        self.unflushed.push(unflushed);
-        self.unflushed.len()
-    }
-
-    /// Something that completed earlier, up to this epoch, and was not noted then.
-    pub(crate) fn note_earlier(&mut self, unflushed: Unflushed, epoch: Epoch) {
-        let is_covered = self.flushing_epoch.is_some_and(|flushing| epoch <= flushing);
-        if is_covered { self.flushing.push(unflushed) } else { self.unflushed.push(unflushed) }
-    }
-
-    /// Whether some completed write is not known to be durable.
-    #[cfg(test)]
-    fn has_unflushed(&self) -> bool {
-        !self.unflushed.is_empty() || !self.flushing.is_empty()
-    }
-
-    /// Writes that are not durable beyond what one flush should cover: more must wait.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.unflushed.len() > 2 * crate::durability::doubt::UNFLUSHED_MAX
-    }
-
     /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
     /// prove nothing by completing.
     pub(crate) fn distrust(&mut self) -> Vec<Unflushed> {
-        self.epoch = Epoch(self.epoch.0 + 1);
-        self.dirty = false;
-        self.flushing_epoch = None;
-        self.distrusts += 1;
-        self.distrusted = Some(self.outstanding.close()).filter(|g| *g != u64::MAX).or(self.distrusted);
-        let mut all = std::mem::take(&mut self.flushing);
-        if self.planted.is(Mutant::FlushingNotDoubted) {
-            all.clear();
-        }
-        all.append(&mut self.unflushed);
-        all
+        self.epochs.distrust(self.outstanding.close())
     }
 
-    /// Whether a write or flush of this generation proves nothing by its success.
-    #[inline]
-    pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
-        self.distrusted.is_some_and(|last| generation <= last)
+    /// Space whose release is durable: it rests until every command begun so far has ended.
+    pub(crate) fn rest(&mut self, chunk: Chunk) {
+        self.resting.add(chunk, &mut self.outstanding);
     }
 
-    /// For how long it has not been flushed.
-    pub(crate) fn unflushed_for(&self, now: Nanos) -> Nanos {
-        now.since(self.flush_began)
-    }
-
-    /// Whether more writes are noted as not durable than are to be.
-    pub(crate) fn has_many_unflushed(&self) -> bool {
-        self.unflushed.len() > UNFLUSHED_MAX
+    /// Space that has rested.
+    pub(crate) fn rested(&mut self) -> Option<Chunk> {
+        self.resting.next(&self.outstanding)
     }
 
     /// Whether no client uses it.
@@ -396,43 +246,14 @@ impl Device {
     pub(crate) fn is_overdue(&mut self, now: Nanos, oldest: Option<Nanos>) -> bool {
         self.watch.look(now, self.settings.deadline, oldest)
     }
-
-    /// The last epoch known durable.
-    pub(crate) fn flushed(&self) -> Option<Epoch> {
-        self.flushed
-    }
-
-    /// Space whose release is durable: it rests until every command begun so far has ended.
-    pub(crate) fn rest(&mut self, chunk: Chunk) {
-        self.resting_extents += u32::from(matches!(chunk, Chunk::Whole(_)));
-        self.resting.add(chunk, &mut self.outstanding);
-    }
-
-    /// Space that has rested.
-    pub(crate) fn rested(&mut self) -> Option<Chunk> {
-        let chunk = self.resting.next(&self.outstanding)?;
-        self.resting_extents -= u32::from(matches!(chunk, Chunk::Whole(_)));
-        Some(chunk)
-    }
-
-    /// Extents that are resting.
-    pub(crate) fn resting_extents(&self) -> u32 {
-        self.resting_extents
-    }
-
-    /// Whether some space is resting.
-    pub(crate) fn has_resting(&self) -> bool {
-        !self.resting.is_empty()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::doubt::Wrote;
-    use crate::request::piece::{NewIo, Purpose};
+    use crate::flight::{MetadataIo, NewIo, Purpose};
     use weir_map::Whole;
-    use weir_model::{BlockRange, DeviceExtent, ExtentKey};
+    use weir_model::{DeviceExtent, DeviceId};
 
     #[test]
     fn space_rests_until_the_commands_begun_before_have_ended() {
@@ -441,7 +262,7 @@ mod tests {
         device.rest(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
         let begin = |device: &mut Device| {
-            let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::CheckpointFlush);
+            let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::Metadata(MetadataIo::PagesFlush));
             device.begin(Nanos(0), &mut flight);
             flight
         };
@@ -462,40 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn durable_writes_during_a_flush_are_forgotten_with_what_they_settle() {
-        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
-        let note =
-            |wrote| Unflushed { key: ExtentKey::default(), range: BlockRange { first: 0, count: 1 }, wrote };
-        device.wrote(DeviceId(0), false);
-        device.note_unflushed(note(Wrote::Data));
-        let covered = device.begin_flush(Nanos(0));
-        device.note_unflushed(note(Wrote::Durable));
-        assert!(device.has_unflushed(), "the flush may fail");
-        device.flush_succeeded(covered);
-        assert!(!device.has_unflushed(), "no later flush would have anything to do");
-    }
-
-    #[test]
     fn what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded() {
         let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let id = DeviceId(0);
-        let needs = device.wrote(id, false);
-        let covered = device.begin_flush(Nanos(0));
-        assert_eq!(device.owes(id), needs, "whoever copies it now must wait for the flush");
-        device.flush_succeeded(covered);
-        assert_eq!(device.owes(id), None);
-    }
-
-    #[test]
-    fn a_flush_covers_what_had_completed_before_it() {
-        let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
-        let id = DeviceId(0);
-        let before = device.wrote(id, false).unwrap();
-        let covered = device.begin_flush(Nanos(0));
-        let during = device.wrote(id, false).unwrap();
-        device.flush_succeeded(covered);
-        assert!(device.flushed() >= Some(before.epoch) && device.flushed() < Some(during.epoch));
-        assert!(device.is_dirty());
-        assert_eq!(device.wrote(id, true), None);
+        let needs = device.epochs.wrote(id, false);
+        let covered = device.epochs.begin_flush(Nanos(0));
+        assert_eq!(device.epochs.owes(id), needs, "whoever copies it now must wait for the flush");
+        device.epochs.flush_succeeded(covered);
+        assert_eq!(device.epochs.owes(id), None);
     }
 }

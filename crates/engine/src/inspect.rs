@@ -2,6 +2,5 @@
 
 pub(crate) mod activity;
 pub(crate) mod explain;
-pub(crate) mod notice;
 pub(crate) mod residence;
 pub(crate) mod status;

@@ -1,5 +1,6 @@
 //! Device commands: started, coalesced, tried again, and handed to whoever began them when they end.
 
-pub(crate) mod coalesce;
+mod coalesce;
+pub(crate) mod commands;
 pub(crate) mod completion;
 pub(crate) mod retry;

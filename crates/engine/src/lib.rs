@@ -16,6 +16,8 @@
 //!
 //! - [`request`]: checks a request, cuts it into *pieces*, one per extent, and answers it. A changing piece
 //!   first takes its blocks ([`request::block_locks`]).
+//! - [`lookup`]: where blocks are, as the map has it. [`flight`]: what device commands are for. [`ids`]: what
+//!   things in flight are known by. [`notice`]: what whoever looks after the pool should know.
 //! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
 //!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
 //!   ([`read::failover`]).
@@ -31,6 +33,7 @@
 //! - [`space`]: admission of new data; where there is no space left copies give way to it
 //!   ([`space::reclaim`]).
 //! - [`mover`]: copies, moves and drops, as policies and background tasks ask.
+//! - [`task`]: what the engine does by itself, step by step; all tasks are listed at the end of this file.
 //! - [`background`]: second copies made anew, unreachable data, file systems' metadata, probes.
 //! - [`policy`]: the host of the placement policies, and the guard that stops harmful moves.
 //! - [`inspect`], [`admin`]: what people ask of the engine, and have it do.
@@ -42,51 +45,62 @@ mod admin;
 mod background;
 mod device;
 mod durability;
+mod flight;
+mod ids;
 mod inspect;
 mod io;
+mod lookup;
 mod mover;
+mod notice;
+mod options;
 mod policy;
 mod read;
 mod request;
 mod space;
+mod task;
+mod units;
+mod walk;
 mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use background::consolidate::QUIET;
-pub use device::lost::{DeviceEvent, LostWhy};
+pub use device::lost::DeviceEvent;
 pub use device::measure::{Load, Responses, ResponsesBySize};
 pub use device::pacing::MoverShare;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use durability::commit::FlushRules;
 pub use durability::doubt::Loss;
+pub use ids::AdminId;
 pub use inspect::activity::Activity;
 pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
-pub use inspect::notice::Notice;
 pub use inspect::status::{
     DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
 };
 pub use mover::{MOVER_SHARE, MoverStatus};
+pub use notice::{LostWhy, Notice, Room};
+pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;
 pub use read::cache::CacheStatus;
-pub use request::active::AdminId;
 pub use space::extra::{EXTRA_SPACE, Spread};
-pub use space::{Percent, Room, SpaceRules, SpaceStatus, WhenFull};
+pub use space::{SpaceRules, SpaceStatus, WhenFull};
+pub use units::Percent;
 pub use weir_map::Hardening;
 
 use crate::device::Device;
 use crate::durability::commit::Commits;
-use crate::request::active::{Active, ActiveId};
+use crate::flight::{Flight, Step};
+use crate::io::commands::Commands;
+use crate::request::active::Active;
 use crate::request::block_locks::Locks;
-use crate::request::piece::{Flight, Piece, PieceId, Step};
+use crate::request::piece::Piece;
+use crate::request::ranges::Ranges;
+use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{
-    Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed,
-};
-use weir_policy::harm::Moves;
+use weir_model::{Bytes, Io, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -111,11 +125,11 @@ pub struct Engine {
     devices: Vec<Device>,
     active: Slab<Active>,
     pieces: Slab<Piece>,
-    flights: Slab<Flight>,
     locks: Locks,
     scratch: Scratch,
     commits: Commits,
     verification: device::verify::Verification,
+    last_check: device::last_check::LastCheck,
     members: durability::members::Members,
     mirror: write::copies::Mirror,
     intents: durability::intents::Intents,
@@ -124,26 +138,19 @@ pub struct Engine {
     consolidation: background::consolidate::Consolidation,
     resync: background::resync::Resync,
     doubt: durability::doubt::Doubt,
-    abandoned: device::lost::Abandoned,
+    abandoned: device::abandoned::Abandoned,
     again: read::failover::Again,
     through: read::gap_read::Through,
     checkpoint: durability::checkpoint::Checkpoint,
     admin: admin::Admin,
-    /// Requests over many extents that still have pieces to make.
-    ranges: VecDeque<ActiveId>,
-    /// Pieces that can go on.
-    ready: VecDeque<PieceId>,
-    /// Pieces waiting for a scratch block.
-    waiting_scratch: VecDeque<PieceId>,
-    /// Pieces that may write where they want to once what was decided is durable.
-    waiting_commit: Vec<PieceId>,
+    ranges: Ranges,
+    ready: Ready,
     space: space::SpaceState,
-    notices: inspect::notice::Notices,
+    notices: notice::Notices,
     unreachable: background::unreachable::Unreachable,
     written: Written,
     probing: background::probe::Probing,
-    ios: VecDeque<Io>,
-    joined: io::coalesce::Joined,
+    commands: Commands,
     replies: VecDeque<Reply>,
     /// Why changes are no longer accepted.
     stopped_changes: Option<StoppedChanges>,
@@ -182,7 +189,7 @@ pub enum StartError {
 
 impl Engine {
     /// An engine for an opened map. Takes [`RESERVED_MEMORY`] of buffers for itself. `devices` are the
-    /// settings of the pool's devices, by id.
+    /// settings of the pool's devices, by id; `options` hold as long as the engine does.
     ///
     /// # Errors
     /// If there is too little memory, or the settings do not fit the pool.
@@ -191,6 +198,7 @@ impl Engine {
         map: Map,
         policy: Box<dyn Placement>,
         devices: &[DeviceSettings],
+        options: Options,
         memory: &mut M,
     ) -> Result<Self, StartError> {
         if devices.len() != map.devices().len() {
@@ -218,11 +226,11 @@ impl Engine {
             policies: policy::registry::Policies::new(now, policy),
             active: Slab::new(),
             pieces: Slab::new(),
-            flights: Slab::new(),
             locks: Locks::new(planted),
             scratch,
             commits: Commits::default(),
             verification,
+            last_check: device::last_check::LastCheck::default(),
             mirror: write::copies::Mirror::default(),
             intents: durability::intents::Intents::default(),
             reclaim: space::reclaim::Reclaim::default(),
@@ -230,22 +238,19 @@ impl Engine {
             consolidation: background::consolidate::Consolidation::default(),
             resync: background::resync::Resync::default(),
             doubt: durability::doubt::Doubt::default(),
-            abandoned: device::lost::Abandoned::default(),
+            abandoned: device::abandoned::Abandoned::default(),
             again: read::failover::Again::default(),
             through: read::gap_read::Through::new(),
             checkpoint: durability::checkpoint::Checkpoint::default(),
             admin: admin::Admin::default(),
-            ranges: VecDeque::new(),
-            ready: VecDeque::new(),
-            waiting_scratch: VecDeque::new(),
-            waiting_commit: Vec::new(),
+            ranges: Ranges::default(),
+            ready: Ready::default(),
             space: space::SpaceState::new(now, Bytes(0)),
-            notices: inspect::notice::Notices::default(),
+            notices: notice::Notices::default(),
             unreachable: background::unreachable::Unreachable::default(),
             written: Written::default(),
             probing: background::probe::Probing::default(),
-            ios: VecDeque::new(),
-            joined: io::coalesce::Joined::default(),
+            commands: Commands::new(planted),
             replies: VecDeque::new(),
             stopped_changes: None,
             now,
@@ -256,15 +261,31 @@ impl Engine {
             engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
             engine.verification.lost(device, LostWhy::Absent);
         }
-        engine.set_moves(now, Moves::default());
-        engine.start_probes();
-        engine.resume_removals();
-        engine.look_for_lacking();
-        engine.look_for_metadata();
-        if !engine.map.absent().is_empty() {
-            engine.look_for_unreachable();
-        }
+        engine.begin_tasks();
+        engine.set_options(options);
         Ok(engine)
+    }
+
+    /// Begins what an engine does as soon as it is there.
+    fn begin_tasks(&mut self) {
+        self.start_probes();
+        self.resume_removals();
+        self.look_for_lacking();
+        self.look_for_metadata();
+        if !self.map.absent().is_empty() {
+            self.unreachable.look(self.now, &self.map);
+        }
+    }
+
+    /// From now on these options hold. What was known of policies' moves is forgotten.
+    fn set_options(&mut self, options: Options) {
+        let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
+        self.set_space_rules(space);
+        self.mover.set_share(mover_share);
+        self.cache.set_size(extent_cache);
+        self.judge_moves(moves);
+        self.commits.set_rules(flushes);
+        self.random = Rng::new(seed);
     }
 
     /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once.
@@ -278,27 +299,13 @@ impl Engine {
     /// commit), and when [`Self::deadline`] has come.
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
         self.now = now;
-        self.expire_waiting_space();
-        self.watch_devices(memory);
-        self.replace_kept(memory);
-        self.find_buffers(memory);
-        self.advance_ranges(memory);
-        self.advance_removals();
-        self.drive_members(memory);
-        self.hold_round();
-        self.drive_inference();
-        self.drive_unreachable();
-        self.drive_harm();
-        self.close_intents();
-        self.drive_resync();
-        self.drive_reclaim();
-        self.drive_consolidation();
-        self.drive_mover();
-        self.drive_verification();
-        self.drive_commits(memory);
-        self.drive_checkpoint(memory);
-        self.drive_last_check();
-        self.run_ready(memory);
+        self.run_tasks(memory);
+    }
+
+    /// The next command for a device, to be started now.
+    #[inline]
+    pub fn next_io(&mut self) -> Option<Io> {
+        self.commands.next()
     }
 
     /// The next finished request.
@@ -314,37 +321,12 @@ impl Engine {
 
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let at_once = !self.ready.is_empty()
-            || !self.ranges.is_empty()
-            || self.removals_can_advance()
-            || self.abandoned.has_refused()
-            || self.abandoned.is_lacking()
-            || self.mover_can_begin()
-            || self.can_record()
-            || self.commit_can_advance()
-            || self.checkpoint_can_advance()
-            || self.last_check_is_due();
-        if at_once {
-            return Some(self.now);
-        }
-        let later = [self.commit_due(), self.space.expires(), self.watch_deadline(), self.round_due()];
-        let later = later.into_iter().chain([
-            self.intents_due(),
-            self.resync_due(),
-            self.reclaim_due(),
-            self.consolidation_due(),
-            self.inference.due(),
-            self.unreachable.due(),
-            self.verification.due(),
-            self.again.due(),
-            self.mover_due(),
-        ]);
-        later.flatten().min()
+        if self.can_run_tasks() { Some(self.now) } else { self.tasks_due() }
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
     pub fn can_accept(&self) -> bool {
-        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(Device::is_behind)
+        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(|device| device.epochs.is_behind())
     }
 
     /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
@@ -365,18 +347,8 @@ impl Engine {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.stopped_changes.is_some()
-            && self.active.is_empty()
-            && self.mover_is_idle()
-            && self.flights.len() == self.abandoned.len()
-            && self.ios.is_empty()
-            && self.replies.is_empty()
-            && !self.is_recording_damage()
-            && (self.commits.metadata_failed
-                || (self.intents.are_closed()
-                    && self.commits_are_settled()
-                    && self.checkpoint_is_settled()
-                    && !self.members.are_recording()))
+        let has_commands = self.commands.len() != self.abandoned.len() || self.commands.any_wait();
+        self.stopped_changes.is_some() && !has_commands && self.replies.is_empty() && self.tasks_are_idle()
     }
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
@@ -407,7 +379,7 @@ impl Engine {
         device.begin(self.now, &mut flight);
         self.advice.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
-            flight.promise = Some(device.begin_promise());
+            flight.promise = Some(device.promises.begin());
             if flight.kind == (IoKind::Write { fua: true })
                 && device.settings.durable_writes == DurableWrites::WriteThenFlush
             {
@@ -415,19 +387,34 @@ impl Engine {
             }
         }
         flight.started = self.now;
-        self.send(flight);
-    }
-
-    #[inline]
-    fn send(&mut self, flight: Flight) {
-        let Flight { device, at, buffer, .. } = flight;
-        let kind = flight.command();
-        let (at, buffer) =
-            if kind == IoKind::Flush { (DeviceOffset(0), Buffer::EMPTY) } else { (at, buffer) };
-        let id = IoId(self.flights.insert(flight) as u64);
-        self.ios.push_back(Io { id, device, kind, at, buffer });
+        self.commands.send(flight);
     }
 }
+
+// In this order: what becomes possible by one of them is done by those behind it in the same tick.
+task::tasks!(
+    space::SpaceState,
+    device::deadline::Deadlines,
+    device::abandoned::Abandoned,
+    read::failover::Again,
+    Ranges,
+    admin::Admin,
+    durability::members::Members,
+    policy::rounds::Rounds,
+    background::fs_metadata::Inference,
+    background::unreachable::Unreachable,
+    policy::harm::Harm,
+    durability::intents::Intents,
+    background::resync::Resync,
+    space::reclaim::Reclaim,
+    background::consolidate::Consolidation,
+    mover::Mover,
+    device::verify::Verification,
+    Commits,
+    durability::checkpoint::Checkpoint,
+    device::last_check::LastCheck,
+    Ready,
+);
 
 #[cfg(test)]
 mod tests;

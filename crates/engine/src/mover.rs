@@ -15,27 +15,27 @@
 pub(crate) mod drops;
 pub(crate) mod piggyback;
 mod queue;
+mod transfer;
 
 use crate::Engine;
-use crate::Percent;
+use crate::flight::{Flight, MoverIo, NewIo, Purpose};
+use crate::ids::{MoveId, PieceId};
+use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
 use crate::mover::queue::Queue;
-use crate::request::piece::{Flight, NewIo, PieceId, Purpose, Spot};
+use crate::mover::transfer::{Destination, Move, Run, Stage, Writing};
+use crate::request::piece::WaitsFor;
+use crate::units::Percent;
 use slab::Slab;
-use smallvec::SmallVec;
 use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
     VolumeId,
 };
-use weir_policy::placement::{Action, RESERVE};
+use weir_policy::placement::RESERVE;
 
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
-
-/// A move under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct MoveId(usize);
 
 /// Work under way, and what has been done.
 #[derive(Debug, Default)]
@@ -75,62 +75,21 @@ pub struct MoverStatus {
     pub fed: u64,
 }
 
-/// Where the run under way is put.
-#[derive(Clone, Copy, Debug)]
-struct Destination {
-    spot: Spot,
-    /// What it names is not the extent's.
-    fresh: bool,
-}
-
-#[derive(Debug)]
-struct Move {
-    key: ExtentKey,
-    to: PlaceId,
-    /// What was asked for.
-    blocks: BlockRange,
-    /// Afterwards the blocks are to be nowhere else.
-    alone: bool,
-    /// Blocks still to be looked at.
-    left: BlockSet,
-    buffer: Buffer,
-    /// The run under way, where it goes, and the flush its source needs.
-    run: BlockRange,
-    destination: Option<Destination>,
-    source: Option<Needs>,
-    /// Its blocks submitted for writing, the writes that have not ended, what those that have need.
-    submitted: BlockSet,
-    writing: u32,
-    /// How often devices had lost writes when the run began to be read.
-    distrusts: u32,
-    needs: Option<Needs>,
-    failed: bool,
-    /// Waits for a commit; how many it has waited for.
-    waits: bool,
-    commits: u8,
-    /// Waits until the devices have time for it.
-    until: Option<Nanos>,
-    /// The read that has the bytes of the run under way.
-    fed_by: Option<PieceId>,
-    /// Pieces that wait for the writes under way.
-    waiting: Vec<PieceId>,
-}
-
 impl Mover {
-    /// How many more actions are taken.
-    pub(crate) fn room(&self) -> usize {
-        self.queue.room()
-    }
-
     /// The extents whose moves go on after a commit.
     pub(crate) fn waiting_for_commit(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.moves.iter().filter(|(_, task)| task.waits).map(|(_, task)| task.key)
+        self.moves.iter().filter(|(_, task)| task.stage.waits_for_commit()).map(|(_, task)| task.key)
     }
 
     /// Of each device's time, what moves may take while clients use it.
     #[inline]
     pub(crate) fn share(&self) -> Percent {
         self.share.0
+    }
+
+    /// From now on moves take at most this share of each device's time while clients use it.
+    pub(crate) fn set_share(&mut self, share: Percent) {
+        self.share = Share(share);
     }
 
     /// Blocks have been dropped from a place.
@@ -140,106 +99,14 @@ impl Mover {
 }
 
 impl Engine {
-    /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
-    /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
-    pub fn request_action(&mut self, action: Action) {
-        self.mover.queue.push(action);
-    }
-
-    /// From now on moves take at most this share of each device's time while clients use it, instead of
-    /// [`MOVER_SHARE`]. All of it: they are not paced at all.
-    pub fn set_mover_share(&mut self, share: Percent) {
-        self.mover.share = Share(share);
-    }
-
     /// What the mover has done.
     pub fn mover_status(&self) -> MoverStatus {
         MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
     }
 
-    /// Nothing is being moved.
-    pub(crate) fn mover_is_idle(&self) -> bool {
-        self.mover.moves.is_empty()
-    }
-
-    /// Something is queued that could begin now.
-    pub(crate) fn mover_can_begin(&self) -> bool {
-        self.mover_can_be_fed() && !self.scratch.runs.is_empty()
-    }
-
-    /// Something is queued that could begin now with the bytes of a client's read.
-    #[inline]
-    pub(crate) fn mover_can_be_fed(&self) -> bool {
-        !self.mover.queue.is_empty()
-    }
-
-    /// Moves under way, and queued.
-    pub(crate) fn mover_load(&self) -> usize {
-        self.mover.queue.len() + self.mover.moves.len()
-    }
-
-    /// The extents something is being moved in.
-    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.mover.moves.iter().map(|(_, task)| task.key)
-    }
-
     /// Something is being moved in the volume.
     pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
         self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
-    }
-
-    /// When a move that waits for time of its devices goes on.
-    pub(crate) fn mover_due(&self) -> Option<Nanos> {
-        self.mover.moves.iter().filter_map(|(_, m)| self.move_due(m)).min()
-    }
-
-    /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
-    /// moved any more.
-    fn move_due(&self, task: &Move) -> Option<Nanos> {
-        let ends = self.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
-        task.until.map(|at| if ends { self.now } else { at })
-    }
-
-    /// Goes on with moves that waited for time of their devices.
-    fn resume_moves(&mut self) {
-        let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.now);
-        let due: SmallVec<[usize; 4]> =
-            self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
-        for id in due {
-            self.mover.moves[id].until = None;
-            self.next_run(MoveId(id), None);
-        }
-    }
-
-    /// Begins what is asked for, as far as there are buffers.
-    pub(crate) fn drive_mover(&mut self) {
-        if !self.mover.moves.is_empty() {
-            self.resume_moves();
-        }
-        while self.mover_can_begin() {
-            let Some(action) = self.mover.queue.pop() else { return };
-            self.carry_out(action, None);
-        }
-    }
-
-    /// Begins what is asked for, with the bytes of a read if one has them.
-    pub(crate) fn carry_out(&mut self, action: Action, feed: Option<Feed>) {
-        let volume = action.key().volume;
-        let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
-        if gone || self.stopped_changes.is_some() {
-            return;
-        }
-        match action {
-            Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, feed),
-            Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, feed),
-            Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
-            Action::Refresh { key } => self.refresh(key),
-        }
-    }
-
-    /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
-    pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        self.mover.queue.take(key, wanted)
     }
 
     /// Whether a move waits for the bytes of a client's read.
@@ -250,10 +117,11 @@ impl Engine {
 
     /// A move that waits for the bytes of this read, the run it is to have, and where to.
     pub(crate) fn take_fed(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
-        let (id, task) = self.mover.moves.iter_mut().find(|(_, m)| m.fed_by == Some(piece))?;
-        task.fed_by = None;
+        let mut fed =
+            self.mover.moves.iter_mut().filter_map(|(id, m)| Some((id, m.stage.take_fed(piece)?, m.buffer)));
+        let (id, run, buffer) = fed.next()?;
         self.mover.fed -= 1;
-        Some((MoveId(id), task.run, task.buffer.part(0, u32::from(task.run.count) * BLOCK as u32)))
+        Some((MoveId(id), run, buffer.part(0, u32::from(run.count) * BLOCK as u32)))
     }
 
     /// A client's read has brought so many blocks of a move.
@@ -297,32 +165,11 @@ impl Engine {
             alone,
             left,
             buffer,
-            run: BlockRange { first: 0, count: 0 },
-            destination: None,
-            source: None,
-            submitted: BlockSet::none(all),
-            writing: 0,
-            distrusts: 0,
-            needs: None,
-            failed: false,
-            waits: false,
+            stage: Stage::Begins,
             commits: 0,
-            until: None,
-            fed_by: None,
-            waiting: Vec::new(),
+            failed: false,
         }));
         self.next_run(id, feed);
-    }
-
-    /// Whole places get what they lack.
-    fn refresh(&mut self, key: ExtentKey) {
-        let Found::Record(record) = self.map.find(key) else { return };
-        let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);
-        let places: Vec<_> = ids.collect();
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
-        for to in places {
-            self.request_action(Action::Copy { key, blocks, to });
-        }
     }
 
     /// Whether the metadata area has room for what a move adds. For two whole places of what has a record
@@ -343,7 +190,9 @@ impl Engine {
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.admin.is_being_removed(key.volume);
         let stopped = self.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
-        let Some(record) = self.record(key).filter(|_| !stopped) else { return self.end_move(id) };
+        let Some(record) = lookup::record(&self.map, key).filter(|_| !stopped) else {
+            return self.end_move(id);
+        };
         let taken = self.locks.watch(key);
         let mut todo = taken.none_of_these();
         record.places.iter().for_each(|p| todo.union(&p.valid));
@@ -355,7 +204,9 @@ impl Engine {
         let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
         let route = self.route(key.volume, &record, run);
-        let (run, Some(source)) = self.run(&record, &route, run) else { return self.end_move(id) };
+        let (run, Some(source)) = lookup::run(&self.map, &record, &route, run) else {
+            return self.end_move(id);
+        };
         if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.has_room_for_move(key, to) {
             return self.end_move(id);
         }
@@ -372,28 +223,27 @@ impl Engine {
         let feed = feed.filter(|feed| feed.brings(run, source));
         let reads_from = if feed.is_some() { to.device } else { source.device };
         if let Some(until) = self.must_wait(key, [reads_from, to.device]) {
-            self.mover.moves[id.0].until = Some(until);
+            self.mover.moves[id.0].stage = Stage::WaitsForTime(until);
             return;
         }
         let Some((destination, count)) = self.destination(id, &record, run.count) else {
             return self.end_move(id);
         };
-        let run = BlockRange { count, ..run };
-        let owed = self.devices[source.device.index()].owes(source.device);
-        let distrusts = self.distrusts();
+        let run = Run {
+            blocks: BlockRange { count, ..run },
+            destination,
+            source: self.devices[source.device.index()].epochs.owes(source.device),
+            distrusts: self.distrusts(),
+        };
         let task = &mut self.mover.moves[id.0];
-        task.destination = Some(destination);
-        task.run = run;
-        task.distrusts = distrusts;
-        task.source = owed;
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
-        if let Some(feed) = feed {
-            task.fed_by = Some(feed.piece);
+        task.stage = Stage::Reads { run, fed_by: feed.map(|feed| feed.piece) };
+        if feed.is_some() {
             self.mover.fed += 1;
             return;
         }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
-        self.launch(io, Purpose::MoveRead(id));
+        self.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
     /// Until when a move has to wait for time of the devices it uses, if it has to.
@@ -414,7 +264,7 @@ impl Engine {
         if task.commits > COMMITS_MAX {
             return self.end_move(id);
         }
-        task.waits = true;
+        task.stage = Stage::WaitsForCommit;
         self.request_commit();
     }
 
@@ -423,9 +273,10 @@ impl Engine {
         if self.mover.moves.is_empty() {
             return;
         }
-        let waiting: Vec<_> = self.mover.moves.iter().filter(|(_, m)| m.waits).map(|(id, _)| id).collect();
+        let waiting: Vec<_> =
+            self.mover.moves.iter().filter(|(_, m)| m.stage.waits_for_commit()).map(|(id, _)| id).collect();
         for id in waiting {
-            self.mover.moves[id].waits = false;
+            self.mover.moves[id].stage = Stage::Begins;
             self.next_run(MoveId(id), None);
         }
     }
@@ -475,82 +326,92 @@ impl Engine {
     /// What the mover wanted to copy has been read.
     pub(crate) fn move_read_ended(&mut self, id: MoveId, result: Result<(), IoError>) {
         let task = &mut self.mover.moves[id.0];
-        let (key, run) = (task.key, task.run);
+        let (key, to, buffer) = (task.key, task.to, task.buffer);
         task.failed |= result.is_err();
-        let Some(destination) = task.destination else { return self.end_move(id) };
-        let to = task.to;
-        task.submitted = task.submitted.none_of_these();
-        task.submitted.insert(run);
+        let Some(run) = task.stage.take_read() else { return self.end_move(id) };
+        let mut submitted = task.left.none_of_these();
+        submitted.insert(run.blocks);
         if let Some(touched) = self.locks.touched(key) {
-            task.submitted.subtract(touched);
+            submitted.subtract(touched);
         }
-        let allowed = destination.fresh || self.map.may_overwrite(key, to, run);
-        if task.failed || task.submitted.is_empty() || !allowed {
-            return self.end_run(id, &BlockSet::none(self.map.extent().blocks()));
+        let allowed = run.destination.fresh || self.map.may_overwrite(key, to, run.blocks);
+        if task.failed || submitted.is_empty() || !allowed {
+            return self.end_run(id, run, None, &BlockSet::none(self.map.extent().blocks()));
         }
-        let (submitted, buffer) = (task.submitted.clone(), task.buffer);
-        task.needs = None;
-        let mut at = run.first;
-        while let Some(part) = submitted.next_run(at, run.end()) {
+        let (mut at, mut left) = (run.blocks.first, 0);
+        while let Some(part) = submitted.next_run(at, run.blocks.end()) {
             at = part.end();
-            let within = u32::from(part.first - run.first) * BLOCK as u32;
+            let within = u32::from(part.first - run.blocks.first) * BLOCK as u32;
             let io = NewIo {
                 device: to.device,
                 kind: IoKind::Write { fua: false },
-                at: self.spot_address(destination.spot, run, within),
+                at: lookup::address(&self.map, run.destination.spot, run.blocks, within),
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
-            self.mover.moves[id.0].writing += 1;
-            self.launch(io, Purpose::MoveWrite(id));
+            left += 1;
+            self.launch(io, Purpose::Mover(MoverIo::Write(id)));
+        }
+        let writing = Writing { submitted, left, needs: None, waiting: Vec::new() };
+        self.mover.moves[id.0].stage = Stage::Writes(run, writing);
+    }
+
+    /// A command of a move has ended.
+    pub(crate) fn mover_io_ended(&mut self, io: MoverIo, flight: &Flight, result: Result<(), IoError>) {
+        match io {
+            MoverIo::Read(id) => self.move_read_ended(id, result),
+            MoverIo::Write(id) => self.move_write_ended(id, flight, result),
         }
     }
 
     /// A part of the copy has been written.
-    pub(crate) fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
+    fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
         let (distrusts, planted) = (self.distrusts(), self.map.planted());
         let device = &mut self.devices[flight.device.index()];
-        let task = &mut self.mover.moves[id.0];
+        let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
+        let Stage::Writes(_, writing) = stage else { return };
         match result {
             // The last one's epoch is that of them all, or later.
             Ok(()) if planted.is(Mutant::MoveNeedsFirstWrite) => {
-                let needs = device.wrote(flight.device, false);
-                task.needs = task.needs.or(needs);
+                let needs = device.epochs.wrote(flight.device, false);
+                writing.needs = writing.needs.or(needs);
             }
-            Ok(()) => task.needs = device.wrote(flight.device, false),
-            Err(_) => task.failed = true,
+            Ok(()) => writing.needs = device.epochs.wrote(flight.device, false),
+            Err(_) => *failed = true,
         }
-        task.writing -= 1;
-        if task.writing > 0 {
+        writing.left -= 1;
+        if writing.left > 0 {
             return;
         }
+        let Stage::Writes(run, Writing { submitted, needs, waiting, .. }) = std::mem::take(stage) else {
+            return;
+        };
         // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
         // flushed for never will be. What was read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
-            task.failed |= distrusts != task.distrusts || self.doubt.has(task.key);
+            *failed |= distrusts != run.distrusts || self.doubt.has(*key);
         }
-        let mut good = task.submitted.clone();
-        if task.failed {
+        let mut good = submitted;
+        if *failed {
             good = good.none_of_these();
-        } else if let Some(touched) = self.locks.touched(task.key) {
+        } else if let Some(touched) = self.locks.touched(*key) {
             good.subtract(touched);
         }
-        self.end_run(id, &good);
+        waiting.into_iter().for_each(|piece| self.go_on(piece));
+        self.end_run(id, run, needs, &good);
     }
 
     /// How often devices have lost writes.
     fn distrusts(&self) -> u32 {
-        self.devices.iter().map(|device| device.distrusts).sum()
+        self.devices.iter().map(|device| device.epochs.distrusts()).sum()
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.
-    fn end_run(&mut self, id: MoveId, good: &BlockSet) {
+    fn end_run(&mut self, id: MoveId, run: Run, needs: Option<Needs>, good: &BlockSet) {
+        let Run { blocks: run, destination: Destination { spot, mut fresh }, mut source, .. } = run;
         let task = &mut self.mover.moves[id.0];
-        let (key, run, needs) = (task.key, task.run, task.needs.take());
-        let mut source = task.source.take();
+        let key = task.key;
         task.left.remove(run);
-        self.ready.extend(task.waiting.drain(..));
-        let Some(Destination { spot, mut fresh }) = task.destination.take() else { return self.end_move(id) };
-        let before = self.record(key);
+        let before = lookup::record(&self.map, key);
         let mut at = run.first;
         let mut kept = BlockSet::none(self.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
@@ -593,7 +454,6 @@ impl Engine {
 
     fn end_move(&mut self, id: MoveId) {
         let task = self.mover.moves.remove(id.0);
-        self.ready.extend(task.waiting);
         if u64::from(task.buffer.len) == BLOCK {
             self.put_back_block(task.buffer);
         } else {
@@ -621,23 +481,15 @@ impl Engine {
             return false;
         }
         let key = self.pieces[piece.0 as usize].key;
-        let mut moves = self.mover.moves.iter_mut().map(|(_, m)| m);
-        let busy = moves.find(|m| m.writes(key, place, run));
-        let waits = busy.is_some();
-        if let Some(busy) = busy {
-            busy.waiting.push(piece);
-        }
-        waits
+        let mut moves = self.mover.moves.iter_mut();
+        let Some(busy) = moves.find_map(|(_, m)| m.writes(key, place, run)) else { return false };
+        busy.waiting.push(piece);
+        self.wait(piece, WaitsFor::Mover);
+        true
     }
 
     /// Whether a mover's write is on its way to some of these blocks of a place.
-    pub(crate) fn mover_writes(&self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
-        self.mover.moves.iter().any(|(_, m)| m.writes(key, place, run))
-    }
-}
-
-impl Move {
-    fn writes(&self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
-        self.key == key && self.to == place && self.writing > 0 && self.submitted.contains_any(run)
+    pub(crate) fn mover_writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
+        self.mover.moves.iter_mut().any(|(_, m)| m.writes(key, place, run).is_some())
     }
 }

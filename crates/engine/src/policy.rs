@@ -6,3 +6,4 @@ pub(crate) mod harm;
 pub(crate) mod registry;
 pub(crate) mod rounds;
 pub(crate) mod runs;
+pub(crate) mod which;

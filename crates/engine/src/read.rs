@@ -6,30 +6,15 @@ pub(crate) mod gap_read;
 pub(crate) mod route;
 
 use crate::Engine;
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
+use crate::ids::PieceId;
+use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::advice::places_of;
 use crate::read::gap_read::Long;
-use crate::read::route::Route;
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
-use crate::write::alone_in;
-use smallvec::SmallVec;
+use crate::request::piece::{Piece, PieceState, Reading};
 use weir_map::{Found, Record, Whole};
-use weir_model::{
-    BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Memory, Mutant, VolumeId,
-};
+use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;
-
-/// Where a run of blocks is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
-    pub(crate) device: DeviceId,
-    pub(crate) at: DeviceOffset,
-}
-
-/// Blocks side by side, and where they are; what is nowhere is zeros.
-pub(crate) type Run = (BlockRange, Option<Source>);
-
-/// All runs of a read's blocks, in order.
-pub(crate) type Plan = SmallVec<[Run; 2]>;
 
 impl Engine {
     #[inline]
@@ -66,7 +51,7 @@ impl Engine {
             return None;
         }
         let spot = alone_in(record, range)?;
-        let source = Source { device: spot.place().device, at: self.spot_address(spot, range, 0) };
+        let source = Source { device: spot.place().device, at: lookup::address(&self.map, spot, range, 0) };
         let is_told = self.policies.watches(key.volume).accesses && !told;
         Some((source, if is_told { places_of(record, range) } else { Places::NONE }))
     }
@@ -89,9 +74,9 @@ impl Engine {
     #[inline(always)]
     fn read_one(&mut self, id: PieceId, source: Source) {
         let piece = &mut self.pieces[id.0 as usize];
-        (piece.found.0, piece.left) = (true, 1);
+        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.feed_move(id, source);
     }
 
@@ -124,7 +109,7 @@ impl Engine {
     /// a request that is all zeros says so instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        piece.found.1 = true;
+        piece.state = PieceState::Reads(Reading::new(0, (false, true)));
         if self.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
             memory.bytes_mut(piece.buffer).fill(0);
         }
@@ -133,7 +118,7 @@ impl Engine {
 
     /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
     fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Long>)> {
-        let record = self.lent(key)?;
+        let record = lookup::lent(&self.map, key)?;
         let route = self.route(key.volume, &record, range);
         let has_holes = range.count > 1
             && !record.places.iter().any(|place| place.valid.contains_all(range))
@@ -141,25 +126,13 @@ impl Engine {
         let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
         let (plan, through) = match has_holes {
             true => self.plan_around_holes(&record, route, range),
-            false => (self.plan(&record, &route, range), None),
+            false => (lookup::plan(&self.map, &record, &route, range), None),
         };
         if !can_probe || !self.is_probe_drawn() {
             return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
         }
-        let record = self.lent(key)?;
-        Some((self.plan(&record, &self.probe_first(&record, route, range), range), None))
-    }
-
-    /// The runs of these blocks, each to be read in one command or all zeros.
-    pub(crate) fn plan(&self, record: &Record, route: &Route, range: BlockRange) -> Plan {
-        let mut plan = Plan::new();
-        let mut at = range.first;
-        while at < range.end() {
-            let (run, source) = self.run(record, route, BlockRange { first: at, count: range.end() - at });
-            plan.push((run, source));
-            at = run.end();
-        }
-        plan
+        let record = lookup::lent(&self.map, key)?;
+        Some((lookup::plan(&self.map, &record, &self.probe_first(&record, route, range), range), None))
     }
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
@@ -167,13 +140,13 @@ impl Engine {
         let piece = &mut self.pieces[id.0 as usize];
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
-        piece.found = (true, holes);
-        piece.left = if first_counts { 1 } else { reads as u32 };
+        let left = if first_counts { 1 } else { reads as u32 };
+        piece.state = PieceState::Reads(Reading::new(left, (true, holes)));
         for (run, source) in plan {
             let part = self.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::Read(id));
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
                 }
                 None => memory.bytes_mut(part).fill(0),
             }
@@ -181,47 +154,6 @@ impl Engine {
         if let [(_, Some(source))] = plan[..] {
             self.feed_move(id, source);
         }
-    }
-
-    /// The longest run from the first block of `range` that can be read in one command, or is all
-    /// zeros.
-    pub(crate) fn run(
-        &self,
-        record: &Record,
-        route: &Route,
-        range: BlockRange,
-    ) -> (BlockRange, Option<Source>) {
-        let first = self.source(record, route, range.first);
-        let mut count = 1;
-        while count < range.count {
-            let next = self.source(record, route, range.first + count);
-            let continues = match (first, next) {
-                (None, None) => true,
-                (Some(a), Some(b)) => a.device == b.device && b.at.0 == a.at.0 + u64::from(count) * BLOCK,
-                _ => false,
-            };
-            if !continues {
-                break;
-            }
-            count += 1;
-        }
-        (BlockRange { first: range.first, count }, first)
-    }
-
-    /// Where a block is: of several places that hold it, the first on the route.
-    fn source(&self, record: &Record, route: &Route, block: u16) -> Option<Source> {
-        let place = route.of(record).find(|p| p.valid.contains(block))?;
-        let device = place.at.id().device;
-        let slot = place.slot(block)?;
-        let at =
-            self.map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
-        Some(Source { device, at })
-    }
-
-    /// Where a single block of a volume is.
-    pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
-        let route = self.route(volume, record, BlockRange { first: block, count: 1 });
-        self.source(record, &route, block)
     }
 
     /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile are
@@ -240,7 +172,7 @@ impl Engine {
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
-        let all = self.record(piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
+        let all = lookup::record(&self.map, piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
         let mut record = all.clone();
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
@@ -249,22 +181,37 @@ impl Engine {
         }
         let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
         if written || self.abandoned.uses(flight.buffer) {
-            self.again.note(id, flight.error(error));
+            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             return true;
         }
         let route = self.route(volume, &record, range);
-        for (run, source) in self.plan(&record, &route, range) {
+        for (run, source) in lookup::plan(&self.map, &record, &route, range) {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
-                self.pieces[id.0 as usize].left += 1;
-                let purpose = Purpose::ReadElsewhere(id, tried);
+                self.expect_read(id);
+                let purpose = Purpose::Read(ReadIo::Failover(id, tried));
                 self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }
         }
         true
+    }
+
+    /// A command of a read has ended.
+    pub(crate) fn read_io_ended<M: Memory>(
+        &mut self,
+        io: ReadIo,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        match io {
+            ReadIo::Run(id) | ReadIo::Failover(id, _) => self.read_ended(id, flight, result, memory),
+            ReadIo::Gap(id) => self.read_through_ended(id, flight, result, memory),
+            ReadIo::Fetch(id) => self.fetch_ended(id, flight, result, memory),
+        }
     }
 
     pub(crate) fn read_ended<M: Memory>(
@@ -277,7 +224,7 @@ impl Engine {
         if self.mover_is_fed() {
             self.read_feeds(id, flight, result, memory);
         }
-        if result.is_ok() && !matches!(flight.purpose, Purpose::Read(_)) {
+        if result.is_ok() && !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             self.replace_unreadable(id, flight);
         }
         let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));
@@ -289,20 +236,25 @@ impl Engine {
         self.part_read(id, memory);
     }
 
+    /// One more command of a read piece is about to begin.
+    pub(crate) fn expect_read(&mut self, id: PieceId) {
+        if let PieceState::Reads(reading) = &mut self.pieces[id.0 as usize].state {
+            reading.left += 1;
+        }
+    }
+
     /// One of the commands of a read piece has ended.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.pieces[id.0 as usize];
-        piece.left -= 1;
-        if piece.left > 0 {
+        let PieceState::Reads(reading) = &mut piece.state else { return };
+        reading.left -= 1;
+        if reading.left > 0 {
             return;
         }
-        match (self.again.take(id), piece.error) {
+        match (reading.take_again(), piece.error) {
             (Some(Some(error)), None) => self.read_again(id, error, memory),
-            (Some(None), None) => {
-                piece.found = (false, false);
-                self.read_in_turn(id);
-            }
+            (Some(None), None) => self.read_in_turn(id),
             _ => self.piece_ended(id),
         }
     }

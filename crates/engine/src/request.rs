@@ -3,18 +3,19 @@
 pub(crate) mod active;
 pub(crate) mod block_locks;
 pub(crate) mod piece;
+mod pieces;
+pub(crate) mod ranges;
+pub(crate) mod ready;
 
-use crate::request::active::{Active, ActiveId, Waiter};
-use crate::request::piece::{Clear, Piece, Work};
+use crate::ids::{ActiveId, Waiter};
+use crate::request::active::Active;
+use crate::request::piece::{Piece, WaitsFor, Work};
 use crate::{Engine, StoppedChanges};
 use weir_map::Hardening;
 use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, ReadShape, Reply, Request,
-    RequestError, Span, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, ReadShape, Reply, Request, RequestError,
+    Span, VolumeId, VolumeOffset,
 };
-
-/// Pieces a long request makes at a time, and has in flight at most.
-const PIECES_AT_A_TIME: u32 = 256;
 
 impl Engine {
     #[inline]
@@ -103,7 +104,7 @@ impl Engine {
             let span = Span { start: extent.within(at), len: request.len.0 as u32 };
             return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
         }
-        self.joined.expect_parts();
+        self.commands.expect_parts();
         // One more than the pieces, so that the request does not end while it is being cut.
         self.active[id.0].left = 1;
         while at.0 < end.0 {
@@ -128,6 +129,8 @@ impl Engine {
             self.start_read(id, memory);
         } else if self.locks.take(key, range, id) {
             self.start_write(id, memory);
+        } else {
+            self.wait(id, WaitsFor::Blocks);
         }
     }
 
@@ -136,104 +139,6 @@ impl Engine {
         self.active[id.0].left -= 1;
         if self.active[id.0].left == 0 {
             self.request_ended(id);
-        }
-    }
-
-    /// Makes the next pieces of requests over many extents.
-    pub(crate) fn advance_ranges<M: Memory>(&mut self, memory: &mut M) {
-        for _ in 0..self.ranges.len() {
-            if let Some(id) = self.ranges.pop_front() {
-                self.active[id.0].left -= 1;
-                self.advance_range(id);
-                self.run_ready(memory);
-            }
-        }
-    }
-
-    /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
-    /// [`Engine::tick`].
-    pub(crate) fn advance_range(&mut self, id: ActiveId) {
-        let request = self.active[id.0].request;
-        let end = request.offset + request.len;
-        let extent = self.map.extent();
-        let no_hole = request.op == Op::WriteZeroes { no_hole: true };
-        self.active[id.0].left += 1;
-        let mut budget = PIECES_AT_A_TIME;
-        let mut at = self.active[id.0].next;
-        while at.0 < end.0 && budget > 0 {
-            budget -= 1;
-            let key = ExtentKey { volume: request.volume, index: extent.index(at) };
-            // Not past a write that was submitted before and has not taken effect: it would come after this.
-            let is_hole = matches!(self.map.find(key), weir_map::Found::Empty) && !self.locks.is_taken(key);
-            if !no_hole && is_hole {
-                self.wait_for_extent(id, key);
-                self.settle_unmapped(key, at, end);
-                at = self.skip_unmapped(key, end);
-                continue;
-            }
-            let start = extent.within(at);
-            let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
-            self.clear_pieces(id, key, Span { start, len });
-            at = at + Bytes(len.into());
-        }
-        self.active[id.0].next = at;
-        if at.0 < end.0 {
-            self.ranges.push_back(id);
-        } else {
-            self.piece_made(id);
-        }
-    }
-
-    /// Where the next extent begins that may hold anything, or that a change in flight is about to write to.
-    /// Cost: the changes in flight.
-    fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
-        let taken = self.locks.next_taken(key).map_or(end, |index| self.map.extent().start(index));
-        VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))
-    }
-
-    /// Where the next extent of the volume begins that holds anything or is in doubt; far away without any.
-    pub(crate) fn next_used(&self, key: ExtentKey) -> VolumeOffset {
-        let after = ExtentKey { index: weir_model::ExtentIndex(key.index.0 + 1), ..key };
-        let used = self.map.next_used(key.volume, after.index);
-        let next = used.into_iter().chain(self.doubt.next(after)).min();
-        next.map_or(VolumeOffset(u64::MAX), |index| self.map.extent().start(index))
-    }
-
-    /// Doubtful blocks of an extent that holds nothing are zeros from now on, as far as the range goes.
-    fn settle_unmapped(&mut self, key: ExtentKey, at: VolumeOffset, end: VolumeOffset) {
-        let extent = self.map.extent();
-        let start = extent.within(at);
-        let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
-        self.doubt.settle(key, Span { start, len }.covered());
-    }
-
-    fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
-        let op = self.active[id.0].request.op;
-        let outward = op == Op::Trim && self.is_planted(Mutant::TrimRoundsOutward);
-        let covered = if outward { span.touched() } else { span.covered() };
-        let piece =
-            |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
-        let whole = span.len == self.map.extent().bytes().0 as u32;
-        let clear = match op {
-            Op::WriteZeroes { no_hole: true } => Clear::Keep,
-            Op::WriteZeroes { no_hole: false } => Clear::Zero,
-            _ if whole => Clear::GiveUp,
-            _ => Clear::Zero,
-        };
-        if !covered.is_empty() || clear == Clear::Keep {
-            self.add_piece(piece(Work::Clear(clear), span, covered));
-        }
-        if op == Op::Trim {
-            return;
-        }
-        // Part-blocks at the ends are written with zeros.
-        let block = BLOCK as u32;
-        let edge = |start: u32, end: u32| (end > start).then_some(Span { start, len: end - start });
-        let head_end = span.start.next_multiple_of(block).min(span.end());
-        let tail_start = (span.end() / block * block).max(head_end);
-        for edge in [edge(span.start, head_end), edge(tail_start, span.end())].into_iter().flatten() {
-            let range = BlockRange { first: (edge.start / block) as u16, count: 1 };
-            self.add_piece(piece(Work::Write { zeros: true }, edge, range));
         }
     }
 

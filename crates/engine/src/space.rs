@@ -6,11 +6,15 @@
 //! none: see [`Engine::start_clear`](crate::Engine) for the one case that might. Whoever waits tries
 //! again whenever some has come back.
 
-use crate::request::piece::PieceId;
-use crate::{Engine, Notice};
+use crate::Engine;
+use crate::ids::PieceId;
+use crate::notice::{Notice, Room};
+use crate::request::piece::WaitsFor;
+use crate::task::Task;
+use crate::units::Percent;
 use std::collections::VecDeque;
 use weir_map::Whole;
-use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, RequestError};
+use weir_model::{Bytes, DeviceId, ExtentKey, Memory, Nanos, RequestError};
 
 pub(crate) mod extra;
 mod fill_rate;
@@ -21,7 +25,6 @@ pub(crate) mod scratch;
 
 use fill_rate::FillRate;
 use gauge::Gauge;
-pub use gauge::Percent;
 use lack::Lack;
 
 /// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
@@ -70,15 +73,6 @@ impl Default for SpaceRules {
             quiet: None,
         }
     }
-}
-
-/// What a pool may run out of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Space for data.
-    Data,
-    /// Space for the map: many small pieces of large volumes are in use.
-    Metadata,
 }
 
 /// How full a pool is: for status, log and metrics.
@@ -149,12 +143,6 @@ impl SpaceState {
         &self.rules
     }
 
-    /// When the first piece has waited long enough.
-    #[inline]
-    pub(crate) fn expires(&self) -> Option<Nanos> {
-        self.expires
-    }
-
     /// Whether somebody waits.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
@@ -162,9 +150,23 @@ impl SpaceState {
     }
 }
 
+impl Task for SpaceState {
+    /// When the first piece has waited long enough.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.space.expires
+    }
+
+    /// Refuses what has waited long enough.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if engine.space.expires.is_some_and(|at| at <= engine.now) {
+            engine.retry_waiting_space();
+        }
+    }
+}
+
 impl Engine {
-    /// From now on these are the rules for running out of space, instead of the default ones.
-    pub fn set_space_rules(&mut self, rules: SpaceRules) {
+    /// From now on these are the rules for running out of space.
+    pub(crate) fn set_space_rules(&mut self, rules: SpaceRules) {
         self.space.rules = rules;
         self.note_used();
     }
@@ -219,7 +221,7 @@ impl Engine {
 
     /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.map.releasing_extents(device) + self.devices[device.index()].resting_extents()
+        self.map.releasing_extents(device) + self.devices[device.index()].resting.extents()
     }
 
     /// Extents of the devices that are there which can be handed out, now or once their release is durable.
@@ -255,7 +257,7 @@ impl Engine {
         if releasing {
             self.request_commit();
         }
-        if releasing || self.devices.iter().any(|d| d.has_resting() && !d.is_lost()) {
+        if releasing || self.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
             self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.now));
             return None;
@@ -303,6 +305,7 @@ impl Engine {
     }
 
     fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
+        self.wait(id, WaitsFor::Space);
         let space = &mut self.space;
         space.waiting.push_back(id);
         space.waiting_bytes += Bytes(self.pieces[id.0 as usize].buffer.len.into());
@@ -314,14 +317,8 @@ impl Engine {
     pub(crate) fn retry_waiting_space(&mut self) {
         self.space.expires = None;
         self.space.waiting_bytes = Bytes(0);
-        self.ready.extend(self.space.waiting.drain(..));
-    }
-
-    /// Refuses what has waited long enough.
-    pub(crate) fn expire_waiting_space(&mut self) {
-        if self.space.expires.is_some_and(|at| at <= self.now) {
-            self.retry_waiting_space();
-        }
+        let waiting = std::mem::take(&mut self.space.waiting);
+        waiting.into_iter().for_each(|id| self.go_on(id));
     }
 
     /// Space was found: the pool is not full.

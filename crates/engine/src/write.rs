@@ -7,22 +7,21 @@
 pub(crate) mod clear;
 pub(crate) mod copies;
 pub(crate) mod duplex;
+mod finish;
 pub(crate) mod target;
 
 use crate::Engine;
-use crate::durability::doubt::{Unflushed, Wrote};
+use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
+use crate::ids::PieceId;
+use crate::lookup::{self, Source, Spot, alone_in};
 use crate::policy::advice::{places_of, see};
-use crate::policy::registry::Which;
-use crate::read::Source;
-use crate::request::active::ActiveId;
-use crate::request::piece::{
-    Flight, NewIo, Old, Piece, PieceId, Preferred, Purpose, Spot, Target, Tried, Work,
-};
+use crate::policy::which::Which;
+use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use smallvec::SmallVec;
-use weir_map::{Found, Location, Place, Record, Slot};
+use weir_map::{Found, Record};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
-    RequestError, Span, VolumeId,
+    BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
+    Span, VolumeId,
 };
 use weir_policy::placement::{Access, Places, WriteTo};
 
@@ -53,7 +52,7 @@ impl Engine {
         if let Some(spot) = plain {
             return self.overwrite(id, spot, memory);
         }
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         self.tell_access(id, |engine| {
             let range = engine.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
@@ -73,7 +72,7 @@ impl Engine {
         }
         let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
         // It may have been given a place just now.
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         self.write_to(id, spot, Some(&record), memory);
     }
 
@@ -119,18 +118,18 @@ impl Engine {
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, spot, None, memory);
         }
-        piece.target = Some(Target::at(spot, span.start, span.end()));
-        piece.left = 1;
+        piece.state = PieceState::Writes(Writing::new(1, Target::at(spot, span.start, span.end()), None));
         let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
-        let at = self.spot_address(spot, range, 0);
-        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::Write(id));
+        let at = lookup::address(&self.map, spot, range, 0);
+        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
     fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let held = self.record(key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
+        let held =
+            lookup::record(&self.map, key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
         held == Some((spot, range)) && self.map.may_overwrite(key, spot.place(), range)
     }
 
@@ -178,8 +177,7 @@ impl Engine {
             }
         }
         if reads.is_empty() {
-            self.pieces[id.0 as usize].target = Some(target);
-            return self.write_target(id);
+            return self.write_target(id, target, None);
         }
         self.read_old(id, target, &reads);
     }
@@ -194,7 +192,7 @@ impl Engine {
         block: u16,
     ) -> Option<Source> {
         let Some(record) = record else {
-            let at = self.spot_address(spot, range, u32::from(block - range.first) * BLOCK as u32);
+            let at = lookup::address(&self.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
             return Some(Source { device: spot.place().device, at });
         };
         self.source_of(volume, record, block)
@@ -205,21 +203,38 @@ impl Engine {
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.scratch.blocks(reads.len()) else {
             self.give_up_target(id, target.spot);
-            self.waiting_scratch.push_back(id);
+            self.wait(id, WaitsFor::Scratch);
+            self.scratch.wait(id);
             return;
         };
         let mut all = Old::new();
         for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
             all.push((old, edge));
-            self.launch(NewIo { device, kind: IoKind::Read, at, buffer: old }, Purpose::Merge(id));
+            self.launch(
+                NewIo { device, kind: IoKind::Read, at, buffer: old },
+                Purpose::Write(WriteIo::Old(id)),
+            );
         }
-        let piece = &mut self.pieces[id.0 as usize];
-        piece.left += all.len() as u32;
-        piece.old = Some(Box::new(all));
-        piece.target = Some(target);
+        let left = all.len() as u32;
+        let writing = Writing::new(left, target, Some(Box::new(all)));
+        self.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
-    pub(crate) fn merge_ended<M: Memory>(
+    /// A command of a write has ended.
+    pub(crate) fn write_io_ended<M: Memory>(
+        &mut self,
+        io: WriteIo,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        match io {
+            WriteIo::Data(id) => self.write_ended(id, flight, result),
+            WriteIo::Old(id) | WriteIo::OldFailover(id, _) => self.merge_ended(id, flight, result, memory),
+        }
+    }
+
+    fn merge_ended<M: Memory>(
         &mut self,
         id: PieceId,
         flight: &Flight,
@@ -230,19 +245,20 @@ impl Engine {
         if let Some((error, (Source { device, at }, tried))) = other {
             if !self.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-                return self.launch(io, Purpose::MergeElsewhere(id, tried));
+                return self.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
-            self.again.note(id, flight.error(error));
+            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
         }
         let piece = &mut self.pieces[id.0 as usize];
         if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
-        piece.left -= 1;
-        if piece.left > 0 {
+        let PieceState::Completes(writing) = &mut piece.state else { return };
+        writing.left -= 1;
+        if writing.left > 0 {
             return;
         }
-        let (failed, again) = (piece.error.is_some(), self.again.take(id).is_some());
+        let (failed, again) = (piece.error.is_some(), writing.begins_again());
         if failed || again {
             self.put_back_scratch(id);
             return if failed { self.change_failed(id) } else { self.begin_anew(id) };
@@ -254,7 +270,9 @@ impl Engine {
         }
         let piece = &mut self.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
-        for &(old, block) in piece.old.iter().flat_map(|old| old.iter()) {
+        let Some(writing) = piece.writing() else { return };
+        let (target, old) = (writing.target, writing.old.take());
+        for &(old, block) in old.iter().flat_map(|old| old.iter()) {
             if work == (Work::Write { zeros: true }) {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
@@ -264,7 +282,7 @@ impl Engine {
                 }
             }
         }
-        self.write_target(id);
+        self.write_target(id, target, old);
     }
 
     /// Where else an old block is that a device could not deliver, if it is anywhere.
@@ -272,37 +290,44 @@ impl Engine {
         let tried = flight.tried()?;
         let piece = &self.pieces[id.0 as usize];
         let volume = piece.key.volume;
-        let block = piece.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
-        let mut record = self.record(piece.key)?;
+        let PieceState::Completes(writing) = &piece.state else { return None };
+        let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
+        let mut record = lookup::record(&self.map, piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         Some((self.source_of(volume, &record, block)?, tried))
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
-        if let Some(target) = self.pieces[id.0 as usize].target.take() {
+        if let Some(target) = self.pieces[id.0 as usize].take_target() {
             self.give_up_target(id, target.spot);
         }
-        self.ready.push_back(id);
+        self.go_on(id);
     }
 
-    /// Writes the piece's bytes to its target.
-    fn write_target(&mut self, id: PieceId) {
-        let Some(target) = self.pieces[id.0 as usize].target else { return };
-        if target.mirrored {
-            return self.write_copies(id, target);
+    /// Writes the piece's bytes to its target. `old`: the blocks that it completes.
+    fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
+        let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
+        self.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
+        let left = match target.mirrored {
+            true => self.write_copies(id, target, first_old),
+            false => self.write_spot(id, target, first_old),
+        };
+        if left == 0 {
+            // Every place has failed meanwhile.
+            return self.finish_copies(id, target);
         }
-        let left = self.write_spot(id, target);
-        self.pieces[id.0 as usize].left = left;
+        if let Some(writing) = self.pieces[id.0 as usize].writing() {
+            writing.left = left;
+        }
     }
 
     /// Writes the piece's bytes to the target's spot; how many commands that takes.
-    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target) -> u32 {
+    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let piece = &self.pieces[id.0 as usize];
         let len = target.end - target.start;
-        let old = piece.old.as_ref().and_then(|old| old.first());
         let buffer = match (piece.work, old) {
-            (Work::Write { zeros: true }, Some((old, _))) => *old,
+            (Work::Write { zeros: true }, Some(old)) => old,
             (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
             _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
         };
@@ -312,7 +337,7 @@ impl Engine {
 
     /// Writes zeros to the piece's target, as many at a time as there are in memory.
     fn write_zeros(&mut self, id: PieceId, target: Target) -> u32 {
-        let zeros = self.scratch.zeros;
+        let zeros = self.scratch.zeros();
         let starts = (target.start..target.end).step_by(zeros.len as usize);
         let commands = starts.len() as u32;
         for start in starts {
@@ -328,176 +353,19 @@ impl Engine {
         let ignored =
             piece.work == (Work::Write { zeros: true }) && self.is_planted(Mutant::FuaIgnoredForZeros);
         let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
-        let at =
-            self.spot_address(target.spot, piece.range, start - u32::from(piece.range.first) * BLOCK as u32);
-        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::Write(id));
-    }
-
-    pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let (key, range, request) = (piece.key, piece.range, piece.request);
-        let Some(target) = piece.target else { return };
-        if target.mirrored {
-            return self.copy_ended(id, target, flight, result);
-        }
-        self.put_back_scratch(id);
-        let piece = &mut self.pieces[id.0 as usize];
-        let fua = flight.kind == IoKind::Write { fua: true };
-        piece.left -= 1;
-        let is_last = piece.left == 0;
-        if let Err(error) = result {
-            piece.error = Some(flight.error(error));
-        }
-        let failed = piece.error.is_some();
-        let needs = match result {
-            Ok(()) => self.devices[flight.device.index()].wrote(flight.device, fua),
-            Err(_) => None,
-        };
-        if !is_last {
-            return;
-        }
-        if failed {
-            // The last of several may have ended well, and a flush since the first failed.
-            self.note_unfinished(id, flight.device);
-            return self.change_failed(id);
-        }
-        if matches!(target.spot, Spot::Slots { fresh: true, .. })
-            && !self.map.may_have(key, target.spot.place())
-        {
-            // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
-            return self.begin_anew(id);
-        }
-        self.doubt.settle(key, range);
-        self.note_written(flight.device, key, &target, range, needs.is_some());
-        if target.changes {
-            if !self.still_at(key, target.spot, range) {
-                return self.piece_failed(id, RequestError::InDoubt { device: flight.device });
-            }
-            self.map.written(key, target.spot.location(range.count), range, needs);
-            if target.several {
-                self.locks.tidy_later(key);
-            }
-        }
-        if needs.is_some() || target.changes {
-            self.note_change();
-        }
-        if self.cache.is_on() {
-            self.cache.written(key, range);
-        }
-        let zeros = matches!(self.pieces[id.0 as usize].work, Work::Write { zeros: true });
-        let unsaid = (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
-            || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace));
-        let active = &mut self.active[request.0];
-        active.commit |= active.request.fua && !fua && !unsaid;
-        self.wait_for_pending(id);
-        self.piece_ended(id);
-    }
-
-    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
-    pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
-        if !self.is_lost(device)
-            && !self.is_planted(Mutant::FailedWriteNotNoted)
-            && self.devices[device.index()].wrote(device, false).is_some()
-        {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        }
-    }
-
-    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
-    #[inline(always)]
-    pub(crate) fn note_written(
-        &mut self,
-        device: DeviceId,
-        key: ExtentKey,
-        target: &Target,
-        range: BlockRange,
-        volatile: bool,
-    ) {
-        if volatile {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else {
-            self.note_durable(device, key, target, range);
-        }
-    }
-
-    #[inline(never)]
-    fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
-        if self.devices[device.index()].owes(device).is_none() {
-            return;
-        }
-        if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
-            // The data is durable, but not that the map knows of its place: the mover may just have made
-            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
-        } else {
-            let written = Span { start: target.start, len: target.end - target.start };
-            self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
-        }
-    }
-
-    /// If what the map says must be durable when the request is acknowledged, and what it found or did
-    /// in the extent is not, it waits for a commit.
-    pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
-        let piece = &self.pieces[id.0 as usize];
-        let (key, request) = (piece.key, piece.request);
-        self.wait_for_extent(request, key);
-    }
-
-    pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
-        let asked = &self.active[request.0].request;
-        let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
-        if self.map.pending() > 0 && is_durable() && self.map.has_pending(key) {
-            self.active[request.0].commit = true;
-        }
-    }
-
-    /// The piece fails before anything was written.
-    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
-        self.pieces[id.0 as usize].error = Some(error);
-        self.change_failed(id);
-    }
-
-    /// The piece has failed: a place allocated for it may hold nothing.
-    fn change_failed(&mut self, id: PieceId) {
-        let piece = &mut self.pieces[id.0 as usize];
-        let key = piece.key;
-        if let Some(target) = piece.target.take() {
-            self.give_up_target(id, target.spot);
-        }
-        self.locks.tidy_later(key);
-        self.piece_ended(id);
+        let at = lookup::address(
+            &self.map,
+            target.spot,
+            piece.range,
+            start - u32::from(piece.range.first) * BLOCK as u32,
+        );
+        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     #[inline]
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
-        if let Some(old) = self.pieces[id.0 as usize].old.take() {
+        if let Some(old) = self.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take()) {
             old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
-        }
-    }
-}
-
-/// The spot of these blocks, if one place holds all of them, side by side, and no other any.
-#[inline(always)]
-pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
-    let is_one = range.count == 1;
-    let mut holding: Option<&Place> = None;
-    for place in &record.places {
-        let holds = if is_one { place.valid.contains(range.first) } else { place.valid.contains_any(range) };
-        if holds && holding.replace(place).is_some() {
-            return None;
-        }
-    }
-    let place = holding.filter(|place| is_one || place.valid.contains_all(range))?;
-    match &place.at {
-        Location::Whole(whole) => Some(Spot::Whole(*whole)),
-        Location::Fine { device, slots } => {
-            let first = *slots.get(place.valid.rank(range.first))?;
-            let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-            let are_adjacent = || (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
-            let spot = Spot::Slots { device: *device, first, fresh: false };
-            (is_one || are_adjacent()).then_some(spot)
         }
     }
 }
@@ -511,9 +379,6 @@ fn stays(spot: Spot, wish: WriteTo) -> bool {
         WriteTo::FineTwice(_) => false,
     }
 }
-
-/// The operating system's number for a full file system.
-pub(crate) const ENOSPC: i32 = 28;
 
 /// The blocks at a span's ends that it covers in part: at most one each.
 fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {

@@ -11,9 +11,11 @@
 //! holds.
 
 use crate::Engine;
-use crate::background::walk::after;
+use crate::lookup;
+use crate::task::Task;
+use crate::walk::{self, after};
 use weir_map::{BlockSet, Place, Record};
-use weir_model::{BlockRange, DeviceSet, ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceSet, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::harm::Moves;
 use weir_policy::placement::{Action, Keeps};
 
@@ -42,36 +44,39 @@ pub(crate) struct Consolidation {
     settled: bool,
 }
 
-impl Engine {
+impl Task for Consolidation {
     /// When to look again.
-    pub(crate) fn consolidation_due(&self) -> Option<Nanos> {
-        let may = self.space.rules().quiet.is_some() && self.stopped_changes.is_none();
-        (may && !self.consolidation.settled).then_some(self.consolidation.due)
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let may = engine.space.rules().quiet.is_some() && engine.stopped_changes.is_none();
+        (may && !engine.consolidation.settled).then_some(engine.consolidation.due)
     }
 
     /// Looks whether it is quiet, and goes on with the walk then.
-    pub(crate) fn drive_consolidation(&mut self) {
-        let Some(quiet) = self.space.rules().quiet.filter(|_| self.consolidation.due <= self.now) else {
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        let Some(quiet) = engine.space.rules().quiet.filter(|_| engine.consolidation.due <= engine.now)
+        else {
             return;
         };
-        let served = self.served().sum();
-        let walk = &mut self.consolidation;
-        if served != walk.served || !self.active.is_empty() {
-            (walk.served, walk.since, walk.settled) = (served, self.now, false);
+        let served = engine.served().sum();
+        let walk = &mut engine.consolidation;
+        if served != walk.served || !engine.active.is_empty() {
+            (walk.served, walk.since, walk.settled) = (served, engine.now, false);
             walk.at = ExtentKey::default();
         }
         let begins = walk.since + quiet;
-        walk.due = begins.max(self.now + NEXT);
+        walk.due = begins.max(engine.now + NEXT);
         if walk.settled {
-            walk.due = self.now + quiet;
-        } else if self.now >= begins {
-            self.walk_quietly();
+            walk.due = engine.now + quiet;
+        } else if engine.now >= begins {
+            engine.walk_quietly();
         }
     }
+}
 
+impl Engine {
     fn walk_quietly(&mut self) {
         let is_held_up = self.stopped_changes.is_some() || self.space.is_waited_for();
-        if is_held_up || matches!(self.harm.moves, Moves::Never) {
+        if is_held_up || matches!(self.harm.moves(), Moves::Never) {
             self.consolidation.settled = true;
             return;
         }
@@ -83,7 +88,8 @@ impl Engine {
                 self.consolidation.due = self.now + SOON;
                 return;
             }
-            let Some(key) = self.next_extent(self.consolidation.at, |volume| volume.copies == 1) else {
+            let Some(key) = walk::next_extent(&self.map, self.consolidation.at, |volume| volume.copies == 1)
+            else {
                 return self.end_quiet_walk();
             };
             self.consolidation.at = after(key);
@@ -117,7 +123,9 @@ impl Engine {
     /// Has an extent brought together; whether there was anything to do.
     fn put_together(&mut self, key: ExtentKey) -> bool {
         let Keeps::On(kept) = self.keeps(self.policies.of(key.volume)) else { return false };
-        let Some(record) = self.record(key).filter(|record| record.copies == 1) else { return false };
+        let Some(record) = lookup::record(&self.map, key).filter(|record| record.copies == 1) else {
+            return false;
+        };
         let others = record.places.iter().filter(|place| !kept.contains(place.device()));
         let is_one = others.clone().count() <= 1 && others.clone().all(is_whole);
         if (is_one && !is_split(&record, kept)) || record.places.iter().any(|p| !self.is_usable(p.device())) {

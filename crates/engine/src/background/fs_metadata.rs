@@ -6,8 +6,9 @@
 //! read, or changes meanwhile, is looked at when the superblock is written next.
 
 use crate::Engine;
-use crate::read::Source;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{NewIo, Purpose};
+use crate::lookup::{self, Source};
+use crate::task::Task;
 use std::collections::BTreeMap;
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Hint, IoError, IoKind, Memory, Nanos, VolumeId, VolumeOffset,
@@ -59,11 +60,6 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// When to look at a volume.
-    pub(crate) fn due(&self) -> Option<Nanos> {
-        if self.survey.is_some() { None } else { self.due.values().map(|due| due.at).min() }
-    }
-
     /// How much of the volume is metadata; `None` if that is not known.
     pub(crate) fn found(&self, volume: VolumeId) -> Option<Bytes> {
         self.known.get(&volume).map(|known| known.metadata.bytes())
@@ -73,6 +69,36 @@ impl Inference {
     pub(crate) fn forget(&mut self, volume: VolumeId) {
         self.known.remove(&volume);
         self.due.remove(&volume);
+    }
+}
+
+impl Task for Inference {
+    /// When to look at a volume.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let Inference { survey, due, .. } = &engine.inference;
+        if survey.is_some() { None } else { due.values().map(|due| due.at).min() }
+    }
+
+    /// Begins to look at a volume that is due.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        let mut all = engine.inference.due.iter().map(|(volume, due)| (*volume, *due));
+        let Some((volume, due)) = all.find(|(_, due)| due.at <= engine.now) else { return };
+        if engine.map.volume(volume).is_none() || !engine.policies.watches(volume).metadata {
+            return engine.inference.forget(volume);
+        }
+        let buffer = engine.scratch.blocks(1).and_then(|[buffer, _]| buffer);
+        // Without a scratch block there will be one: requests have them.
+        match (buffer, due.again) {
+            (Some(_), false) => drop(engine.inference.due.remove(&volume)),
+            _ => drop(engine.inference.due.insert(volume, Due::at(engine.now + AFTER))),
+        }
+        let Some(buffer) = buffer else { return };
+        let (layout, metadata, at) = (None, Ranges::default(), Bytes(0));
+        engine.inference.survey = Some(Survey { volume, layout, metadata, at, buffer });
+        engine.survey_on();
     }
 }
 
@@ -110,28 +136,6 @@ impl Engine {
         }
     }
 
-    /// Begins to look at a volume that is due.
-    pub(crate) fn drive_inference(&mut self) {
-        if self.inference.due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        let mut all = self.inference.due.iter().map(|(volume, due)| (*volume, *due));
-        let Some((volume, due)) = all.find(|(_, due)| due.at <= self.now) else { return };
-        if self.map.volume(volume).is_none() || !self.policies.watches(volume).metadata {
-            return self.inference.forget(volume);
-        }
-        let buffer = self.scratch.blocks(1).and_then(|[buffer, _]| buffer);
-        // Without a scratch block there will be one: requests have them.
-        match (buffer, due.again) {
-            (Some(_), false) => drop(self.inference.due.remove(&volume)),
-            _ => drop(self.inference.due.insert(volume, Due::at(self.now + AFTER))),
-        }
-        let Some(buffer) = buffer else { return };
-        let (layout, metadata, at) = (None, Ranges::default(), Bytes(0));
-        self.inference.survey = Some(Survey { volume, layout, metadata, at, buffer });
-        self.survey_on();
-    }
-
     /// Reads the next block that is anywhere. What is not reads as zeros, and says nothing.
     fn survey_on(&mut self) {
         while let Some(Survey { volume, layout, at, buffer, .. }) = &self.inference.survey {
@@ -142,8 +146,7 @@ impl Engine {
             let key = ExtentKey { volume: *volume, index: extent.index(VolumeOffset(at.0)) };
             let block = (u64::from(extent.within(VolumeOffset(at.0))) / BLOCK) as u16;
             let in_doubt = self.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
-            let source = self
-                .record(key)
+            let source = lookup::record(&self.map, key)
                 .filter(|_| !in_doubt)
                 .and_then(|record| self.source_of(*volume, &record, block));
             if let Some(Source { device, at }) = source {
@@ -152,7 +155,7 @@ impl Engine {
             if layout.is_none() {
                 return self.survey_ended(false);
             }
-            let next = if self.record(key).is_none() {
+            let next = if lookup::record(&self.map, key).is_none() {
                 extent.start(key.index).0 + extent.bytes().0
             } else {
                 at.0 + BLOCK

@@ -2,7 +2,7 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::Engine;
-use crate::request::piece::{Flight, NewIo, Purpose};
+use crate::flight::{Flight, NewIo, Purpose};
 use weir_map::Whole;
 use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 
@@ -56,8 +56,8 @@ impl Engine {
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
-        self.devices[i].idle = Some(if result.is_ok() { median } else { Nanos::MAX });
-        self.devices[i].idle_quartiles = result.is_ok().then_some(quartiles);
+        self.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
+        self.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
         self.advice.device_changed();
         self.put_back_block(flight.buffer);
         self.probing.devices_left -= 1;

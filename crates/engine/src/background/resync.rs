@@ -5,12 +5,15 @@
 //! background they are looked at in turn, and the mover makes the copies, a few at a time.
 
 use crate::Engine;
-use crate::background::walk::after;
-use crate::write::copies::wholes;
+use crate::lookup::{self, wholes};
+use crate::task::Task;
+use crate::walk::{self, after};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Record;
-use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Mutant, Nanos, PlaceId, PlaceKind, VolumeId};
+use weir_model::{
+    BlockRange, Bytes, ExtentIndex, ExtentKey, Memory, Mutant, Nanos, PlaceId, PlaceKind, VolumeId,
+};
 use weir_policy::placement::Action;
 
 /// Extents of the walk looked at at a time.
@@ -87,6 +90,31 @@ impl Resync {
     }
 }
 
+impl Task for Resync {
+    /// When there is something to do.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let idle = engine.resync.walk.is_none() && engine.resync.lacking.is_empty();
+        (!idle && engine.stopped_changes.is_none()).then_some(engine.resync.due)
+    }
+
+    /// Goes on with the walk, and has the mover make copies.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        if engine.resync.walk.is_some() {
+            engine.walk();
+        }
+        let hopeful = engine.make_copies();
+        engine.resync.due = engine.now
+            + match (engine.resync.walk, hopeful) {
+                (Some(_), _) => WALK_EVERY,
+                (None, true) => SOON,
+                (None, false) => LATER,
+            };
+    }
+}
+
 impl Engine {
     /// The extent may lack a copy.
     pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
@@ -110,33 +138,10 @@ impl Engine {
         (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
     }
 
-    /// When there is something to do.
-    pub(crate) fn resync_due(&self) -> Option<Nanos> {
-        let idle = self.resync.walk.is_none() && self.resync.lacking.is_empty();
-        (!idle && self.stopped_changes.is_none()).then_some(self.resync.due)
-    }
-
-    /// Goes on with the walk, and has the mover make copies.
-    pub(crate) fn drive_resync(&mut self) {
-        if self.resync_due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        if self.resync.walk.is_some() {
-            self.walk();
-        }
-        let hopeful = self.make_copies();
-        self.resync.due = self.now
-            + match (self.resync.walk, hopeful) {
-                (Some(_), _) => WALK_EVERY,
-                (None, true) => SOON,
-                (None, false) => LATER,
-            };
-    }
-
     fn walk(&mut self) {
         for _ in 0..WALK {
             let Some(from) = self.resync.walk.take() else { return };
-            let Some(key) = self.next_extent(from, |volume| volume.copies > 1) else { return };
+            let Some(key) = walk::next_extent(&self.map, from, |volume| volume.copies > 1) else { return };
             if self.lacks(key) {
                 self.note_lacking(key);
             }
@@ -146,7 +151,8 @@ impl Engine {
 
     /// Whether some block of the extent is not in two places on devices in use.
     fn lacks(&self, key: ExtentKey) -> bool {
-        let Some(record) = self.record(key).filter(|r| r.copies > 1 && !r.is_all_zeros()) else {
+        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros())
+        else {
             return false;
         };
         let mut held = record.places[0].valid.none_of_these();
@@ -175,7 +181,7 @@ impl Engine {
             if !self.lacks(key) {
                 self.resync.remove(key);
                 self.resync.completed = true;
-            } else if let Some(record) = self.record(key) {
+            } else if let Some(record) = lookup::record(&self.map, key) {
                 self.request_copies(key, &record);
             }
         }

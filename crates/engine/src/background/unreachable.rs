@@ -5,10 +5,14 @@
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
 use crate::Engine;
-use crate::background::walk::after;
-use crate::inspect::notice::Notice;
-use weir_map::Found;
-use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Nanos, VolumeId, VolumeOffset};
+use crate::device::Device;
+use crate::notice::{Notice, Notices};
+use crate::task::Task;
+use crate::walk::{self, after};
+use weir_map::{Found, Map};
+use weir_model::{
+    BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
+};
 
 /// Extents looked at at a time.
 const WALK: usize = 256;
@@ -40,55 +44,74 @@ pub(crate) struct Unreachable {
 }
 
 impl Unreachable {
-    /// When to go on.
-    pub(crate) fn due(&self) -> Option<Nanos> {
-        self.walk.map(|_| self.due)
-    }
-
     /// How much lost devices alone held when that was looked for last.
     pub(crate) const fn found(&self) -> Bytes {
         self.found
     }
 }
 
-impl Engine {
-    /// A device is lost: what no other holds is looked for from the start.
-    pub(crate) fn look_for_unreachable(&mut self) {
-        let found = self.unreachable.found;
-        let first = self.map.catalogue().volumes.keys().next();
-        let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
-        self.unreachable = Unreachable { walk, due: self.now, found, ..Unreachable::default() };
+impl Task for Unreachable {
+    /// When to go on.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.unreachable.walk.map(|_| engine.unreachable.due)
     }
 
     /// Goes on with the walk.
-    pub(crate) fn drive_unreachable(&mut self) {
-        if self.unreachable.due().is_none_or(|due| due > self.now) {
-            return;
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if Self::due(engine).is_some_and(|due| due <= engine.now) {
+            let Engine { now, map, devices, notices, unreachable, .. } = engine;
+            unreachable.go_on(*now, View { map, devices, notices });
         }
+    }
+}
+
+/// What the walk looks at.
+struct View<'a> {
+    map: &'a Map,
+    devices: &'a [Device],
+    notices: &'a mut Notices,
+}
+
+impl View<'_> {
+    fn is_lost(&self, device: DeviceId) -> bool {
+        self.devices[device.index()].is_lost()
+    }
+}
+
+impl Unreachable {
+    /// A device is lost: what no other holds is looked for from the start.
+    pub(crate) fn look(&mut self, now: Nanos, map: &Map) {
+        let first = map.catalogue().volumes.keys().next();
+        let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
+        *self = Self { walk, due: now, found: self.found, ..Self::default() };
+    }
+
+    /// Looks at some extents.
+    fn go_on(&mut self, now: Nanos, mut view: View<'_>) {
         for _ in 0..WALK {
-            let Some(from) = self.unreachable.walk else { return };
-            let Some(key) = self.next_extent(from, |_| true) else {
-                self.unreachable.walk = None;
-                return self.unreachable_walked();
+            let Some(from) = self.walk else { return };
+            let Some(key) = walk::next_extent(view.map, from, |_| true) else {
+                self.walk = None;
+                return self.end(&mut view);
             };
-            self.note_unreachable(key);
-            self.unreachable.walk = Some(after(key));
+            self.note(key, &mut view);
+            self.walk = Some(after(key));
         }
-        self.unreachable.due = self.now + WALK_EVERY;
+        self.due = now + WALK_EVERY;
     }
 
     /// Notes the blocks of an extent that lost devices alone hold.
-    fn note_unreachable(&mut self, key: ExtentKey) {
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
-        match self.map.find(key) {
+    fn note(&mut self, key: ExtentKey, view: &mut View<'_>) {
+        let blocks = BlockRange { first: 0, count: view.map.extent().blocks() };
+        match view.map.find(key) {
             Found::Empty => {}
             Found::Direct(whole) => {
-                if self.is_lost(whole.device) {
-                    self.add_unreachable(whole.device, key, blocks);
+                if view.is_lost(whole.device) {
+                    self.add(whole.device, key, blocks, view);
                 }
             }
             Found::Record(record) => {
-                if !record.places.iter().any(|place| self.is_lost(place.device())) {
+                if !record.places.iter().any(|place| view.is_lost(place.device())) {
                     return;
                 }
                 let record = record.into_owned();
@@ -97,51 +120,51 @@ impl Engine {
                         record.places.iter().filter(|place| place.valid.contains(block)).map(|p| p.device())
                     };
                     if let Some(device) = holders().next()
-                        && holders().all(|device| self.is_lost(device))
+                        && holders().all(|device| view.is_lost(device))
                     {
-                        self.add_unreachable(device, key, BlockRange { first: block, count: 1 });
+                        self.add(device, key, BlockRange { first: block, count: 1 }, view);
                     }
                 }
             }
         }
     }
 
-    fn add_unreachable(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockRange) {
-        let base = self.map.extent().start(key.index).0;
+    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockRange, view: &mut View<'_>) {
+        let base = view.map.extent().start(key.index).0;
         // The last extent may be longer than what is left of its volume.
-        let size = self.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
+        let size = view.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
         let at = |block: u16| (base + u64::from(block) * BLOCK).min(size);
         let range = Range { device, volume: key.volume, start: at(blocks.first), end: at(blocks.end()) };
         if range.start == range.end {
             return;
         }
-        self.unreachable.bytes += Bytes(range.end - range.start);
-        match &mut self.unreachable.open {
+        self.bytes += Bytes(range.end - range.start);
+        match &mut self.open {
             Some(open) if (open.device, open.volume, open.end) == (device, key.volume, range.start) => {
                 open.end = range.end;
             }
             _ => {
-                self.tell_unreachable();
-                self.unreachable.open = Some(range);
+                self.tell(view);
+                self.open = Some(range);
             }
         }
     }
 
-    fn tell_unreachable(&mut self) {
-        let Some(Range { device, volume, start, end }) = self.unreachable.open.take() else { return };
-        self.unreachable.ranges += 1;
-        if self.unreachable.ranges <= TOLD {
+    fn tell(&mut self, view: &mut View<'_>) {
+        let Some(Range { device, volume, start, end }) = self.open.take() else { return };
+        self.ranges += 1;
+        if self.ranges <= TOLD {
             let (offset, len) = (VolumeOffset(start), Bytes(end - start));
-            self.notices.push(Notice::Unreachable { device, volume, offset, len });
+            view.notices.push(Notice::Unreachable { device, volume, offset, len });
         }
     }
 
-    fn unreachable_walked(&mut self) {
-        self.tell_unreachable();
-        let Unreachable { ranges, bytes, .. } = self.unreachable;
-        self.unreachable.found = bytes;
+    fn end(&mut self, view: &mut View<'_>) {
+        self.tell(view);
+        let Self { ranges, bytes, .. } = *self;
+        self.found = bytes;
         if ranges > TOLD {
-            self.notices.push(Notice::UnreachableInAll { ranges, bytes });
+            view.notices.push(Notice::UnreachableInAll { ranges, bytes });
         }
     }
 }

@@ -6,22 +6,60 @@
 //! ended too. If one of them fails, so has the flush.
 
 use crate::Engine;
-use crate::request::piece::Purpose;
+use crate::device::outstanding::{Behind, Outstanding};
+use crate::flight::Flight;
 use weir_model::{DeviceId, Memory};
+
+/// Flushes and durable writes of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    in_flight: Outstanding,
+    /// Flushes that ended well, and the promises that must have ended before they count.
+    held: Behind<Flight>,
+}
+
+impl Promises {
+    /// A flush or durable write begins; the number goes to [`Self::end`].
+    #[inline]
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.in_flight.begin()
+    }
+
+    /// A flush or durable write ended, well or not.
+    #[inline]
+    pub(crate) fn end(&mut self, promise: u64) {
+        self.in_flight.end(promise);
+    }
+
+    /// A flush ended well: it counts once the promises begun before have ended.
+    pub(crate) fn hold(&mut self, flush: Flight) {
+        self.held.add(flush, &mut self.in_flight);
+    }
+
+    /// The next flush that counts.
+    pub(crate) fn next_counting(&mut self) -> Option<Flight> {
+        self.held.next(&self.in_flight)
+    }
+
+    /// Flushes that ended well and will never count.
+    pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
+        self.held.take_all()
+    }
+}
 
 impl Engine {
     /// A flush or durable write of the device ended: the flushes that waited for it alone count.
     pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
-        while let Some(flush) = self.devices[device.index()].next_counting() {
+        while let Some(flush) = self.devices[device.index()].promises.next_counting() {
             self.end_flight(&flush, Ok(()), memory);
         }
     }
 
     /// A flush or durable write of the device failed: the flushes that wait have failed with it.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        let held: Vec<_> = self.devices[device.index()].take_held().collect();
+        let held: Vec<_> = self.devices[device.index()].promises.take_held().collect();
         for flush in held {
-            if let Purpose::Write(piece) = flush.purpose {
+            if let Some(piece) = flush.purpose.written() {
                 // A durable write, of which the flush is the second step.
                 self.note_unfinished(piece, device);
             }

@@ -140,6 +140,7 @@ struct Totals {
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
     totals: Totals,
+    flushes: u64,
     in_flight: u32,
     /// What each command would have taken of the device's time, had it been there from the start.
     each: Nanos,
@@ -156,6 +157,7 @@ impl Measure {
     pub(crate) fn new() -> Self {
         Self {
             totals: Totals::default(),
+            flushes: 0,
             in_flight: 0,
             each: Nanos(0),
             changed: Nanos(0),
@@ -216,6 +218,16 @@ impl Measure {
         self.totals.commands[direction] += 1;
         self.totals.bytes[direction] += command.len.0;
         self.responses[direction][command.size.index()].add(command.response);
+    }
+
+    /// A flush ended well.
+    pub(crate) fn note_flush(&mut self) {
+        self.flushes += 1;
+    }
+
+    /// Flushes completed since the start.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes
     }
 
     /// Commands in flight.

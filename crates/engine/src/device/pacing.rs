@@ -9,7 +9,8 @@
 //! response of the former is above twice that of the latter, the share is halved, each second anew, down to
 //! a sixteenth of what it was; and doubled again once it is not.
 
-use crate::Percent;
+use crate::flight::Whose;
+use crate::units::Percent;
 use weir_model::Nanos;
 
 /// A device of which no client has wanted anything for so long is idle.
@@ -25,17 +26,6 @@ const REVIEW: Nanos = Nanos::secs(1);
 const HALVINGS_MAX: u8 = 4;
 /// Responses in a second that say anything about moves.
 const ENOUGH: u32 = 16;
-
-/// Whose a command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// It carries a client's data.
-    Client,
-    /// The mover's.
-    Mover,
-    /// Nobody's who waits for it alone.
-    Other,
-}
 
 /// What the mover has of a device's time.
 #[derive(Clone, Copy, Debug, PartialEq)]

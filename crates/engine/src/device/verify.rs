@@ -29,10 +29,10 @@
 
 use crate::Engine;
 use crate::device::DeviceSettings;
-use crate::device::lost::LostWhy;
-use crate::inspect::notice::Notice;
-use crate::request::active::Waiter;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{NewIo, Purpose};
+use crate::ids::Waiter;
+use crate::notice::{LostWhy, Notice};
+use crate::task::Task;
 use weir_map::{Reading, Superblock};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceSet, IoError, IoKind, Memory, Mutant, Nanos, RequestError, VolumeId,
@@ -53,7 +53,7 @@ pub(crate) struct Round(u64);
 
 /// The checks of one device.
 #[derive(Debug)]
-struct Checks {
+pub(super) struct Checks {
     /// What its last page is read to.
     buffer: Buffer,
     /// The age at which a check no longer counts.
@@ -84,18 +84,6 @@ pub(crate) struct Verification {
     removed: DeviceSet,
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
-    last: LastCheck,
-}
-
-/// The check of all devices that ends a stop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum LastCheck {
-    /// Nothing is being stopped.
-    #[default]
-    NotWanted,
-    /// It begins once everything else is at rest.
-    Wanted,
-    Began(Round),
 }
 
 impl Verification {
@@ -158,17 +146,8 @@ impl Verification {
         self.used = true;
     }
 
-    /// When devices are to be verified next because clients use the pool.
-    pub(crate) fn due(&self) -> Option<Nanos> {
-        if !self.used {
-            return None;
-        }
-        let checked = self.devices.iter().flatten().filter(|checks| !checks.is_over);
-        checked.map(|checks| checks.began + interval(checks.within)).min()
-    }
-
     /// Whether every device has been verified as of a round.
-    fn is_over(&self, round: Round) -> bool {
+    pub(super) fn is_over(&self, round: Round) -> bool {
         self.devices.iter().flatten().all(|checks| checks.done >= round || checks.done >= checks.asked)
     }
 
@@ -182,6 +161,37 @@ impl Verification {
     }
 }
 
+impl Task for Verification {
+    /// When devices are to be verified next because clients use the pool.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        if !engine.verification.used {
+            return None;
+        }
+        let checked = engine.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
+        checked.map(|checks| checks.began + interval(checks.within)).min()
+    }
+
+    /// Has the devices verified whose turn it is because clients use the pool.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        engine.verification.used = false;
+        if engine.is_planted(Mutant::TruncationNotChecked) {
+            return;
+        }
+        engine.verification.round.0 += 1;
+        let round = engine.verification.round;
+        for i in 0..engine.verification.devices.len() {
+            let Some(checks) = &mut engine.verification.devices[i] else { continue };
+            if !checks.is_over && checks.began + interval(checks.within) <= engine.now {
+                checks.asked = round;
+                engine.verify_device(DeviceId(i as u8));
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
     pub(crate) fn verify_devices(&mut self) -> Round {
@@ -191,7 +201,7 @@ impl Engine {
     }
 
     /// As above; but no device is verified whose checks so far are good enough.
-    fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
+    pub(super) fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
         if self.is_planted(Mutant::TruncationNotChecked) {
             return self.verification.round;
         }
@@ -230,26 +240,6 @@ impl Engine {
         checks.is_none_or(|checks| checks.is_over || checks.done >= round)
     }
 
-    /// Has the devices verified whose turn it is because clients use the pool.
-    pub(crate) fn drive_verification(&mut self) {
-        if self.verification.due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        self.verification.used = false;
-        if self.is_planted(Mutant::TruncationNotChecked) {
-            return;
-        }
-        self.verification.round.0 += 1;
-        let round = self.verification.round;
-        for i in 0..self.verification.devices.len() {
-            let Some(checks) = &mut self.verification.devices[i] else { continue };
-            if !checks.is_over && checks.began + interval(checks.within) <= self.now {
-                checks.asked = round;
-                self.verify_device(DeviceId(i as u8));
-            }
-        }
-    }
-
     /// Begins a check of the device, unless one is in flight: then another follows.
     fn verify_device(&mut self, device: DeviceId) {
         let Some(checks) = &mut self.verification.devices[device.index()] else { return };
@@ -285,7 +275,7 @@ impl Engine {
             self.verify_device(device);
         }
         self.answer_verified();
-        self.drive_members(memory);
+        self.write_superblock(memory);
     }
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
@@ -347,27 +337,6 @@ impl Engine {
                 self.admin_step_ended(step, error);
             }
         }
-    }
-
-    /// The stop waits for one more check of all devices.
-    pub(crate) fn want_last_check(&mut self) {
-        self.verification.last = LastCheck::Wanted;
-    }
-
-    /// Whether the check that ends a stop is to begin.
-    pub(crate) fn last_check_is_due(&self) -> bool {
-        self.verification.last == LastCheck::Wanted && self.is_at_rest()
-    }
-
-    pub(crate) fn drive_last_check(&mut self) {
-        if self.last_check_is_due() {
-            self.verification.last = LastCheck::Began(self.verify_unless(|_, _| false));
-        }
-    }
-
-    /// Whether the check that ends a stop has ended.
-    pub(crate) fn last_check_is_over(&self) -> bool {
-        matches!(self.verification.last, LastCheck::Began(round) if self.verification.is_over(round))
     }
 
     /// The device because of which data of some volume, or the metadata, that was durable is gone, or will

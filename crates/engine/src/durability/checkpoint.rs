@@ -2,7 +2,8 @@
 //! recovery stays short.
 
 use crate::Engine;
-use crate::durability::members::Part;
+use crate::flight::{ENOSPC, MetadataIo};
+use crate::task::Task;
 use weir_map::root::Root;
 use weir_model::{DeviceId, IoError, Memory, Mutant};
 
@@ -28,6 +29,43 @@ pub(crate) struct Checkpoint {
     pub(crate) no_room: bool,
 }
 
+impl Task for Checkpoint {
+    /// The checkpoint under way has nothing left to wait for.
+    fn can_run(engine: &Engine) -> bool {
+        let waits = engine.commits.metadata_failed || engine.members.are_recording();
+        !waits && matches!(engine.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
+    }
+
+    /// Begins a checkpoint if one is due, and moves the one under way on.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.commits.metadata_failed {
+            return;
+        }
+        let stopping = engine.stopped_changes.is_some()
+            && engine.active.is_empty()
+            && engine.commits_are_settled()
+            && !engine.checkpoint_is_settled();
+        let due = engine.map.wants_checkpoint() && !engine.checkpoint.no_room;
+        let wanted = engine.checkpoint.requested || due || stopping;
+        if matches!(engine.checkpoint.phase, Phase::Idle) && wanted && engine.is_between_frames() {
+            engine.begin_checkpoint();
+        }
+        if engine.members.are_recording() {
+            return;
+        }
+        match engine.checkpoint.phase {
+            Phase::Pages(0) => engine.write_pages(memory),
+            Phase::Flush(0) => engine.write_root(memory),
+            Phase::Root(_, 0) => engine.root_durable(),
+            _ => {}
+        }
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        engine.commits.metadata_failed || engine.checkpoint_is_settled()
+    }
+}
+
 impl Engine {
     /// A checkpoint is wanted.
     pub(crate) fn request_checkpoint(&mut self) {
@@ -48,37 +86,6 @@ impl Engine {
         !matches!(self.checkpoint.phase, Phase::Idle)
     }
 
-    /// The checkpoint under way has nothing left to wait for.
-    pub(crate) fn checkpoint_can_advance(&self) -> bool {
-        let waits = self.commits.metadata_failed || self.members.are_recording();
-        !waits && matches!(self.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
-    }
-
-    /// Begins a checkpoint if one is due, and moves the one under way on.
-    pub(crate) fn drive_checkpoint<M: Memory>(&mut self, memory: &mut M) {
-        if self.commits.metadata_failed {
-            return;
-        }
-        let stopping = self.stopped_changes.is_some()
-            && self.active.is_empty()
-            && self.commits_are_settled()
-            && !self.checkpoint_is_settled();
-        let due = self.map.wants_checkpoint() && !self.checkpoint.no_room;
-        let wanted = self.checkpoint.requested || due || stopping;
-        if matches!(self.checkpoint.phase, Phase::Idle) && wanted && self.is_between_frames() {
-            self.begin_checkpoint();
-        }
-        if self.members.are_recording() {
-            return;
-        }
-        match self.checkpoint.phase {
-            Phase::Pages(0) => self.write_pages(memory),
-            Phase::Flush(0) => self.write_root(memory),
-            Phase::Root(_, 0) => self.root_durable(),
-            _ => {}
-        }
-    }
-
     fn begin_checkpoint(&mut self) {
         self.checkpoint.requested = false;
         self.checkpoint.no_room = self.map.begin_checkpoint().is_err();
@@ -87,14 +94,14 @@ impl Engine {
         } else if !self.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
-            self.metadata_failed(IoError::Os(crate::write::ENOSPC));
+            self.metadata_failed(IoError::Os(ENOSPC));
         }
     }
 
     fn write_pages<M: Memory>(&mut self, memory: &mut M) {
         let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
         self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
-            Some(at) => Phase::Pages(self.write_to_members(Part::Pages, at, &bytes, memory)),
+            Some(at) => Phase::Pages(self.write_to_members(MetadataIo::Pages, at, &bytes, memory)),
             None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
             None => Phase::Flush(self.flush_members()),
         };
@@ -103,7 +110,7 @@ impl Engine {
 
     fn write_root<M: Memory>(&mut self, memory: &mut M) {
         let Some((root, page, at)) = self.map.finished_root() else { return };
-        let left = self.write_to_members(Part::Root, at, &page[..], memory);
+        let left = self.write_to_members(MetadataIo::Root, at, &page[..], memory);
         self.checkpoint.phase = Phase::Root(Box::new(root), left);
     }
 

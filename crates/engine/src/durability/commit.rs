@@ -16,10 +16,10 @@
 
 use crate::Engine;
 use crate::device::verify::Round;
-use crate::durability::members::Part;
-use crate::inspect::notice::Notice;
-use crate::request::active::Waiter;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{MetadataIo, NewIo, Purpose};
+use crate::ids::{PieceId, Waiter};
+use crate::notice::Notice;
+use crate::task::Task;
 use weir_map::Epoch;
 use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
 
@@ -85,15 +85,108 @@ pub(crate) struct Commits {
     verified: Round,
     /// Extents of which a device was found, since this commit began, to miss what had been written.
     cleared: Vec<(ExtentKey, DeviceId)>,
-    pub(crate) metadata_failed: bool,
+    /// Pieces that may write where they want to once what was decided is durable.
+    pieces: Vec<PieceId>,
+    /// Nothing can be made durable any more.
+    pub(super) metadata_failed: bool,
+}
+
+impl Commits {
+    /// From now on these are the rules for flushes no client asks for.
+    pub(crate) fn set_rules(&mut self, rules: FlushRules) {
+        self.rules = rules;
+    }
+
+    /// The piece goes on after the next commit, which is wanted for it.
+    pub(crate) fn wait(&mut self, id: PieceId) {
+        self.pieces.push(id);
+        self.requested = true;
+    }
+
+    /// The pieces that wait for a commit, which go on.
+    pub(crate) fn take_waiting(&mut self) -> Vec<PieceId> {
+        std::mem::take(&mut self.pieces)
+    }
+}
+
+impl Task for Commits {
+    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let commits = &engine.commits;
+        if commits.metadata_failed {
+            return (!commits.next.is_empty()).then_some(engine.now);
+        }
+        if commits.phase != Phase::Idle {
+            return None;
+        }
+        let many = commits.changed.is_some() && engine.map.pending() > PENDING_MAX;
+        let requested = commits.requested && !engine.all_wait_for_flushes_beside();
+        let due = match !commits.next.is_empty() || requested || many || engine.stop_needs_a_step() {
+            true => Some(engine.now),
+            false => commits.changed.map(|at| at + COMMIT_AFTER),
+        };
+        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
+        due.filter(|_| commits.beside.is_empty() || !engine.is_hurried(&commits.next))
+    }
+
+    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
+    /// looked at it, as commands refused by a lost device do.
+    fn can_run(engine: &Engine) -> bool {
+        if engine.commits.metadata_failed || engine.members.are_recording() {
+            return false;
+        }
+        match engine.commits.phase {
+            Phase::Flushing(0) | Phase::Frame(0) => true,
+            Phase::NextFrame => engine.map.has_journal_room() || !engine.checkpoint_is_under_way(),
+            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
+        }
+    }
+
+    /// Begins a commit if one is due, and moves the one under way on.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.commits.metadata_failed {
+            return engine.fail_commit_waiters(RequestError::ReadOnly);
+        }
+        let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.now);
+        if engine.commits.phase == Phase::Idle && is_due {
+            if engine.is_stopping() && engine.commits_are_settled() {
+                // Changes that came to nothing: no commit is due for them later either.
+                engine.commits.changed = None;
+            } else if engine.has_nothing_to_commit() {
+                engine.commits.now = std::mem::take(&mut engine.commits.next);
+                engine.verify_for_waiters();
+                engine.end_commit();
+            } else {
+                engine.begin_commit();
+            }
+        }
+        if engine.commits.phase == Phase::Flushing(0) {
+            engine.map.begin_commit();
+            engine.commits.phase = Phase::NextFrame;
+            if engine.is_planted(Mutant::WaiterJoinsLate) {
+                let late = std::mem::take(&mut engine.commits.next);
+                engine.commits.now.extend(late);
+            }
+        }
+        // Nothing is acknowledged that a member left behind may not know before that is recorded.
+        if engine.members.are_recording() && !engine.is_planted(Mutant::RecordNotAwaited) {
+            return;
+        }
+        if engine.commits.phase == Phase::Frame(0) {
+            engine.frames_durable();
+            engine.commits.phase = Phase::NextFrame;
+        }
+        if engine.commits.phase == Phase::NextFrame {
+            engine.write_frame(memory);
+        }
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        engine.commits.metadata_failed || engine.commits_are_settled()
+    }
 }
 
 impl Engine {
-    /// From now on these are the rules for flushes no client asks for, instead of the default ones.
-    pub fn set_flush_rules(&mut self, rules: FlushRules) {
-        self.commits.rules = rules;
-    }
-
     /// Something changed that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self) {
@@ -115,42 +208,10 @@ impl Engine {
         self.commits.cleared.push((key, device));
     }
 
-    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
-    pub(crate) fn commit_due(&self) -> Option<Nanos> {
-        let commits = &self.commits;
-        if commits.metadata_failed {
-            return (!commits.next.is_empty()).then_some(self.now);
-        }
-        if commits.phase != Phase::Idle {
-            return None;
-        }
-        let many = commits.changed.is_some() && self.map.pending() > PENDING_MAX;
-        let requested = commits.requested && !self.all_wait_for_flushes_beside();
-        let due = match !commits.next.is_empty() || requested || many || self.stop_needs_a_step() {
-            true => Some(self.now),
-            false => commits.changed.map(|at| at + COMMIT_AFTER),
-        };
-        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
-        due.filter(|_| commits.beside.is_empty() || !self.is_hurried(&commits.next))
-    }
-
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
         let beside = |key| self.map.needs(key).any(|needs| self.commits.beside.contains(&needs.device));
         !self.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
-    }
-
-    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
-    /// looked at it, as commands refused by a lost device do.
-    pub(crate) fn commit_can_advance(&self) -> bool {
-        if self.commits.metadata_failed || self.members.are_recording() {
-            return false;
-        }
-        match self.commits.phase {
-            Phase::Flushing(0) | Phase::Frame(0) => true,
-            Phase::NextFrame => self.map.has_journal_room() || !self.checkpoint_is_under_way(),
-            Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
-        }
     }
 
     /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
@@ -161,60 +222,22 @@ impl Engine {
                 && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
     }
 
-    /// Begins a commit if one is due, and moves the one under way on.
-    pub(crate) fn drive_commits<M: Memory>(&mut self, memory: &mut M) {
-        if self.commits.metadata_failed {
-            return self.fail_commit_waiters(RequestError::ReadOnly);
-        }
-        let is_due = self.commit_due().is_some_and(|due| due <= self.now);
-        if self.commits.phase == Phase::Idle && is_due {
-            if self.is_stopping() && self.commits_are_settled() {
-                // Changes that came to nothing: no commit is due for them later either.
-                self.commits.changed = None;
-            } else if self.has_nothing_to_commit() {
-                self.commits.now = std::mem::take(&mut self.commits.next);
-                self.verify_for_waiters();
-                self.end_commit();
-            } else {
-                self.begin_commit();
-            }
-        }
-        if self.commits.phase == Phase::Flushing(0) {
-            self.map.begin_commit();
-            self.commits.phase = Phase::NextFrame;
-            if self.is_planted(Mutant::WaiterJoinsLate) {
-                let late = std::mem::take(&mut self.commits.next);
-                self.commits.now.extend(late);
-            }
-        }
-        // Nothing is acknowledged that a member left behind may not know before that is recorded.
-        if self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited) {
-            return;
-        }
-        if self.commits.phase == Phase::Frame(0) {
-            self.frames_durable();
-            self.commits.phase = Phase::NextFrame;
-        }
-        if self.commits.phase == Phase::NextFrame {
-            self.write_frame(memory);
-        }
-    }
-
     /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
     /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
     /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
     /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
     /// acknowledged. That members are being recorded holds everybody up, as with a commit.
     fn has_nothing_to_commit(&self) -> bool {
-        let owes =
-            |(sb, device): (&weir_map::Superblock, &crate::device::Device)| device.owes(sb.device).is_some();
+        let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
+            device.epochs.owes(sb.device).is_some()
+        };
         let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
         !(self.commits.next.is_empty() || self.commits.requested)
             && self.commits.beside.is_empty()
             && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
             && self.map.pending() == 0
             && !self.map.has_uncommitted()
-            && self.waiting_commit.is_empty()
+            && self.commits.pieces.is_empty()
             && !self.members.are_recording()
             && self.stopped_changes.is_none()
     }
@@ -237,7 +260,7 @@ impl Engine {
         commits.changed = None;
         commits.cleared.clear();
         let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
-            .filter(|(_, device)| device.is_dirty() && !device.is_lost())
+            .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
         // Beside the flushes: whoever waits was submitted before.
@@ -253,9 +276,9 @@ impl Engine {
         self.commits.phase = Phase::Flushing(now.len() - beside.len());
         self.commits.beside.extend(beside);
         for id in now {
-            let covered = self.devices[id.index()].begin_flush(self.now);
+            let covered = self.devices[id.index()].epochs.begin_flush(self.now);
             if self.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited) {
-                self.devices[id.index()].flush_succeeded(covered);
+                self.devices[id.index()].epochs.flush_succeeded(covered);
             }
             let other = !self.map.members().contains(&id);
             let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
@@ -287,23 +310,23 @@ impl Engine {
         }
         let device = &self.devices[id.index()];
         let may_wait =
-            !device.is_idle(self.now) && device.unflushed_for(self.now) < self.commits.rules.patience;
+            !device.is_idle(self.now) && device.epochs.unflushed_for(self.now) < self.commits.rules.patience;
         let waits_for_it = |key| self.map.needs(key).any(|needs| needs.device == id);
         self.is_dear(id)
             && may_wait
-            && !device.has_many_unflushed()
+            && !device.epochs.has_many_unflushed()
             && !self.who_wait_for_commit().any(waits_for_it)
     }
 
     /// The extents of pieces and moves that go on once something of theirs is durable.
     fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
-        let pieces = self.waiting_commit.iter().map(|id| self.pieces[id.0 as usize].key);
+        let pieces = self.commits.pieces.iter().map(|id| self.pieces[id.0 as usize].key);
         pieces.chain(self.mover.waiting_for_commit())
     }
 
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
         if result.is_ok() {
-            self.devices[device.index()].flush_succeeded(covered);
+            self.devices[device.index()].epochs.flush_succeeded(covered);
         }
         if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
             self.commits.beside.swap_remove(at);
@@ -337,7 +360,9 @@ impl Engine {
         }
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
-        self.ready.extend(self.waiting_scratch.drain(..));
+        while let Some(id) = self.scratch.next_waiting() {
+            self.go_on(id);
+        }
         self.retry_waiting_commit();
     }
 
@@ -348,7 +373,7 @@ impl Engine {
             return self.request_checkpoint();
         }
         let devices = &self.devices;
-        let flushed = |id: DeviceId| devices[id.index()].flushed();
+        let flushed = |id: DeviceId| devices[id.index()].epochs.flushed();
         let mut bytes = std::mem::take(&mut self.commits.frame);
         match self.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
@@ -359,7 +384,8 @@ impl Engine {
                     self.commits.now = rest;
                     <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
-                self.commits.phase = Phase::Frame(self.write_to_members(Part::Frame, at, &bytes, memory));
+                self.commits.phase =
+                    Phase::Frame(self.write_to_members(MetadataIo::Frame, at, &bytes, memory));
             }
             None => {
                 self.frames_durable();
@@ -444,7 +470,7 @@ impl Engine {
             && self.commits.next.is_empty()
             && self.commits.beside.is_empty()
             && !self.map.has_uncommitted()
-            && !self.devices.iter().any(|d| d.is_dirty())
+            && !self.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
     /// Whether the durable map may be checkpointed: not while a frame is being written.

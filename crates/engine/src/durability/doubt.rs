@@ -15,32 +15,13 @@
 //!   ([`Engine::last_loss`]).
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
-use crate::request::active::ActiveId;
-use crate::request::piece::{Piece, PieceId, Purpose, Work};
+use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
+use crate::ids::{ActiveId, PieceId};
+use crate::notice::Notice;
+use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
-
-/// Writes of one device that are not durable, beyond which a commit begins by itself.
-pub(crate) const UNFLUSHED_MAX: usize = 65_536;
-
-/// How a write that completed stands to the blocks it covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
-    /// It holds what nothing else holds, or a part of it; or the map may yet give up where it went.
-    Data,
-    /// It is durable: it settles what was in question before.
-    Durable,
-}
-
-/// A write that ended since the last flush of its device, well or not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unflushed {
-    pub(crate) key: ExtentKey,
-    pub(crate) range: BlockRange,
-    pub(crate) wrote: Wrote,
-}
 
 /// The doubtful blocks of one extent.
 #[derive(Debug)]
@@ -138,7 +119,7 @@ impl Engine {
     /// A write completed on `device`, and a flush must follow before it is durable.
     #[inline]
     pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
-        if self.devices[device.index()].note_unflushed(unflushed) > UNFLUSHED_MAX {
+        if self.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
             self.request_commit();
         }
     }
@@ -155,7 +136,7 @@ impl Engine {
         let written = self.blocks_of(&unflushed);
         self.note_copies(device, &written);
         let lost = self.lost_blocks(device, written);
-        let flushed = self.devices[device.index()].flushed();
+        let flushed = self.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.map.extent().blocks() };
         for key in self.map.withdraw(device, flushed) {
             if !self.is_planted(Mutant::CacheKeepsDoubtful) {
@@ -216,19 +197,18 @@ impl Engine {
     /// Commands under way may bring what the device had before what it has lost: what they read is read
     /// again, and then is in doubt, or elsewhere.
     fn read_anew(&mut self, device: DeviceId) {
-        let flights = self.flights.iter().map(|(_, flight)| flight);
-        let reads = flights.filter(|flight| flight.device == device && flight.kind.is_read());
+        let reads = self.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
         for piece in reads.filter_map(|flight| flight.purpose.piece()) {
-            self.again.restart(piece);
+            self.pieces[piece.0 as usize].begin_again(None);
         }
     }
 
     /// What writes under way to the device cover: what they leave there a flush no longer tells.
     fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
-        let flights = self.flights.iter().map(|(_, flight)| flight).filter(move |f| f.device == device);
+        let flights = self.commands.iter().filter(move |f| f.device == device);
         flights.filter_map(|flight| {
-            let Purpose::Write(PieceId(id)) = flight.purpose else { return None };
-            let Piece { key, range, .. } = self.pieces[id as usize];
+            let id = flight.purpose.written()?;
+            let Piece { key, range, .. } = self.pieces[id.0 as usize];
             Some(Unflushed { key, range, wrote: Wrote::Data })
         })
     }
@@ -257,13 +237,13 @@ impl Engine {
                 if i < device.index() && self.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
                     continue;
                 }
-                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.flushed());
+                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
                 let Some((mut blocks, epoch)) = unsure else { continue };
                 blocks.intersect(written);
                 let mut at = 0;
                 while let Some(range) = blocks.next_run(at, end) {
                     at = range.end();
-                    other.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+                    other.epochs.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
                 }
             }
         }
@@ -317,7 +297,7 @@ impl Engine {
     fn fail_writes(&mut self, device: DeviceId) {
         self.mirror.fail(device);
         let to_device =
-            |p: &&mut Piece| p.target.is_some_and(|t| !t.mirrored && t.spot.place().device == device);
+            |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.spot.place().device == device);
         for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }
@@ -328,8 +308,8 @@ impl Engine {
     fn review_writes(&mut self, key: ExtentKey) {
         let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
         for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
-            if let Some(target) = &mut piece.target {
-                target.changes = true;
+            if let Some(writing) = piece.writing() {
+                writing.target.changes = true;
             }
         }
         if !self.locks.tidy_later(key) {

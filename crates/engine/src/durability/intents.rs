@@ -9,11 +9,13 @@
 //! and [`crate::background::resync`] makes the other one anew. Their number is bounded, and so is that work,
 //! but for what was in doubt.
 
+use crate::lookup;
+use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Needs;
-use weir_model::{BlockRange, ExtentKey, Mutant, Nanos};
+use weir_model::{BlockRange, ExtentKey, Memory, Mutant, Nanos};
 
 /// An intent is closed when its extent has not been written for so long.
 const IDLE: Nanos = Nanos::secs(2);
@@ -37,6 +39,22 @@ impl Intents {
     }
 }
 
+impl Task for Intents {
+    /// When to look which intents are to be closed.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let looks = !engine.intents.are_closed() && !engine.commits.metadata_failed;
+        looks.then_some(engine.intents.next_look)
+    }
+
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        engine.close_intents();
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        engine.commits.metadata_failed || engine.intents.are_closed()
+    }
+}
+
 impl Engine {
     /// The copies of the extent's blocks may differ from now on, whatever happens.
     pub(crate) fn open_intent(&mut self, key: ExtentKey) {
@@ -54,12 +72,6 @@ impl Engine {
         if let Some(used) = self.intents.open.get_mut(&key) {
             *used = self.now;
         }
-    }
-
-    /// When to look which intents are to be closed.
-    pub(crate) fn intents_due(&self) -> Option<Nanos> {
-        let looks = !self.intents.are_closed() && !self.commits.metadata_failed;
-        looks.then_some(self.intents.next_look)
     }
 
     /// Closes intents of extents that are no longer written: after a while, if there are too many, and
@@ -93,9 +105,9 @@ impl Engine {
 
     /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
     fn close_intent(&mut self, key: ExtentKey) {
-        let Some(record) = self.record(key) else { return };
-        let owed = crate::write::copies::wholes(&record)
-            .filter_map(|w| self.devices[w.device.index()].owes(w.device));
+        let Some(record) = lookup::record(&self.map, key) else { return };
+        let owed =
+            lookup::wholes(&record).filter_map(|w| self.devices[w.device.index()].epochs.owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
         if owed.len() > 2 || self.doubt.has(key) {
             // A version waits for two devices at most; and of what is in doubt none is known to be durable.

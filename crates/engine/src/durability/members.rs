@@ -5,11 +5,12 @@
 
 use crate::Engine;
 use crate::device::verify::Round;
-use crate::request::piece::{NewIo, Purpose};
+use crate::flight::{MetadataIo, NewIo, Purpose};
+use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Superblock;
-use weir_model::{Buffer, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Memory, Mutant};
+use weir_model::{Buffer, DeviceId, DeviceOffset, IoError, IoKind, Memory, Mutant};
 
 /// A member that is written.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,6 @@ pub(crate) struct Members {
     writing: Option<Buffer>,
     /// The check of a device that the superblock in its last page waits for.
     checked: Option<(DeviceId, Round)>,
-    /// Members left behind since the start.
-    pub(crate) left_behind: DeviceSet,
 }
 
 impl Members {
@@ -57,44 +56,56 @@ impl Members {
     }
 }
 
-/// What is written to the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Frame,
-    Pages,
-    Root,
+impl Task for Members {
+    /// A superblock could be written now.
+    fn can_run(engine: &Engine) -> bool {
+        engine.members.writing.is_none()
+            && !engine.members.to_record.is_empty()
+            && engine.scratch.has_blocks()
+            && engine.may_record()
+            && engine.members.checked.is_none_or(|(device, round)| engine.is_checked(device, round))
+    }
+
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        engine.write_superblock(memory);
+    }
+
+    fn is_idle(engine: &Engine) -> bool {
+        let may_be_left = engine.commits.metadata_failed && !engine.verification.any_damaged();
+        may_be_left || !engine.members.are_recording()
+    }
 }
 
 impl Engine {
     /// Writes a part of the metadata to every member; how many writes that are.
     pub(crate) fn write_to_members<M: Memory>(
         &mut self,
-        part: Part,
+        part: MetadataIo,
         at: DeviceOffset,
         bytes: &[u8],
         memory: &mut M,
     ) -> usize {
         let mut members = self.members.list.clone();
         let to_one = match part {
-            Part::Frame => Mutant::FrameToOneMember,
-            Part::Pages => Mutant::PagesToOneMember,
-            Part::Root => Mutant::RootToOneMember,
+            MetadataIo::Frame => Mutant::FrameToOneMember,
+            MetadataIo::Root => Mutant::RootToOneMember,
+            _ => Mutant::PagesToOneMember,
         };
         if self.is_planted(to_one) {
             members.truncate(1);
         }
         for member in &members {
-            let buffer = if part == Part::Frame { member.frame } else { member.pages };
+            let buffer = if part == MetadataIo::Frame { member.frame } else { member.pages };
             let buffer = buffer.part(0, bytes.len() as u32);
             memory.bytes_mut(buffer).copy_from_slice(bytes);
             let volatile = self.devices[member.device.index()].settings.volatile_cache;
-            let (fua, purpose) = match part {
-                Part::Frame => (volatile && !self.is_planted(Mutant::FrameNotDurable), Purpose::Frame),
-                Part::Pages => (false, Purpose::CheckpointPages),
-                Part::Root => (true, Purpose::Root),
+            let fua = match part {
+                MetadataIo::Frame => volatile && !self.is_planted(Mutant::FrameNotDurable),
+                MetadataIo::Root => true,
+                _ => false,
             };
             let kind = IoKind::Write { fua };
-            self.launch(NewIo { device: member.device, kind, at, buffer }, purpose);
+            self.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
         }
         members.len()
     }
@@ -103,7 +114,7 @@ impl Engine {
     pub(crate) fn flush_members(&mut self) -> usize {
         let members = self.members.list.clone();
         for member in &members {
-            self.launch(NewIo::flush(member.device), Purpose::CheckpointFlush);
+            self.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
         }
         members.len()
     }
@@ -119,7 +130,6 @@ impl Engine {
             return self.metadata_failed(error);
         }
         self.members.list.retain(|member| member.device != device);
-        self.members.left_behind.insert(device);
         self.record_superblocks();
     }
 
@@ -137,15 +147,6 @@ impl Engine {
         copies.sort_by_key(|(device, at)| (order(*device), *at));
         self.members.to_record = copies.into();
         self.members.checked = None;
-    }
-
-    /// A superblock could be written now.
-    pub(crate) fn can_record(&self) -> bool {
-        self.members.writing.is_none()
-            && !self.members.to_record.is_empty()
-            && self.scratch.has_blocks()
-            && self.may_record()
-            && self.members.checked.is_none_or(|(device, round)| self.is_checked(device, round))
     }
 
     /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
@@ -181,7 +182,7 @@ impl Engine {
     }
 
     /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
-    pub(crate) fn drive_members<M: Memory>(&mut self, memory: &mut M) {
+    pub(crate) fn write_superblock<M: Memory>(&mut self, memory: &mut M) {
         if self.members.writing.is_some() || !self.may_record() {
             return;
         }
@@ -197,15 +198,27 @@ impl Engine {
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
         self.members.writing = Some(buffer);
         let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
-        self.launch(NewIo { device, kind, at, buffer }, Purpose::Superblock);
+        self.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
 
-    pub(crate) fn superblock_ended<M: Memory>(
+    /// A command to a metadata member has ended.
+    pub(crate) fn metadata_io_ended<M: Memory>(
         &mut self,
+        io: MetadataIo,
         device: DeviceId,
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
+        match io {
+            MetadataIo::Frame => self.frame_ended(device, result),
+            MetadataIo::Pages | MetadataIo::PagesFlush | MetadataIo::Root => {
+                self.checkpoint_step_ended(device, result);
+            }
+            MetadataIo::Superblock => self.superblock_ended(device, result, memory),
+        }
+    }
+
+    fn superblock_ended<M: Memory>(&mut self, device: DeviceId, result: Result<(), IoError>, memory: &mut M) {
         if let Some(buffer) = self.members.writing.take() {
             self.put_back_block(buffer);
         }
@@ -215,7 +228,7 @@ impl Engine {
             self.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
-        self.drive_members(memory);
+        self.write_superblock(memory);
         self.answer_verified();
     }
 }

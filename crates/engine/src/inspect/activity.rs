@@ -1,7 +1,7 @@
 //! What the engine is in the middle of: for tests that ask whether every moment was put to the test.
 
 use crate::Engine;
-use crate::request::piece::Purpose;
+use crate::flight::{MetadataIo, Purpose};
 use std::fmt;
 
 /// Something that takes several steps, at any of which everything may end.
@@ -85,23 +85,22 @@ impl fmt::Display for Activity {
 impl Engine {
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
-        let in_flight = |is: fn(&Purpose) -> bool| self.flights.iter().any(|(_, f)| is(&f.purpose));
+        let in_flight = |is: fn(&Purpose) -> bool| self.commands.iter().any(|flight| is(&flight.purpose));
         match activity {
-            Activity::Reading => in_flight(|p| {
-                use Purpose::{Merge, MergeElsewhere, Read, ReadElsewhere, ReadThrough};
-                matches!(p, Read(_) | ReadThrough(_) | ReadElsewhere(..) | Merge(_) | MergeElsewhere(..))
-            }),
-            Activity::Writing => in_flight(|p| matches!(p, Purpose::Write(_))),
+            Activity::Reading => in_flight(|p| p.piece().is_some() && p.written().is_none()),
+            Activity::Writing => in_flight(|p| p.written().is_some()),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
-            Activity::Frame => in_flight(|p| matches!(p, Purpose::Frame)),
+            Activity::Frame => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Frame))),
             Activity::JournalWrapped => self.map.journal_has_wrapped(),
-            Activity::CheckpointPages => in_flight(|p| matches!(p, Purpose::CheckpointPages)),
-            Activity::CheckpointFlush => in_flight(|p| matches!(p, Purpose::CheckpointFlush)),
-            Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Root)),
+            Activity::CheckpointPages => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Pages))),
+            Activity::CheckpointFlush => {
+                in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::PagesFlush)))
+            }
+            Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.is_removing(),
-            Activity::SpaceResting => self.devices.iter().any(|device| device.has_resting()),
+            Activity::SpaceResting => self.devices.iter().any(|device| device.resting.any()),
             Activity::WaitingForSpace => self.space.is_waited_for(),
-            Activity::Moving => in_flight(|p| matches!(p, Purpose::MoveRead(_) | Purpose::MoveWrite(_))),
+            Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
             Activity::IntentOpen => !self.intents.are_closed(),
             Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
             Activity::InDoubt => !self.doubt.is_empty(),

@@ -1,6 +1,7 @@
 //! Where a block is, since when and why: for people who ask.
 
 use crate::Engine;
+use crate::lookup;
 use crate::policy::advice::places_of;
 use weir_map::Place;
 use weir_model::{
@@ -84,7 +85,7 @@ impl Engine {
         let key = ExtentKey { volume: id, index: extent.index(at) };
         let number = (u64::from(extent.within(at)) / BLOCK) as u16;
         let one = BlockRange { first: number, count: 1 };
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let places = record.iter().flat_map(|record| &record.places);
         let held = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
         let (policy, reasons) = self.reasons(key, number, held);

@@ -1,12 +1,20 @@
 //! What the pool is doing, as plain data.
 
+use crate::admin::VolumeInfo;
+use crate::device::ErrorCounts;
 use crate::device::State;
-use crate::policy::registry::Which;
-use crate::request::piece::{Flight, Purpose};
-use crate::{
-    CacheStatus, Engine, ErrorCounts, Load, LostWhy, MoverShare, MoverStatus, MovesStatus, Remark,
-    ResponsesBySize, SpaceStatus, Spread, StoppedChanges, VolumeInfo,
-};
+use crate::device::measure::{Load, ResponsesBySize};
+use crate::device::pacing::MoverShare;
+use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
+use crate::mover::MoverStatus;
+use crate::notice::LostWhy;
+use crate::policy::harm::MovesStatus;
+use crate::policy::rounds::Remark;
+use crate::policy::which::Which;
+use crate::read::cache::CacheStatus;
+use crate::space::SpaceStatus;
+use crate::space::extra::Spread;
+use crate::{Engine, StoppedChanges};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -88,9 +96,9 @@ impl Written {
     #[inline]
     pub(crate) fn note(&mut self, flight: &Flight) {
         match flight.purpose {
-            Purpose::Write(_) => self.data += flight.len(),
-            Purpose::Frame => self.frames += flight.len(),
-            Purpose::CheckpointPages | Purpose::Root => self.checkpoints += flight.len(),
+            Purpose::Write(WriteIo::Data(_)) => self.data += flight.len(),
+            Purpose::Metadata(MetadataIo::Frame) => self.frames += flight.len(),
+            Purpose::Metadata(MetadataIo::Pages | MetadataIo::Root) => self.checkpoints += flight.len(),
             _ => {}
         }
     }
@@ -177,8 +185,8 @@ impl Engine {
                 writes: device.load.completed(true),
                 read_response: self.advice.view(sb.device).reads.response.get(),
                 write_response: self.advice.view(sb.device).writes.response.get(),
-                idle_response: device.idle,
-                flushes: device.flushes,
+                idle_response: device.idle.response,
+                flushes: device.load.flushes(),
                 errors: device.errors,
                 in_flight: device.in_flight().into(),
                 mover: device.pacing.status(self.mover.share()),

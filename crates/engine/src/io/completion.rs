@@ -1,12 +1,13 @@
 //! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
 
-use crate::device::pacing::{Ended, Whose};
-use crate::io::retry::{EIO, is_full};
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose, Step, Work};
-use crate::{Engine, LostWhy};
-use smallvec::SmallVec;
+use crate::Engine;
+use crate::device::pacing::Ended;
+use crate::flight::{EIO, Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
+use crate::ids::PieceId;
+use crate::io::coalesce::may_join;
+use crate::notice::LostWhy;
 use weir_map::Chunk;
-use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoId, IoKind, Memory, Mutant};
+use weir_model::{DeviceId, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
 use weir_policy::placement::Command;
 
 impl Engine {
@@ -15,24 +16,47 @@ impl Engine {
         self.start(io.flight(purpose));
     }
 
+    /// Takes the completion of a device command.
+    #[inline]
+    pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
+        self.now = now;
+        if let Some(parts) = self.commands.take_parts(done.id) {
+            return self.complete_joined(done, &parts, memory);
+        }
+        self.finish_flight(done.id, done.result, memory);
+    }
+
+    #[inline(never)]
+    fn complete_joined<M: Memory>(&mut self, done: IoDone, parts: &[IoId], memory: &mut M) {
+        for id in std::iter::once(&done.id).chain(parts) {
+            let Some(flight) = self.commands.get(*id) else { continue };
+            match done.result {
+                Err(error @ IoError::Os(_)) if may_join(flight) && !self.is_spoilt(flight) => {
+                    let flight = self.commands.remove(*id);
+                    self.send_alone(flight, error);
+                }
+                result => self.finish_flight(*id, result, memory),
+            }
+        }
+    }
+
     /// A device command has ended.
     #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let at = id.0 as usize;
-        let Some(flight) = self.flights.get(at) else { return };
+        let Some(flight) = self.commands.get(id) else { return };
         let (of, promise) = (flight.device, flight.promise);
         let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
-            Purpose::Read(piece) if is_plain && !self.mover_is_fed() => {
-                self.measure_flight(at, Whose::Client, IoKind::Read, Some(piece));
-                self.flights.remove(at);
+            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover_is_fed() => {
+                self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
+                self.commands.remove(id);
                 self.part_read(piece, memory);
                 self.reuse_any_rested(of);
             }
-            Purpose::Write(piece) if is_plain => {
-                self.measure_flight(at, Whose::Client, IoKind::Write { fua: false }, Some(piece));
-                let flight = self.flights.remove(at);
+            Purpose::Write(WriteIo::Data(piece)) if is_plain => {
+                self.measure_flight(id, Whose::Client, IoKind::Write { fua: false }, Some(piece));
+                let flight = self.commands.remove(id);
                 self.written.note(&flight);
                 self.write_ended(piece, &flight, Ok(()));
                 self.reuse_any_rested(of);
@@ -49,9 +73,9 @@ impl Engine {
 
     /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
-    fn measure_flight(&mut self, at: usize, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
-        let Self { flights, devices, advice, mover, .. } = self;
-        let flight = &flights[at];
+    fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
+        let Self { commands, devices, advice, mover, .. } = self;
+        let Some(flight) = commands.get(id) else { return };
         let device = &mut devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(self.now, flight, whose, mover.share());
         let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
@@ -73,29 +97,28 @@ impl Engine {
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let at = id.0 as usize;
-        if result.is_ok() && self.was_written(at) {
+        if result.is_ok() && self.was_written(id) {
             return;
         }
-        let flight = &self.flights[at];
+        let Some(flight) = self.commands.get(id) else { return };
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
-            self.devices[of].end_promise(promise);
+            self.devices[of].promises.end(promise);
         }
         // The system may have had the page in memory: that says nothing of the device.
         let is_measured = !matches!(flight.purpose, Purpose::Verify);
         if result.is_ok() && !is_abandoned && is_measured {
             let piece = flight.purpose.piece();
-            self.measure_flight(at, whose, kind, piece);
+            self.measure_flight(id, whose, kind, piece);
         }
-        let flight = self.flights.remove(at);
+        let flight = self.commands.remove(id);
         if result.is_ok() && !is_abandoned && !is_measured {
             self.end_at_device(&flight, whose);
         }
         if is_abandoned {
             self.end_at_device(&flight, whose);
-            self.abandoned_ended(id, memory);
+            self.abandoned.ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
@@ -109,7 +132,7 @@ impl Engine {
                 self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
             } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
             {
-                self.devices[of].hold(flight);
+                self.devices[of].promises.hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
@@ -118,16 +141,16 @@ impl Engine {
 
     /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is
     /// not what has ended, or comes to nothing.
-    fn was_written(&mut self, at: usize) -> bool {
-        let flight = &self.flights[at];
+    fn was_written(&mut self, id: IoId) -> bool {
+        let Some(flight) = self.commands.get(id) else { return false };
         if flight.step != Step::Writing
             || matches!(flight.purpose, Purpose::Abandoned)
             || self.is_spoilt(flight)
         {
             return false;
         }
-        let flight = Flight { step: Step::Flushing, ..self.flights.remove(at) };
-        self.send(flight);
+        let flight = Flight { step: Step::Flushing, ..self.commands.remove(id) };
+        self.commands.send(flight);
         true
     }
 
@@ -136,7 +159,7 @@ impl Engine {
         let Some(flight) = self.retried(flight, error) else { return };
         let whose = flight.purpose.whose();
         self.end_at_device(&flight, whose);
-        if let Purpose::Write(id) = flight.purpose {
+        if let Some(id) = flight.purpose.written() {
             self.note_unfinished(id, flight.device);
         }
         match error {
@@ -155,8 +178,8 @@ impl Engine {
     #[inline(always)]
     fn tell_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(id) => self.read_ended(id, flight, result, memory),
-            Purpose::Write(id) => self.write_ended(id, flight, result),
+            Purpose::Read(ReadIo::Run(id)) => self.read_ended(id, flight, result, memory),
+            Purpose::Write(WriteIo::Data(id)) => self.write_ended(id, flight, result),
             _ => self.tell_others_ended(flight, result, memory),
         }
         self.reuse_any_rested(flight.device);
@@ -176,32 +199,22 @@ impl Engine {
     #[inline(never)]
     fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(id) | Purpose::ReadElsewhere(id, _) => self.read_ended(id, flight, result, memory),
-            Purpose::ReadThrough(id) => self.read_through_ended(id, flight, result, memory),
-            Purpose::Fetch(id) => self.fetch_ended(id, flight, result, memory),
-            Purpose::Merge(id) | Purpose::MergeElsewhere(id, _) => {
-                self.merge_ended(id, flight, result, memory);
-            }
-            Purpose::Write(id) => self.write_ended(id, flight, result),
-            Purpose::MoveRead(id) => self.move_read_ended(id, result),
-            Purpose::MoveWrite(id) => self.move_write_ended(id, flight, result),
+            Purpose::Read(io) => self.read_io_ended(io, flight, result, memory),
+            Purpose::Write(io) => self.write_io_ended(io, flight, result, memory),
+            Purpose::Mover(io) => self.mover_io_ended(io, flight, result),
+            Purpose::Metadata(io) => self.metadata_io_ended(io, flight.device, result, memory),
+            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
+            Purpose::Verify => self.verified(flight.device, result, memory),
             Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(number) => self.probe_ended(number, flight, result),
             Purpose::CurveProbe => self.curve_probe_ended(),
-            Purpose::Verify => self.verified(flight.device, result, memory),
-            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
-            Purpose::Frame => self.frame_ended(flight.device, result),
-            Purpose::CheckpointPages | Purpose::CheckpointFlush | Purpose::Root => {
-                self.checkpoint_step_ended(flight.device, result);
-            }
-            Purpose::Superblock => self.superblock_ended(flight.device, result, memory),
             Purpose::Abandoned => {}
         }
     }
 
     #[inline]
     fn reuse_any_rested(&mut self, device: DeviceId) {
-        if self.devices[device.index()].has_resting() {
+        if self.devices[device.index()].resting.any() {
             self.reuse_rested(device);
         }
     }
@@ -221,88 +234,5 @@ impl Engine {
         }
         self.devices[chunk.device().index()].rest(chunk);
         self.reuse_rested(chunk.device());
-    }
-
-    /// Starts the pieces that got what they waited for. A queue rather than recursion: any number
-    /// of them may end at once.
-    #[inline]
-    pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
-        // Most calls find nothing: a completion rarely makes a piece ready.
-        if !self.ready.is_empty() || self.abandoned.has_refused() || self.again.has_ended() {
-            self.run_all_ready(memory);
-        }
-    }
-
-    #[inline(never)]
-    fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
-        loop {
-            if let Some(id) = self.ready.pop_front() {
-                match self.pieces[id.0 as usize].work {
-                    Work::Read => self.start_read(id, memory),
-                    Work::Write { .. } => self.start_write(id, memory),
-                    Work::Clear(clear) => self.start_clear(id, clear, memory),
-                }
-            } else if let Some(flight) = self.abandoned.next_refused() {
-                self.end_flight(&flight, Err(IoError::Lost), memory);
-            } else if let Some(id) = self.again.next_ended() {
-                self.answer_from_others(id, memory);
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// Makes a piece, which its request waits for.
-    #[inline]
-    pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
-        self.active[piece.request.0].left += 1;
-        PieceId(self.pieces.insert(piece) as u32)
-    }
-
-    /// Makes a piece; a changing one runs once it has its blocks.
-    pub(crate) fn add_piece(&mut self, piece: Piece) {
-        let (key, range) = (piece.key, piece.range);
-        let takes_blocks = piece.takes_blocks;
-        let id = self.insert_piece(piece);
-        if !takes_blocks || self.locks.take(key, range, id) {
-            self.ready.push_back(id);
-        }
-    }
-
-    /// The piece is done: gives its blocks back and tells its request.
-    pub(crate) fn piece_ended(&mut self, id: PieceId) {
-        // Only what is needed is copied out of the table: a piece is large.
-        let piece = &self.pieces[id.0 as usize];
-        let (request, found) = (piece.request, piece.found);
-        let taken = piece.takes_blocks.then_some((piece.key, piece.range));
-        if piece.error.is_some() {
-            let active = &mut self.active[request.0];
-            active.error = active.error.or(piece.error);
-        }
-        self.pieces.remove(id.0 as usize);
-        if let Some((key, range)) = taken {
-            self.give_back_blocks(key, range);
-        }
-        let active = &mut self.active[request.0];
-        active.found.0 |= found.0;
-        active.found.1 |= found.1;
-        active.left -= 1;
-        if active.left == 0 {
-            self.request_ended(request);
-        }
-    }
-
-    fn give_back_blocks(&mut self, key: ExtentKey, range: BlockRange) {
-        let mut granted = SmallVec::new();
-        if self.locks.release(key, range, &mut granted) {
-            self.map.give_back(key);
-            self.note_change();
-            if self.space.is_waited_for() && self.map.releasing() > 0 {
-                self.request_commit();
-            }
-        }
-        if !granted.is_empty() {
-            self.ready.extend(granted);
-        }
     }
 }

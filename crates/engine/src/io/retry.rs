@@ -12,28 +12,13 @@
 //! not carry out: it counts like any other error.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
-use crate::request::piece::{Flight, Purpose};
-use weir_model::{IoError, IoKind, Mutant, Planted};
+use crate::flight::{Flight, Purpose};
+use crate::flight::{ReadIo, is_full};
+use crate::notice::Notice;
+use weir_model::{IoError, IoKind, Mutant};
 
 /// How often a command is tried in all.
 const ATTEMPTS: u8 = 3;
-
-/// The operating system's number for an input/output error.
-pub(crate) const EIO: i32 = 5;
-
-/// The operating system's numbers for a full file system and for a user's full quota.
-const FULL: [IoError; 2] = [IoError::Os(28), IoError::Os(122)];
-
-/// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file
-/// system that is full, or to a thin device. A durable write may have met an earlier one's error.
-pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
-    let did_nothing = match command {
-        IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),
-        IoKind::Read | IoKind::Flush => false,
-    };
-    did_nothing && FULL.contains(&error)
-}
 
 impl Engine {
     /// Whether nothing more may come of the command: its device is lost, or a flush failed while it was under
@@ -42,7 +27,7 @@ impl Engine {
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
         let distrusted = !flight.kind.is_read()
-            && device.is_distrusted(flight.generation)
+            && device.epochs.is_distrusted(flight.generation)
             && !self.is_planted(Mutant::SpoiltSuccessCounts);
         device.is_lost() || distrusted
     }
@@ -53,7 +38,7 @@ impl Engine {
         let repeatable = matches!(kind, IoKind::Read | IoKind::Write { fua: false })
             || self.is_planted(Mutant::FlushRetried);
         // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
-        let worthwhile = !matches!(flight.purpose, Purpose::ReadThrough(_));
+        let worthwhile = !matches!(flight.purpose, Purpose::Read(ReadIo::Gap(_)));
         let hopeful =
             worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.map.planted());
         let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);
@@ -73,10 +58,10 @@ impl Engine {
         flight.started = self.now;
         if flight.promise.is_some() {
             // The first step of a durable write: the one that was begun has ended.
-            flight.promise = Some(self.devices[flight.device.index()].begin_promise());
+            flight.promise = Some(self.devices[flight.device.index()].promises.begin());
         }
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
-        self.send(flight);
+        self.commands.send(flight);
         None
     }
 
@@ -87,7 +72,7 @@ impl Engine {
         }
         flight.attempt += 1;
         flight.started = self.now;
-        self.send(flight);
+        self.commands.send(flight);
     }
 
     fn note_failure(&mut self, flight: &Flight, error: IoError, again: bool) {

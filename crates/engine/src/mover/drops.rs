@@ -5,13 +5,14 @@
 //! versions, so that after a cut there is never a block that nobody holds.
 
 use crate::Engine;
+use crate::lookup;
 use weir_map::{BlockSet, Place, Record};
 use weir_model::{BlockRange, ExtentKey, PlaceId, PlaceKind};
 
 impl Engine {
     /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
     pub(crate) fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
-        let Some(record) = self.record(key) else { return };
+        let Some(record) = lookup::record(&self.map, key) else { return };
         let Some(there) = record.place(to).map(|p| p.valid.clone()) else { return };
         let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
         for from in others {
@@ -24,7 +25,7 @@ impl Engine {
     pub(crate) fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
         let Some(blocks) = self.sound(blocks, from) else { return };
         let all = self.map.extent().blocks();
-        let Some(record) = self.record(key) else { return };
+        let Some(record) = lookup::record(&self.map, key) else { return };
         if self.locks.begin_move(key, all) {
             let mut held = BlockSet::none(all);
             // What is in two places in slots, and not at home, is so for safety's sake.
@@ -46,7 +47,7 @@ impl Engine {
     fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
         let all = self.map.extent().blocks();
         // Two copies are kept where two are wanted.
-        let Some(record) = self.record(key).filter(|r| r.copies == 1) else { return };
+        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies == 1) else { return };
         let mut going = self.held_besides(&record, from);
         going.intersect(&record.shared(from, all));
         going.intersect(which);

@@ -6,8 +6,10 @@
 //! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
 use crate::Engine;
-use crate::read::Source;
-use crate::request::piece::{Flight, Piece, PieceId, Purpose};
+use crate::flight::{Flight, Purpose, ReadIo};
+use crate::ids::PieceId;
+use crate::lookup::Source;
+use crate::request::piece::Piece;
 use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
 use weir_policy::placement::Action;
 
@@ -67,7 +69,7 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        if !matches!(flight.purpose, Purpose::Read(_)) {
+        if !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             return;
         }
         let first = self.pieces[piece.0 as usize].range.first;

@@ -2,12 +2,11 @@
 
 use crate::Engine;
 use crate::device::Device;
-use crate::device::pacing::Whose;
-use crate::policy::registry::{Which, is_about};
+use crate::flight::Whose;
+use crate::ids::PieceId;
 use crate::policy::runs::Runs;
-use crate::request::piece::PieceId;
-use std::borrow::Cow;
-use weir_map::{Found, Map, Place, Record, Value, Whole};
+use crate::policy::which::{Which, is_about};
+use weir_map::{Found, Map, Place, Record, Whole};
 use weir_model::{
     BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
 };
@@ -76,23 +75,6 @@ impl Advice {
 }
 
 impl Engine {
-    /// Everything known of the extent's places; `None` if it has none and nothing is noted.
-    pub(crate) fn record(&self, key: ExtentKey) -> Option<Record> {
-        self.lent(key).map(Cow::into_owned)
-    }
-
-    /// As [`Self::record`], borrowed where the map has a record. Cost: a look-up then.
-    #[inline]
-    pub(crate) fn lent(&self, key: ExtentKey) -> Option<Cow<'_, Record>> {
-        match self.map.find(key) {
-            Found::Empty => None,
-            Found::Direct(whole) => {
-                Value::Direct(whole).into_record(self.map.extent().blocks()).map(Cow::Owned)
-            }
-            Found::Record(record) => Some(record),
-        }
-    }
-
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
         self.advice.views.iter().map(DeviceView::completed)
@@ -283,9 +265,9 @@ impl Engine {
 /// in flight.
 #[inline]
 fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
-    let (usable, idle) = (!device.is_lost(), device.idle.unwrap_or(Nanos::MAX));
+    let (usable, idle) = (!device.is_lost(), device.idle.response.unwrap_or(Nanos::MAX));
     let changes = view.usable != usable || view.idle != idle;
-    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle_quartiles);
+    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle.quartiles);
     let space = map.space(view.id);
     view.free = if usable { space.free() } else { 0 };
     view.slots = if usable { space.free_slots() } else { 0 };

@@ -11,13 +11,16 @@
 //! home what is in slots alone, and dropping what is elsewhere too.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
+use crate::flight::{NewIo, Purpose};
+use crate::ids::PieceId;
+use crate::notice::Notice;
 use crate::policy::advice::held;
-use crate::policy::registry::Which;
-use crate::request::piece::{NewIo, PieceId, Purpose};
+use crate::policy::which::Which;
+use crate::task::Task;
 use weir_map::{Found, Map, Whole};
 use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Nanos, PlaceKind, VolumeId,
+    BLOCK, BlockRange, Buffer, Bytes, DeviceExtent, DeviceId, ExtentKey, IoKind, Memory, Nanos, PlaceKind,
+    VolumeId,
 };
 use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
 use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
@@ -30,7 +33,7 @@ const OLD: Nanos = Nanos::secs(10);
 /// What is known of the devices, and how policies are judged.
 #[derive(Debug)]
 pub(crate) struct Harm {
-    pub(crate) moves: Moves,
+    moves: Moves,
     curves: Vec<Curves>,
     /// Where the last new extent went: the first place of what is in slots alone.
     home: Option<DeviceId>,
@@ -50,6 +53,11 @@ impl Harm {
             probes: 0,
             probing: None,
         }
+    }
+
+    /// Whether policies' moves are judged, and by which rules.
+    pub(crate) const fn moves(&self) -> Moves {
+        self.moves
     }
 }
 
@@ -81,13 +89,28 @@ pub struct MovesStatus {
     pub all: Estimate,
 }
 
+impl Task for Harm {
+    /// Judges windows that are over, and sees to it that no curve is old that is needed.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        let is_due = engine.now.since(engine.harm.looked) >= LOOK;
+        if !engine.policies.moving || !is_due || engine.stopped_changes.is_some() {
+            return;
+        }
+        engine.harm.looked = engine.now;
+        engine.probe_old_curve();
+        for at in 0..engine.policies.all.len() {
+            engine.review_moves(at);
+        }
+    }
+}
+
 impl Engine {
     /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
     /// forgotten.
-    pub fn set_moves(&mut self, now: Nanos, moves: Moves) {
-        self.now = now;
+    pub(crate) fn judge_moves(&mut self, moves: Moves) {
         let moves = moves.in_pool_of(self.views().iter().map(|device| u64::from(device.extents)).sum());
         self.harm.moves = moves;
+        let now = self.now;
         self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
     }
 
@@ -169,19 +192,6 @@ impl Engine {
         Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
     }
 
-    /// Judges windows that are over, and sees to it that no curve is old that is needed.
-    pub(crate) fn drive_harm(&mut self) {
-        let is_due = self.now.since(self.harm.looked) >= LOOK;
-        if !self.policies.moving || !is_due || self.stopped_changes.is_some() {
-            return;
-        }
-        self.harm.looked = self.now;
-        self.probe_old_curve();
-        for at in 0..self.policies.all.len() {
-            self.review_moves(at);
-        }
-    }
-
     /// Judges a policy, if its window is over.
     fn review_moves(&mut self, at: usize) {
         let Some(rules) = self.harm.moves.rules().copied() else { return };
@@ -259,7 +269,7 @@ impl Engine {
         if size.most() == Some(Bytes(BLOCK)) {
             return self.scratch.blocks(1)?[0];
         }
-        if self.scratch.runs.len() > 1 { self.scratch.runs.pop() } else { None }
+        self.scratch.take_spare_run()
     }
 
     /// A probe has ended.

@@ -6,6 +6,7 @@
 use crate::Engine;
 use crate::policy::harm::Judged;
 use crate::policy::rounds::Rounds;
+use crate::policy::which::Which;
 use std::collections::BTreeMap;
 use weir_model::{Nanos, VolumeId};
 use weir_policy::harm::Moves;
@@ -47,10 +48,6 @@ pub(crate) struct Policies {
     /// What volumes of these names are to have, those that are not there yet included.
     chosen: BTreeMap<String, Choice>,
 }
-
-/// Which of all policies: 0 is the pool's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Which(pub(crate) usize);
 
 impl Policies {
     pub(crate) fn new(now: Nanos, policy: Box<dyn Placement>) -> Self {
@@ -122,20 +119,12 @@ impl Policies {
     }
 }
 
-/// Whether a policy is about this volume: its own, or all that have none.
-pub(crate) fn is_about(which: Which, own: &[VolumeId], volume: VolumeId) -> bool {
-    match which.0.checked_sub(1) {
-        Some(at) => own.get(at) == Some(&volume),
-        None => !own.contains(&volume),
-    }
-}
-
 impl Engine {
     /// From now on this policy decides, but for volumes that have their own. Nothing is moved by that:
     /// what is where stays there until the new one asks.
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         self.now = now;
-        self.policies.all[0] = Instance::new(now, policy, self.harm.moves);
+        self.policies.all[0] = Instance::new(now, policy, self.harm.moves());
         self.policies.changed();
         self.look_for_metadata();
     }
@@ -149,7 +138,7 @@ impl Engine {
             None => drop(self.policies.chosen.remove(name)),
         }
         if let Some(volume) = self.map.catalogue().by_name(name) {
-            self.policies.settle(now, volume, name, self.harm.moves);
+            self.policies.settle(now, volume, name, self.harm.moves());
             self.look_for_metadata();
         }
     }
@@ -158,6 +147,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::which::is_about;
     use weir_policy::placement::{by_name, choice};
 
     #[test]

@@ -1,9 +1,10 @@
 //! The policies' rounds: now and then each is asked what is to be moved.
 
 use crate::Engine;
-use crate::inspect::notice::Notice;
-use crate::policy::registry::Which;
-use weir_model::{Nanos, Rng, Seed};
+use crate::notice::Notice;
+use crate::policy::which::Which;
+use crate::task::Task;
+use weir_model::{Memory, Nanos};
 
 /// When the policy is asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,33 +35,30 @@ pub struct Remark {
     pub text: &'static str,
 }
 
-impl Engine {
-    /// What the policy draws comes from this seed from now on, instead of always the same one.
-    pub fn set_seed(&mut self, seed: u64) {
-        self.random = Rng::new(Seed(seed));
-    }
-
+impl Task for Rounds {
     /// When the next round is due.
-    pub(crate) fn round_due(&self) -> Option<Nanos> {
-        let next = self.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
-        next.filter(|_| self.stopped_changes.is_none())
+    fn due(engine: &Engine) -> Option<Nanos> {
+        let next = engine.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
+        next.filter(|_| engine.stopped_changes.is_none())
     }
 
     /// Holds the rounds that are due.
-    pub(crate) fn hold_round(&mut self) {
-        if self.round_due().is_none_or(|due| due > self.now) {
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
             return;
         }
-        for at in 0..self.policies.all.len() {
-            let rounds = &mut self.policies.all[at].rounds;
-            if rounds.next.is_some_and(|due| due <= self.now) {
-                rounds.next = rounds.every.map(|every| self.now + every);
-                self.ask_one(Which(at), |policy, moment| policy.round(moment));
-                self.note_remark(Which(at));
+        for at in 0..engine.policies.all.len() {
+            let rounds = &mut engine.policies.all[at].rounds;
+            if rounds.next.is_some_and(|due| due <= engine.now) {
+                rounds.next = rounds.every.map(|every| engine.now + every);
+                engine.ask_one(Which(at), |policy, moment| policy.round(moment));
+                engine.note_remark(Which(at));
             }
         }
     }
+}
 
+impl Engine {
     /// Tells what the policy has to say, if that is something else than before.
     fn note_remark(&mut self, which: Which) {
         let instance = &mut self.policies.all[which.0];

@@ -14,8 +14,10 @@
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
 use crate::Engine;
-use crate::read::Source;
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
+use crate::ids::{CachedId, PieceId};
+use crate::lookup::Source;
+use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
 use slab::Slab;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Found, Whole};
@@ -28,10 +30,6 @@ use weir_policy::Lru;
 const EXTENTS_MAX: usize = u32::MAX as usize - 1;
 /// The oldest extents looked at for one that may make way.
 const LOOKS: usize = 4;
-
-/// One that is cached, or being fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CachedId(usize);
 
 /// An extent in memory.
 #[derive(Debug)]
@@ -81,6 +79,12 @@ pub(crate) struct ExtentCache {
 impl ExtentCache {
     pub(crate) fn new(planted: Planted) -> Self {
         Self { extents: Slab::new(), order: Lru::new(EXTENTS_MAX), counts: CacheStatus::default(), planted }
+    }
+
+    /// Keeps up to so many bytes of extents in memory, which it takes from the buffer memory as it goes; none
+    /// for no cache. To be called before the first request.
+    pub(crate) fn set_size(&mut self, size: Bytes) {
+        self.counts.size = size;
     }
 
     /// Whether anything is cached at all.
@@ -240,12 +244,6 @@ fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
 }
 
 impl Engine {
-    /// Keeps up to so many bytes of extents in memory, which it takes from the buffer memory as it goes;
-    /// none, which is so at first, for no cache. To be called before the first request.
-    pub fn set_extent_cache(&mut self, size: Bytes) {
-        self.cache.counts.size = size;
-    }
-
     /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
     /// past it.
     #[inline(never)]
@@ -257,7 +255,11 @@ impl Engine {
             return true;
         }
         self.cache.counts.misses += 1;
-        self.cache.wait_for(key, range, id) || self.fetch(id, memory)
+        let waits = self.cache.wait_for(key, range, id) || self.fetch(id, memory);
+        if waits {
+            self.wait(id, WaitsFor::Fetch);
+        }
+        waits
     }
 
     /// The piece's blocks are here.
@@ -265,7 +267,7 @@ impl Engine {
         let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
         if let Some(bytes) = self.cache.find(key, range) {
             memory.copy(bytes, buffer);
-            self.pieces[id.0 as usize].found.0 = true;
+            self.pieces[id.0 as usize].state = PieceState::Reads(Reading::new(0, (true, false)));
         }
         self.piece_ended(id);
     }
@@ -284,7 +286,7 @@ impl Engine {
         let blocks = self.map.extent().blocks();
         let Some((cached, buffer)) = self.cache.begin(key, run, id, blocks, memory) else { return false };
         self.tell_access(id, |engine| engine.held_of(key, range));
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Fetch(cached));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
         true
     }
 

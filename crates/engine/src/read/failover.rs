@@ -18,8 +18,9 @@
 //! Without free memory a read waits for some, no longer than it waited for the device.
 
 use crate::Engine;
-use crate::request::active::ActiveId;
-use crate::request::piece::PieceId;
+use crate::ids::{ActiveId, PieceId};
+use crate::request::piece::WaitsFor;
+use crate::task::Task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, RequestError};
@@ -44,11 +45,9 @@ struct Waiting {
     error: RequestError,
 }
 
-/// Pieces that begin again.
+/// Reads that begin again in another buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
-    /// Those whose last command has not ended, and what they would have failed with, if anything failed.
-    pieces: FxHashMap<PieceId, Option<RequestError>>,
     waiting: VecDeque<Waiting>,
     /// When to look for memory.
     look: Option<Nanos>,
@@ -58,28 +57,6 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The piece, which would have failed, begins again when its last command has ended.
-    pub(crate) fn note(&mut self, piece: PieceId, error: RequestError) {
-        self.pieces.entry(piece).or_default().get_or_insert(error);
-    }
-
-    /// The piece, a read, begins again when its last command has ended, in turn with the changes of its
-    /// blocks.
-    pub(crate) fn restart(&mut self, piece: PieceId) {
-        self.pieces.entry(piece).or_default();
-    }
-
-    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
-    #[inline]
-    pub(crate) fn take(&mut self, piece: PieceId) -> Option<Option<RequestError>> {
-        if self.pieces.is_empty() { None } else { self.pieces.remove(&piece) }
-    }
-
-    /// When to look for memory.
-    pub(crate) const fn due(&self) -> Option<Nanos> {
-        self.look
-    }
-
     /// Whether the answer has to wait until everything is in one buffer.
     #[inline]
     pub(crate) fn defers(&mut self, request: ActiveId) -> bool {
@@ -102,12 +79,38 @@ impl Again {
     }
 }
 
+impl Task for Again {
+    /// When to look for memory.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.again.look
+    }
+
+    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        for _ in 0..engine.again.waiting.len() {
+            let Some(waiting) = engine.again.waiting.pop_front() else { break };
+            let Waiting { piece: id, until, error } = waiting;
+            if let Some(buffer) = engine.another_buffer(id, memory) {
+                let piece = &mut engine.pieces[id.0 as usize];
+                piece.buffer = buffer;
+                engine.go_on(id);
+            } else if until <= engine.now {
+                engine.pieces[id.0 as usize].error = Some(error);
+                engine.piece_ended(id);
+            } else {
+                engine.again.waiting.push_back(waiting);
+            }
+        }
+        engine.again.look = (!engine.again.waiting.is_empty()).then(|| engine.now + LOOK_AGAIN);
+    }
+}
+
 impl Engine {
     /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
     /// way.
     pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
-        for (id, _) in self.pieces.iter().filter(|(_, piece)| piece.is_reading(key, range)) {
-            self.again.restart(PieceId(id as u32));
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
+            piece.begin_again(None);
         }
     }
 
@@ -117,28 +120,9 @@ impl Engine {
             RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
+        self.wait(id, WaitsFor::Memory);
         self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
-        self.find_buffers(memory);
-    }
-
-    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
-    pub(crate) fn find_buffers<M: Memory>(&mut self, memory: &mut M) {
-        for _ in 0..self.again.waiting.len() {
-            let Some(waiting) = self.again.waiting.pop_front() else { break };
-            let Waiting { piece: id, until, error } = waiting;
-            if let Some(buffer) = self.another_buffer(id, memory) {
-                let piece = &mut self.pieces[id.0 as usize];
-                piece.buffer = buffer;
-                piece.found = (false, false);
-                self.ready.push_back(id);
-            } else if until <= self.now {
-                self.pieces[id.0 as usize].error = Some(error);
-                self.piece_ended(id);
-            } else {
-                self.again.waiting.push_back(waiting);
-            }
-        }
-        self.again.look = (!self.again.waiting.is_empty()).then(|| self.now + LOOK_AGAIN);
+        Again::run(self, memory);
     }
 
     /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new

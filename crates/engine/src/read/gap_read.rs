@@ -11,11 +11,10 @@
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
 use crate::Engine;
-use crate::read::route::Route;
-use crate::read::{Plan, Run, Source};
-use crate::request::piece::{Flight, NewIo, Piece, PieceId, Purpose};
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
+use crate::ids::PieceId;
+use crate::lookup::{self, Plan, Route, Run, Source};
+use crate::request::piece::{Piece, PieceState, Reading, Rest};
 use weir_map::{Location, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
 use weir_policy::Lru;
@@ -28,13 +27,9 @@ const EDGE: u16 = 8;
 /// How many extents are remembered where it has failed.
 const FAILED: usize = 1024;
 
-/// Runs of a piece that are read once the long command has ended.
-pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
-
-/// Reads through holes that are under way, and where they have failed.
+/// Where reads through holes have failed.
 #[derive(Debug)]
 pub(crate) struct Through {
-    rest: FxHashMap<PieceId, Rest>,
     /// Extents that are not read so again: a bad sector in a hole nobody wants would cost a drive's patience
     /// each time.
     failed: Lru<ExtentKey, ()>,
@@ -42,7 +37,7 @@ pub(crate) struct Through {
 
 impl Through {
     pub(crate) fn new() -> Self {
-        Self { rest: FxHashMap::default(), failed: Lru::new(FAILED) }
+        Self { failed: Lru::new(FAILED) }
     }
 }
 
@@ -112,24 +107,26 @@ impl Engine {
             if at > 0 && is_hopeless {
                 continue;
             }
-            let plan = self.plan(record, &route, range);
+            let plan = lookup::plan(&self.map, record, &route, range);
             let (cost, through) = self.weigh_plan(record, &plan, range);
             if best.as_ref().is_none_or(|best| cost < best.0) {
                 best = Some((cost, plan, through));
             }
         }
-        best.map_or_else(|| (self.plan(record, &route, range), None), |(_, plan, through)| (plan, through))
+        best.map_or_else(
+            || (lookup::plan(&self.map, record, &route, range), None),
+            |(_, plan, through)| (plan, through),
+        )
     }
 
     /// Reads a piece so.
     pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Long) {
         let Long { range, source: Source { device, at }, rest } = through;
         let piece = &mut self.pieces[id.0 as usize];
-        piece.found = (true, plan.iter().any(|(_, source)| source.is_none()));
-        piece.left = 1;
+        let found = (true, plan.iter().any(|(_, source)| source.is_none()));
+        piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
         let buffer = piece.part(range);
-        self.through.rest.insert(id, rest);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::ReadThrough(id));
+        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
     }
 
     /// The long command has ended: what it could not bring is read.
@@ -140,13 +137,16 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let rest = self.through.rest.remove(&id).unwrap_or_default();
+        let PieceState::Reads(reading) = &mut self.pieces[id.0 as usize].state else { return };
+        let rest = reading.take_rest();
         if matches!(result, Err(IoError::Os(_))) {
             self.through.failed.insert(self.pieces[id.0 as usize].key, ());
         }
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
-            Err(error) if self.abandoned.uses(flight.buffer) => self.again.note(id, flight.error(error)),
+            Err(error) if self.abandoned.uses(flight.buffer) => {
+                self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            }
             Err(_) => self.read_rest(id, self.pieces[id.0 as usize].range, memory),
         }
         self.part_read(id, memory);
@@ -161,20 +161,22 @@ impl Engine {
             return;
         }
         if !takes_blocks && self.mirror.is_writing(key, range) {
-            return self.again.restart(id);
+            return self.pieces[id.0 as usize].begin_again(None);
         }
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         let route = self.route(key.volume, &record, range);
-        for (run, source) in self.plan(&record, &route, range) {
+        for (run, source) in lookup::plan(&self.map, &record, &route, range) {
             let piece = &mut self.pieces[id.0 as usize];
             let buffer = piece.part(run);
             match source {
                 Some(Source { device, at }) => {
-                    piece.left += 1;
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(id));
+                    self.expect_read(id);
+                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {
-                    piece.found.1 = true;
+                    if let PieceState::Reads(reading) = &mut piece.state {
+                        reading.found.1 = true;
+                    }
                     memory.bytes_mut(buffer).fill(0);
                 }
             }

@@ -7,55 +7,17 @@
 //! the slower one, and takes time of both devices.
 //!
 //! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
-//! a device that has answered no read of that size for [`FRESH`]: at most one such read per device, size
+//! a device that has answered no read of that size for a second: at most one such read per device, size
 //! and second, however many there are. Where slots are read first, nothing is probed.
 
 use crate::Engine;
+use crate::lookup::{self, Route, Source};
 use weir_map::{PLACES_MAX, Place, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
-use weir_policy::placement::{ReadFrom, SizeClass};
+use weir_policy::placement::ReadFrom;
 
 /// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
 const PROBED: u64 = 64;
-/// How long a figure is not old.
-const FRESH: Nanos = Nanos::secs(1);
-
-/// When a device answered a read last, by size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
-
-impl Routing {
-    /// A read was answered.
-    #[inline]
-    pub(crate) fn answered(&mut self, size: SizeClass, now: Nanos) {
-        self.0[size.index()] = Some(now);
-    }
-
-    fn is_old(&self, len: Bytes, now: Nanos) -> bool {
-        let answered = self.0[SizeClass::of(len).index()];
-        answered.is_none_or(|at| now.since(at) >= FRESH)
-    }
-}
-
-/// The places of a record, those to be read first in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    order: [u8; PLACES_MAX],
-    places: u8,
-}
-
-impl Route {
-    /// The record's places in this order.
-    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
-        self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
-    }
-
-    /// What was at `at` comes first.
-    pub(crate) fn prefer(&mut self, at: usize) {
-        self.order[..=at].rotate_right(1);
-    }
-}
-
 impl Engine {
     /// In which order a record's places are asked for these blocks of a volume; the record is of this
     /// engine's pool.
@@ -75,7 +37,13 @@ impl Engine {
             };
             order[..places].sort_unstable_by_key(key);
         }
-        Route { order, places: places as u8 }
+        Route::new(order, places)
+    }
+
+    /// Where a single block of a volume is.
+    pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
+        let route = self.route(volume, record, BlockRange { first: block, count: 1 });
+        lookup::source(&self.map, record, &route, block)
     }
 
     /// Whether another place may be read first now and then, so that no device's figures grow old.
@@ -117,7 +85,7 @@ impl Engine {
     pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
         let of = &self.devices[device.index()];
         let reads = &self.advice.view(device).reads;
-        let mean = reads.response_to(len).or(reads.response.get()).or(of.idle).unwrap_or(Nanos::MAX);
+        let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
         let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
         Nanos((mean.0 as f64 * scale) as u64)
     }

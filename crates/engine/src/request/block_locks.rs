@@ -6,7 +6,7 @@
 //! The mover takes no blocks: it is told which ones somebody else took meanwhile, and leaves them
 //! out. While it is at work in an extent, no place of the extent is released.
 
-use crate::request::piece::PieceId;
+use crate::ids::PieceId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;

@@ -1,19 +1,9 @@
-//! Pieces: the part of a request that falls into one extent; and the device commands under way.
+//! Pieces: the part of a request that falls into one extent.
 
-use crate::device::pacing::Whose;
-use crate::mover::MoveId;
-use crate::read::cache::CachedId;
-use crate::request::active::ActiveId;
+use crate::ids::ActiveId;
+use crate::lookup::Spot;
 use smallvec::SmallVec;
-use weir_map::{Epoch, Location, PLACES_MAX, Slot, Whole};
-use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, DeviceId, DeviceOffset, ExtentKey, IoError, IoKind, Nanos, PlaceId,
-    PlaceKind, Planted, RequestError, Span,
-};
-
-/// A piece in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PieceId(pub(crate) u32);
+use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, PlaceId, PlaceKind, RequestError, Span};
 
 /// What a piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,57 +28,6 @@ pub(crate) enum Clear {
     Keep,
     /// The extent gives its space back, even if told to keep it before.
     GiveUp,
-}
-
-/// Where the blocks of a piece are, or are put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
-    /// In a whole place.
-    Whole(Whole),
-    /// In slots side by side.
-    Slots {
-        device: DeviceId,
-        /// That of the piece's first block.
-        first: Slot,
-        /// They are not the extent's yet.
-        fresh: bool,
-    },
-}
-
-impl Spot {
-    pub(crate) const fn place(self) -> PlaceId {
-        match self {
-            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
-            Self::Slots { device, .. } => PlaceId { device, kind: PlaceKind::Fine },
-        }
-    }
-
-    /// Whether it holds nothing of the extent yet.
-    pub(crate) const fn is_fresh(self) -> bool {
-        matches!(self, Self::Slots { fresh: true, .. })
-    }
-
-    /// As the map names it, for a part of a run of blocks that begins here.
-    pub(crate) fn location_of(self, run: BlockRange, part: BlockRange) -> Location {
-        match self {
-            Self::Whole(whole) => Location::Whole(whole),
-            Self::Slots { device, first, fresh } => {
-                let first = Slot { block: first.block + (part.first - run.first), ..first };
-                Self::Slots { device, first, fresh }.location(part.count)
-            }
-        }
-    }
-
-    /// As the map names it, for a run of blocks.
-    pub(crate) fn location(self, count: u16) -> Location {
-        match self {
-            Self::Whole(whole) => Location::Whole(whole),
-            Self::Slots { device, first, .. } => {
-                let slots = (0..count).map(|i| Slot { block: first.block + i, ..first });
-                Location::Fine { device, slots: slots.collect() }
-            }
-        }
-    }
 }
 
 /// Where a write piece goes, once that is decided.
@@ -140,16 +79,118 @@ pub(crate) struct Piece {
     pub(crate) told: bool,
     /// Reads and writes: the touched blocks.
     pub(crate) buffer: Buffer,
+    pub(crate) error: Option<RequestError>,
+    pub(crate) state: PieceState,
+}
+
+/// How far a piece is, with what only that needs.
+#[derive(Debug)]
+pub(crate) enum PieceState {
+    /// It has no device command in flight.
+    Waits(WaitsFor),
+    /// Its blocks are being read.
+    Reads(Reading),
+    /// The old contents of blocks that it writes in part are being read.
+    Completes(Writing),
+    /// Its bytes are being written.
+    Writes(Writing),
+}
+
+/// What a piece without a command in flight waits for. Those that wait for the same are in one queue, in the
+/// order in which they go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// Its turn: it can go on ([`crate::request::ready`]), or has just been made.
+    Turn,
+    /// Its blocks ([`crate::request::block_locks`]).
+    Blocks,
+    /// Space on the devices ([`crate::space`]).
+    Space,
+    /// A scratch block.
+    Scratch,
+    /// A commit, after which it may write where it wants to.
+    Commit,
+    /// A mover's write to where it wants to write.
+    Mover,
+    /// What the extent cache fetches ([`crate::read::cache`]).
+    Fetch,
+    /// Buffer memory ([`crate::read::failover`]).
+    Memory,
+}
+
+/// A piece whose blocks are being read.
+#[derive(Debug)]
+pub(crate) struct Reading {
     /// Device commands still to end.
     pub(crate) left: u32,
-    pub(crate) error: Option<RequestError>,
-    /// Reads: some blocks hold data; some are zeros.
+    /// Some blocks hold data; some are zeros.
     pub(crate) found: (bool, bool),
-    /// Writes: where the bytes go.
-    pub(crate) target: Option<Target>,
-    /// Writes: scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few
-    /// writes complete blocks, and a piece is copied into its table.
+    /// What few reads have. Apart: a piece is copied into its table.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few reads have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// It begins again when its last command has ended, and what it would have failed with, if anything
+    /// failed.
+    again: Option<Option<RequestError>>,
+    /// Runs that are read once the command over them and the holes between them has ended.
+    rest: Rest,
+}
+
+/// Runs of a piece that are read later.
+pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
+
+/// A piece that is being written.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    /// Device commands still to end.
+    pub(crate) left: u32,
+    /// Where the bytes go.
+    pub(crate) target: Target,
+    /// Scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few writes
+    /// complete blocks.
     pub(crate) old: Option<Box<Old>>,
+    /// It chooses anew when its last command has ended.
+    again: bool,
+}
+
+impl Reading {
+    /// So many commands have begun, for blocks of which some hold data, or some are zeros.
+    #[inline(always)]
+    pub(crate) const fn new(left: u32, found: (bool, bool)) -> Self {
+        Self { left, found, rare: None }
+    }
+
+    /// These runs are read later.
+    pub(crate) fn with_rest(self, rest: Rest) -> Self {
+        Self { rare: Some(Box::new(Rare { again: None, rest })), ..self }
+    }
+
+    /// What is read now that the command over it has ended.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.rest)).unwrap_or_default()
+    }
+
+    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
+    #[inline(always)]
+    pub(crate) fn take_again(&mut self) -> Option<Option<RequestError>> {
+        self.rare.take().and_then(|rare| rare.again)
+    }
+}
+
+impl Writing {
+    /// So many commands have begun.
+    #[inline(always)]
+    pub(crate) const fn new(left: u32, target: Target, old: Option<Box<Old>>) -> Self {
+        Self { left, target, old, again: false }
+    }
+
+    /// Whether the piece, whose last command has ended, chooses anew.
+    pub(crate) const fn begins_again(&self) -> bool {
+        self.again
+    }
 }
 
 impl Piece {
@@ -165,11 +206,8 @@ impl Piece {
             takes_blocks: work != Work::Read,
             told: false,
             buffer,
-            left: 0,
             error: None,
-            found: (false, false),
-            target: None,
-            old: None,
+            state: PieceState::Waits(WaitsFor::Turn),
         }
     }
 
@@ -182,213 +220,53 @@ impl Piece {
     /// Whether it is a client's read of some of these blocks, with commands under way.
     pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
         let overlaps = self.range.first < range.end() && range.first < self.range.end();
-        self.work == Work::Read && self.left > 0 && self.key == key && overlaps
-    }
-}
-
-/// Devices that could not deliver a block: there are no more places to try than these and one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tried([Option<DeviceId>; PLACES_MAX - 1]);
-
-impl Tried {
-    /// These, and one more; `None` if that is as many as there can be.
-    pub(crate) fn and(mut self, device: DeviceId) -> Option<Self> {
-        *self.0.iter_mut().find(|slot| slot.is_none())? = Some(device);
-        Some(self)
+        matches!(&self.state, PieceState::Reads(reading) if reading.left > 0) && self.key == key && overlaps
     }
 
-    pub(crate) fn contains(self, device: DeviceId) -> bool {
-        self.0.contains(&Some(device))
-    }
-}
-
-/// What a device command is for.
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    /// Bytes of a read piece.
-    Read(PieceId),
-    /// Bytes of a read piece, with the holes between its runs ([`crate::read::gap_read`]).
-    ReadThrough(PieceId),
-    /// Bytes of a read piece that other places could not deliver.
-    ReadElsewhere(PieceId, Tried),
-    /// What lies around the blocks of a read, for the cache.
-    Fetch(CachedId),
-    /// An old block, for the part of it a write does not carry.
-    Merge(PieceId),
-    /// An old block that other places could not deliver.
-    MergeElsewhere(PieceId, Tried),
-    /// The bytes of a write piece.
-    Write(PieceId),
-    /// What the mover copies.
-    MoveRead(MoveId),
-    /// Its copy.
-    MoveWrite(MoveId),
-    /// A block that may say what is metadata.
-    Survey,
-    /// Measures an idle device: the how manieth time.
-    Probe(u32),
-    /// Adds to the curve of a device that nothing else adds to.
-    CurveProbe,
-    /// Verifies that the device still is what its superblock says ([`crate::device::verify`]).
-    Verify,
-    /// Makes an epoch's data durable.
-    DataFlush(Epoch),
-    /// A journal frame.
-    Frame,
-    /// Pages of a checkpoint.
-    CheckpointPages,
-    /// Makes a checkpoint's pages durable.
-    CheckpointFlush,
-    /// The root of a checkpoint.
-    Root,
-    /// A superblock that says which member was left behind.
-    Superblock,
-    /// Nothing any more: whoever waited was told that its device is lost.
-    Abandoned,
-}
-
-impl Purpose {
-    /// The client's piece whose bytes it carries, or those that are needed to write these.
-    pub(crate) const fn piece(&self) -> Option<PieceId> {
-        match self {
-            Self::Read(id)
-            | Self::ReadThrough(id)
-            | Self::ReadElsewhere(id, _)
-            | Self::Merge(id)
-            | Self::MergeElsewhere(id, _)
-            | Self::Write(id) => Some(*id),
-            _ => None,
+    /// What was found of its blocks, if it is a read: some hold data, some are zeros.
+    #[inline(always)]
+    pub(crate) fn found(&self) -> (bool, bool) {
+        match &self.state {
+            PieceState::Reads(reading) => reading.found,
+            _ => (false, false),
         }
     }
 
-    /// Whose the command is, as far as devices' time is concerned.
-    pub(crate) const fn whose(&self) -> Whose {
-        match self {
-            Self::Read(_)
-            | Self::ReadThrough(_)
-            | Self::ReadElsewhere(..)
-            | Self::Fetch(_)
-            | Self::Merge(_)
-            | Self::MergeElsewhere(..)
-            | Self::Write(_) => Whose::Client,
-            Self::MoveRead(_) | Self::MoveWrite(_) => Whose::Mover,
-            _ => Whose::Other,
-        }
-    }
-}
-
-/// A device command under way.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) purpose: Purpose,
-    pub(crate) device: DeviceId,
-    pub(crate) kind: IoKind,
-    pub(crate) at: DeviceOffset,
-    pub(crate) buffer: Buffer,
-    pub(crate) started: Nanos,
-    pub(crate) generation: u64,
-    /// What each command had taken of the device's time when it began.
-    pub(crate) taken: Nanos,
-    /// Commands at the device when it began, itself included.
-    pub(crate) depth: u32,
-    /// Its number among the flushes and durable writes of its device, if it is one.
-    pub(crate) promise: Option<u64>,
-    /// How often it has been tried, this time included.
-    pub(crate) attempt: u8,
-    /// Of a durable write that takes two commands: which of them the device has.
-    pub(crate) step: Step,
-}
-
-/// How far a device command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It is one command.
-    Whole,
-    /// A durable write: the bytes are being written.
-    Writing,
-    /// A durable write: the bytes are written, and the device is being flushed.
-    Flushing,
-}
-
-/// A device command to be started.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewIo {
-    pub(crate) device: DeviceId,
-    pub(crate) kind: IoKind,
-    pub(crate) at: DeviceOffset,
-    pub(crate) buffer: Buffer,
-}
-
-impl NewIo {
-    pub(crate) fn flight(self, purpose: Purpose) -> Flight {
-        let Self { device, kind, at, buffer } = self;
-        let none = Nanos(0);
-        Flight {
-            purpose,
-            device,
-            kind,
-            at,
-            buffer,
-            started: none,
-            generation: 0,
-            taken: none,
-            depth: 0,
-            promise: None,
-            attempt: 1,
-            step: Step::Whole,
+    /// The write it is in the middle of.
+    #[inline(always)]
+    pub(crate) fn writing(&mut self) -> Option<&mut Writing> {
+        match &mut self.state {
+            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing),
+            PieceState::Waits(_) | PieceState::Reads(_) => None,
         }
     }
 
-    pub(crate) fn flush(device: DeviceId) -> Self {
-        Self { device, kind: IoKind::Flush, at: DeviceOffset(0), buffer: Buffer::EMPTY }
-    }
-}
-
-impl Flight {
-    /// Bytes transferred.
-    pub(crate) fn len(&self) -> Bytes {
-        Bytes(self.buffer.len.into())
-    }
-
-    /// The devices that could not deliver what it was to read, if it has failed; `None` if there can be no
-    /// other.
-    pub(crate) fn tried(&self) -> Option<Tried> {
-        let before = match self.purpose {
-            Purpose::ReadElsewhere(_, tried) | Purpose::MergeElsewhere(_, tried) => tried,
-            _ => Tried::default(),
-        };
-        before.and(self.device)
-    }
-
-    /// What the device has of it.
-    #[inline]
-    pub(crate) const fn command(&self) -> IoKind {
-        match self.step {
-            Step::Whole => self.kind,
-            Step::Writing => IoKind::Write { fua: false },
-            Step::Flushing => IoKind::Flush,
+    /// Where its bytes go, if that is decided.
+    pub(crate) fn target(&self) -> Option<Target> {
+        match &self.state {
+            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing.target),
+            PieceState::Waits(_) | PieceState::Reads(_) => None,
         }
     }
 
-    /// Whether it is to say that something is durable.
-    #[inline]
-    pub(crate) const fn promises(&self) -> bool {
-        matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
+    /// Where its bytes were to go: it writes nothing any more. Its scratch blocks have been put back.
+    pub(crate) fn take_target(&mut self) -> Option<Target> {
+        let target = self.target()?;
+        self.state = PieceState::Waits(WaitsFor::Turn);
+        Some(target)
     }
 
-    /// Whether its failure says that something is not: the first step of a durable write says nothing of
-    /// others.
-    pub(crate) const fn fails_promise(&self) -> bool {
-        self.promises() && !matches!(self.step, Step::Writing)
-    }
-
-    /// What a client is told.
-    pub(crate) fn error(&self, error: IoError) -> RequestError {
-        let kind = self.command();
-        if crate::io::retry::is_full(kind, error, Planted::NONE) {
-            return RequestError::NoSpace;
+    /// It begins again when its last command has ended: one that would have failed with `error`, or a read in
+    /// turn with the changes of its blocks.
+    pub(crate) fn begin_again(&mut self, error: Option<RequestError>) {
+        match &mut self.state {
+            PieceState::Reads(reading) => {
+                let before = reading.rare.get_or_insert_default().again.get_or_insert_default();
+                *before = before.or(error);
+            }
+            PieceState::Completes(writing) | PieceState::Writes(writing) => writing.again = true,
+            PieceState::Waits(_) => {}
         }
-        RequestError::Io { device: self.device, kind, at: self.at, len: self.len(), error }
     }
 }
 
@@ -410,5 +288,39 @@ impl Preferred {
             Self::On(device) => place.device == device,
             Self::Home => place.kind == PlaceKind::Whole,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_begins_again_once_and_with_the_first_error_there_was() {
+        let span = Span { start: 0, len: BLOCK as u32 };
+        let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, Work::Read, Buffer::EMPTY);
+        piece.begin_again(None);
+        assert!(!piece.is_reading(piece.key, piece.range), "no command of it is in flight");
+        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
+        assert!(piece.is_reading(piece.key, piece.range));
+        let error = |device| Some(RequestError::FlushFailed(DeviceId(device)));
+        [None, error(1), error(2), None].into_iter().for_each(|error| piece.begin_again(error));
+        let PieceState::Reads(reading) = &mut piece.state else { panic!("{piece:?}") };
+        assert_eq!((reading.take_again(), reading.take_again()), (Some(error(1)), None));
+    }
+
+    #[test]
+    fn a_write_that_gives_up_its_target_waits_for_its_turn() {
+        let span = Span { start: 0, len: BLOCK as u32 };
+        let work = Work::Write { zeros: false };
+        let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, work, Buffer::EMPTY);
+        assert!(piece.target().is_none() && piece.take_target().is_none());
+        let whole = weir_map::Whole { device: DeviceId(0), extent: weir_model::DeviceExtent(3) };
+        let target = Target::at(Spot::Whole(whole), 0, span.len);
+        piece.state = PieceState::Completes(Writing::new(1, target, None));
+        piece.begin_again(None);
+        assert!(piece.writing().is_some_and(|writing| writing.begins_again()));
+        assert_eq!(piece.take_target().map(|target| target.spot), Some(Spot::Whole(whole)));
+        assert!(matches!(piece.state, PieceState::Waits(WaitsFor::Turn)));
     }
 }

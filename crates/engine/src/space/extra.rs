@@ -6,8 +6,9 @@
 //! and copies are not made; what moves a whole extent takes its second place for the time of the move only,
 //! and is not held up.
 
-use crate::policy::registry::Which;
-use crate::{Engine, Percent};
+use crate::Engine;
+use crate::policy::which::Which;
+use crate::units::Percent;
 use weir_model::{Bytes, DeviceId, VolumeId};
 use weir_policy::placement::Keeps;
 

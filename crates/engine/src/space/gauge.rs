@@ -1,8 +1,6 @@
 //! Which warning threshold has been passed.
 
-/// Hundredths of the whole: 0 to 100.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Percent(pub u8);
+use crate::units::Percent;
 
 /// Remembers the highest threshold passed. It counts as passed until use is a hundredth below it, so
 /// that a pool at a threshold does not warn again and again.

@@ -7,9 +7,11 @@
 //! while nobody looks again.
 
 use crate::Engine;
-use crate::background::walk::after;
+use crate::lookup;
+use crate::task::Task;
+use crate::walk::{self, after};
 use weir_map::{Place, Record};
-use weir_model::{BlockRange, ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
 /// Extents looked at at a time.
@@ -65,6 +67,35 @@ impl Reclaim {
     }
 }
 
+impl Task for Reclaim {
+    /// When the walk goes on.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.reclaim.active.then_some(engine.reclaim.due)
+    }
+
+    /// Goes on with the walk.
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+            return;
+        }
+        if !engine.space.is_waited_for() || engine.stopped_changes.is_some() {
+            return engine.rest_reclaim();
+        }
+        let enough = engine.reclaim.given_up + ENOUGH * u64::from(engine.map.extent().blocks());
+        for _ in 0..LOOKS {
+            let Some(key) = walk::next_extent(&engine.map, engine.reclaim.at, |volume| volume.copies == 1)
+            else {
+                return engine.end_walk();
+            };
+            engine.bring_together(key);
+            engine.reclaim.at = after(key);
+            if engine.mover_status().dropped >= enough {
+                return engine.rest_reclaim();
+            }
+        }
+    }
+}
+
 impl Engine {
     /// A write has found no space. Whether copies may give way to it, and it is to wait for that.
     pub(crate) fn may_reclaim(&mut self) -> bool {
@@ -89,32 +120,6 @@ impl Engine {
         let reclaim = &mut self.reclaim;
         (reclaim.at, reclaim.began, reclaim.dropped) = (ExtentKey::default(), self.now, dropped);
         (reclaim.rested, reclaim.until) = (false, None);
-    }
-
-    /// When the walk goes on.
-    pub(crate) fn reclaim_due(&self) -> Option<Nanos> {
-        self.reclaim.active.then_some(self.reclaim.due)
-    }
-
-    /// Goes on with the walk.
-    pub(crate) fn drive_reclaim(&mut self) {
-        if self.reclaim_due().is_none_or(|due| due > self.now) {
-            return;
-        }
-        if !self.space.is_waited_for() || self.stopped_changes.is_some() {
-            return self.rest_reclaim();
-        }
-        let enough = self.reclaim.given_up + ENOUGH * u64::from(self.map.extent().blocks());
-        for _ in 0..LOOKS {
-            let Some(key) = self.next_extent(self.reclaim.at, |volume| volume.copies == 1) else {
-                return self.end_walk();
-            };
-            self.bring_together(key);
-            self.reclaim.at = after(key);
-            if self.mover_status().dropped >= enough {
-                return self.rest_reclaim();
-            }
-        }
     }
 
     /// Those who wait try again; the walk goes on if that was not enough.
@@ -160,7 +165,10 @@ impl Engine {
     /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
     /// one of them is lost: what it has may be all there is, and its space is of no use.
     fn bring_together(&mut self, key: ExtentKey) {
-        let Some(record) = self.record(key).filter(|r| r.copies == 1 && r.places.len() > 1) else { return };
+        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
+        else {
+            return;
+        };
         let Some(home) = self.best_home(&record) else { return };
         let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
         let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());

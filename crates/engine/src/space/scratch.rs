@@ -1,5 +1,7 @@
 //! Buffers the engine keeps for itself, so that clients can never leave it without.
 
+use crate::ids::PieceId;
+use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory};
 
 /// Blocks for read-modify-write and probes.
@@ -25,11 +27,13 @@ pub(crate) struct Scratch {
     /// For journal frames and for checkpoint pages, per metadata member.
     large: Vec<[Buffer; 2]>,
     /// Zeros; only ever read.
-    pub(crate) zeros: Buffer,
+    zeros: Buffer,
     /// For the mover.
-    pub(crate) runs: Vec<Buffer>,
+    runs: Vec<Buffer>,
     /// Of those, kept back for a device that does not answer.
     missing_runs: usize,
+    /// Pieces that wait for a block.
+    waiting: VecDeque<PieceId>,
 }
 
 impl Scratch {
@@ -52,7 +56,9 @@ impl Scratch {
         let zeros = taken.pop()?;
         memory.bytes_mut(zeros).fill(0);
         let (large, _) = taken.as_chunks::<2>();
-        Some(Self { blocks, out: 0, missing: 0, large: large.to_vec(), zeros, runs, missing_runs: 0 })
+        let large = large.to_vec();
+        let (out, missing, missing_runs, waiting) = (0, 0, 0, VecDeque::new());
+        Some(Self { blocks, out, missing, large, zeros, runs, missing_runs, waiting })
     }
 
     /// Gives everything back.
@@ -92,6 +98,36 @@ impl Scratch {
 
     fn spares_block(&self, blocks: BlockRange, fed: bool) -> bool {
         fed && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
+    }
+
+    /// Zeros to be written: only ever read.
+    pub(crate) fn zeros(&self) -> Buffer {
+        self.zeros
+    }
+
+    /// Whether there is a buffer of the mover's.
+    pub(crate) fn has_run(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// A buffer of the mover's, as long as another one is left.
+    pub(crate) fn take_spare_run(&mut self) -> Option<Buffer> {
+        if self.runs.len() > 1 { self.runs.pop() } else { None }
+    }
+
+    /// A buffer of the mover's comes back.
+    pub(crate) fn put_back_run(&mut self, run: Buffer) {
+        self.runs.push(run);
+    }
+
+    /// The piece waits for a block.
+    pub(crate) fn wait(&mut self, id: PieceId) {
+        self.waiting.push_back(id);
+    }
+
+    /// The piece that has waited longest, which goes on.
+    pub(crate) fn next_waiting(&mut self) -> Option<PieceId> {
+        self.waiting.pop_front()
     }
 
     /// Whether there is a block.

@@ -2,6 +2,7 @@
 //! would.
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
+use crate::Options;
 use proptest::prelude::*;
 use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, ReadShape};
 use weir_policy::placement::Action;
@@ -10,7 +11,7 @@ const WRITE: IoKind = IoKind::Write { fua: false };
 
 fn cached(devices: usize, extents: usize) -> Harness {
     let mut h = Harness::new(devices, "sequential");
-    h.engine.set_extent_cache(Bytes((extents * EXTENT) as u64));
+    h.set_options(Options { extent_cache: Bytes((extents * EXTENT) as u64), ..Options::default() });
     h
 }
 
@@ -158,7 +159,7 @@ proptest! {
     fn reads_are_as_without_a_cache(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
         let shape = Shape { devices: 3, members: 2, copies, ..Shape::default() };
         let mut h = Harness::of(shape, "sequential");
-        h.engine.set_extent_cache(Bytes(2 * EXTENT as u64));
+        h.set_options(Options { extent_cache: Bytes(2 * EXTENT as u64), ..Options::default() });
         let mut twin = vec![0u8; SIZE];
         for step in steps {
             match step {

@@ -1,7 +1,7 @@
 //! Volumes with two copies: where writes go, what a failure leaves, and that everything is there again.
 
 use super::harness::{Harness, Shape};
-use crate::{Activity, AdminError, FlushRules};
+use crate::{Activity, AdminError, FlushRules, Options};
 use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
 use weir_policy::placement::Action;
 
@@ -17,7 +17,7 @@ impl Harness {
     /// Where the volume's first extent is, and how many blocks each place holds.
     fn copies(&self) -> Vec<(DeviceId, u32)> {
         let key = ExtentKey { volume: self.volume, index: ExtentIndex(0) };
-        let record = self.engine.record(key).expect("it has places");
+        let record = self.record(key).expect("it has places");
         assert!(record.places.iter().all(|p| p.at.id().kind == PlaceKind::Whole));
         record.places.iter().map(|p| (p.at.id().device, p.valid.count())).collect()
     }
@@ -79,7 +79,7 @@ fn an_intent_stays_open_under_a_write_in_flight() {
     h.hanging.push(DeviceId(1));
     h.begin(Op::Write, 4096, 4096);
     (0..4).for_each(|_| h.pass(Nanos::secs(1)));
-    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    let intent = |h: &Harness| h.record(h.key(0)).and_then(|record| record.intent);
     assert!(h.engine.is_doing(Activity::IntentOpen) && intent(&h).is_some(), "the copies may differ");
     h.wake(DeviceId(1));
     (0..10).for_each(|_| h.pass(Nanos::secs(1)));
@@ -97,7 +97,8 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     h.hanging.clear();
     h.release(None);
     assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
-    h.engine.set_flush_rules(FlushRules { dear: Nanos(0), patience: Nanos(0) });
+    let flushes = FlushRules { dear: Nanos(0), patience: Nanos(0) };
+    h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
     h.holding = Some(IoKind::Flush);
     (0..12).for_each(|_| h.pass(Nanos::secs(1)));

@@ -119,7 +119,7 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
     let at = |b: &Buffered| {
-        let record = b.h.engine.record(b.h.key(0)).expect("it has places");
+        let record = b.h.record(b.h.key(0)).expect("it has places");
         [1, 2].map(|device| record.place(fine(device)).and_then(|place| place.slot(0)).expect("a slot"))
     };
     // Whatever the policy says, what is in two places stays in two.
@@ -158,7 +158,7 @@ fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
     let when_full = WhenFull::Wait { at_most: Nanos::secs(1_000) };
-    b.h.engine.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
+    b.h.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
     b.sends(WriteTo::InPlace);
     let mut extent = 1;
     while b.h.free() > 0 {
@@ -303,7 +303,7 @@ fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
             b.h.lose(DeviceId(2));
         } else {
             let bounded = SpaceRules { extra: Some(Percent(0)), ..SpaceRules::default() };
-            b.h.engine.set_space_rules(bounded);
+            b.h.set_space_rules(bounded);
         }
         b.write(BOTH, 0, 5);
         assert_eq!(b.dirty(0), (0, 0), "lost: {is_lost}");

@@ -47,7 +47,7 @@ fn what_is_in_doubt_stays_so_for_the_next_opening_which_settles_it() {
     h.fail_next(IoKind::Flush, EIO);
     h.flush().expect_err("lost");
     assert!(!h.engine.map().has_pending(h.key(0)), "it is durable at once");
-    let intent = |h: &Harness| h.engine.record(h.key(0)).and_then(|record| record.intent);
+    let intent = |h: &Harness| h.record(h.key(0)).and_then(|record| record.intent);
     let blocks: Vec<_> = intent(&h).expect("an intent").iter().collect();
     assert_eq!(blocks, [1, 2], "exactly these");
     h.reopen();
@@ -64,7 +64,7 @@ fn every_run_of_blocks_in_doubt_has_an_intent() {
     }
     h.fail_next(IoKind::Flush, EIO);
     h.flush().expect_err("lost");
-    let intent = h.engine.record(h.key(0)).and_then(|record| record.intent).expect("an intent");
+    let intent = h.record(h.key(0)).and_then(|record| record.intent).expect("an intent");
     assert_eq!(intent.iter().collect::<Vec<_>>(), [1, 2, 5, 6, 9, 10]);
 }
 
@@ -90,7 +90,7 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
-    let before = h.engine.devices[0].flushed();
+    let before = h.engine.devices[0].epochs.flushed();
     h.hanging.push(DATA);
     h.submit_fua(1, 8192, 4096, 3);
     h.run();
@@ -99,7 +99,7 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.release(Some(EIO));
     let later = std::mem::replace(&mut h.held, vec![flush]);
     h.release(None);
-    assert_eq!(h.engine.devices[0].flushed(), before);
+    assert_eq!(h.engine.devices[0].epochs.flushed(), before);
     h.hanging.clear();
     h.held.extend(later);
     h.release(None);

@@ -52,7 +52,7 @@ fn what_was_read_before_and_what_is_read_again_come_in_one_buffer() {
     let bad = read_from(&mut h);
     let key = |index| ExtentKey { volume: h.volume, index: ExtentIndex(index) };
     let on_bad = |h: &Harness, key| {
-        let record = h.engine.record(key).expect("it has places");
+        let record = h.record(key).expect("it has places");
         record.places.iter().any(|place| place.device() == bad)
     };
     let hit: Vec<_> = [0, 1, 2, 3].map(key).into_iter().filter(|key| on_bad(&h, *key)).collect();

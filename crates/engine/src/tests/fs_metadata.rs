@@ -26,7 +26,7 @@ fn found(h: &Harness) -> Option<Bytes> {
 
 /// How many blocks of the volume's first extents are in slots.
 fn in_slots(h: &Harness) -> u32 {
-    let records = (0..2).filter_map(|i| h.engine.record(h.key(i)));
+    let records = (0..2).filter_map(|i| h.record(h.key(i)));
     let places = records.flat_map(|record| record.places);
     places.filter(|p| p.at.id().kind == PlaceKind::Fine).map(|p| p.valid.count()).sum()
 }

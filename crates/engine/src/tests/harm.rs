@@ -1,7 +1,7 @@
 //! What goes on, and what does not, while a policy's moves have stopped; and what never waits for a move.
 
 use super::harness::{EXTENT, Harness, Shape};
-use crate::Notice;
+use crate::{Notice, Options};
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
 use weir_policy::harm::{Moves, Rules};
@@ -62,7 +62,7 @@ impl Asked {
     }
 
     fn stop(&mut self) {
-        self.h.engine.set_moves(self.h.now(), Moves::Never);
+        self.h.set_options(Options { moves: Moves::Never, ..Options::default() });
     }
 }
 
@@ -79,7 +79,7 @@ fn while_moves_have_stopped_nothing_is_moved_and_no_write_sent_elsewhere() {
     a.asks(Action::Refresh { key });
     a.h.write(4096, &[2; 4096]);
     assert_eq!(a.h.places(0), [(WHOLE(0), 32)]);
-    a.h.engine.set_moves(a.h.now(), Moves::default());
+    a.h.set_options(Options::default());
     a.h.write(8192, &[3; 4096]);
     assert_eq!(a.h.places(0), [(WHOLE(0), 31), (FINE(1), 1)]);
     a.asks(Action::Copy { key, blocks: ALL, to: WHOLE(2) });
@@ -107,7 +107,7 @@ fn what_is_in_slots_alone_goes_home_and_space_is_given_up_all_the_same() {
 fn second_copies_are_made_all_the_same() {
     let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
     h.engine.set_policy(h.now(), Box::new(Asks::default()));
-    h.engine.set_moves(h.now(), Moves::Never);
+    h.set_options(Options { moves: Moves::Never, ..Options::default() });
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     // The first copy of a block fails, as often as it is tried.
@@ -135,7 +135,7 @@ fn harm_is_told_of_and_so_is_its_end() {
         pause: Nanos::secs(10),
         longest_pause: Nanos::secs(10),
     };
-    a.h.engine.set_moves(a.h.now(), Moves::Judged(rules));
+    a.h.set_options(Options { moves: Moves::Judged(rules), ..Options::default() });
     let told = |h: &mut Harness| {
         let notices = std::iter::from_fn(|| h.engine.next_notice());
         notices
@@ -158,7 +158,7 @@ fn harm_is_told_of_and_so_is_its_end() {
 fn a_device_that_would_be_read_from_is_probed_so_that_its_curve_does_not_age() {
     let mut a = Asked::new();
     let rules = Rules { sample: 1, ..Rules::default() };
-    a.h.engine.set_moves(a.h.now(), Moves::Judged(rules));
+    a.h.set_options(Options { moves: Moves::Judged(rules), ..Options::default() });
     let key = a.h.key(0);
     // It is on the first device first, and read from the second one.
     a.h.read(0, 4096);

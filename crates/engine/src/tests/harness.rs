@@ -1,9 +1,9 @@
 //! An engine over devices in memory that answer at once, in order.
 
-use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, SpaceRules};
+use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Recovery};
+use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
     HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
@@ -125,7 +125,8 @@ impl Harness {
         let mut memory = HeapMemory::new(Bytes::mib(8));
         let settings = vec![settings; devices];
         let policy_box = placement::by_name(policy).expect("a policy");
-        let engine = Engine::new(Nanos(1), map, policy_box, &settings, &mut memory).expect("an engine");
+        let engine = Engine::new(Nanos(1), map, policy_box, &settings, Options::default(), &mut memory);
+        let engine = engine.expect("an engine");
         let mut harness = Self {
             engine,
             volume: VolumeId(0),
@@ -199,6 +200,11 @@ impl Harness {
 
     pub(super) fn key(&self, index: u64) -> ExtentKey {
         ExtentKey { volume: self.volume, index: ExtentIndex(index) }
+    }
+
+    /// What the map knows of an extent's places.
+    pub(super) fn record(&self, key: ExtentKey) -> Option<Record> {
+        crate::lookup::record(self.engine.map(), key)
     }
 
     /// Asks the mover for something, which is done afterwards.
@@ -415,7 +421,12 @@ impl Harness {
     }
 
     pub(super) fn set_space_rules(&mut self, rules: SpaceRules) {
-        self.engine.set_space_rules(rules);
+        self.set_options(Options { space: rules, ..Options::default() });
+    }
+
+    /// From now on these options hold.
+    pub(super) fn set_options(&mut self, options: Options) {
+        self.engine.set_options(options);
     }
 
     pub(super) fn read(&mut self, offset: u64, len: usize) -> (ReadShape, Vec<u8>) {
@@ -511,8 +522,9 @@ impl Harness {
         let (map, recovery) = open(&mut self.disks, options)?;
         self.memory = HeapMemory::new(Bytes::mib(8));
         let policy = placement::by_name(self.policy).expect("a policy");
-        self.engine =
-            Engine::new(self.now, map, policy, &self.settings, &mut self.memory).expect("an engine");
+        let options = Options::default();
+        let engine = Engine::new(self.now, map, policy, &self.settings, options, &mut self.memory);
+        self.engine = engine.expect("an engine");
         self.run();
         Ok(recovery)
     }

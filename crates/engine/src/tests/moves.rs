@@ -1,6 +1,7 @@
 //! Several places per extent: copies, moves, drops, fine slots, and overwrites of what is shared.
 
 use super::harness::{EXTENT, Harness, Shape};
+use crate::{Options, Percent};
 use weir_map::Found;
 use weir_model::{
     BlockRange, DeviceId, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape, RequestError,
@@ -328,7 +329,7 @@ mod random {
 #[test]
 fn a_move_that_waits_for_time_of_its_device_ends_with_its_volume() {
     let mut h = Harness::new(3, "sequential");
-    h.engine.set_mover_share(crate::Percent(1));
+    h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     h.write(0, &[1; 2 * EXTENT]);
     h.flush().expect("a flush");
     // A client's read keeps the device busy while the first run of the copy takes a second.

@@ -1,6 +1,7 @@
 //! Moves that take what a client reads.
 
 use super::harness::{EXTENT, Harness};
+use crate::{Options, Percent};
 use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
 
@@ -38,7 +39,7 @@ fn pool(kind: PlaceKind) -> Harness {
 
 /// The blocks the second device holds.
 fn copied(h: &Harness) -> Vec<u16> {
-    let record = h.engine.record(h.key(0)).expect("it has places");
+    let record = h.record(h.key(0)).expect("it has places");
     let place = record.places.iter().find(|place| place.device() == DeviceId(1));
     place.map_or(vec![], |place| place.valid.iter().collect())
 }
@@ -113,14 +114,14 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
     h.wake(DeviceId(0));
     (0..12).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
     assert_eq!((h.engine.mover_status().fed, reads(&h)), (12, 12));
-    let is_copied = |extent| h.engine.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
+    let is_copied = |extent| h.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
     assert!((0..12).all(is_copied));
 }
 
 #[test]
 fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     let mut h = pool(PlaceKind::Fine);
-    h.engine.set_mover_share(crate::Percent(1));
+    h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     // What moves have taken of the first device's time is to be paid for a long while.
     h.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 31 * 4096, 4096, 0);

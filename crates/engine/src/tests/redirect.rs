@@ -95,7 +95,7 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
     r.h.act(Action::Copy { key: r.h.key(0), blocks: BlockRange { first: 0, count: 4 }, to });
     r.h.flush().expect("a flush");
     let slot = |r: &Redirected, block: u16| {
-        let record = r.h.engine.record(r.h.key(0)).expect("it has places");
+        let record = r.h.record(r.h.key(0)).expect("it has places");
         record.place(to).and_then(|place| place.slot(block))
     };
     let before = slot(&r, 1);
@@ -340,6 +340,6 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
     let engine = &r.h.engine;
     let covered =
-        |needs: weir_map::Needs| engine.devices[needs.device.index()].flushed() >= Some(needs.epoch);
+        |needs: weir_map::Needs| engine.devices[needs.device.index()].epochs.flushed() >= Some(needs.epoch);
     assert!(engine.map().needs(key).count() > 0 && !engine.map().needs(key).any(covered));
 }

@@ -1,7 +1,8 @@
 //! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
 
 use crate::Engine;
-use crate::request::piece::{Clear, PieceId, Work};
+use crate::ids::PieceId;
+use crate::request::piece::{Clear, Work};
 use weir_map::{Found, KeepSpace};
 use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 

@@ -13,12 +13,16 @@
 //! never get.
 
 use crate::Engine;
-use crate::request::piece::{Flight, Piece, PieceId, Purpose, Spot, Target};
+use crate::flight::Flight;
+use crate::ids::PieceId;
+use crate::lookup::{self, Spot, wholes};
+use crate::request::piece::{Piece, Target, WaitsFor};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, Record, WHOLE_MAX, Whole};
+use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};
 use weir_model::{
-    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
+    BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
+    RequestError,
 };
 
 /// One of the places a write goes to.
@@ -26,7 +30,7 @@ use weir_model::{
 pub(crate) struct Leg {
     pub(crate) spot: Spot,
     /// Device commands still to end.
-    left: u32,
+    pub(super) left: u32,
     /// What it holds is not known.
     pub(crate) failed: bool,
     pub(crate) needs: Option<Needs>,
@@ -44,7 +48,7 @@ pub(crate) struct Both {
     pub(crate) legs: SmallVec<[Leg; 2]>,
     pub(crate) error: Option<RequestError>,
     /// Where it succeeds, it is durable.
-    fua: bool,
+    pub(super) fua: bool,
 }
 
 /// Writes to several places under way.
@@ -98,7 +102,7 @@ impl Mirror {
     }
 
     /// The write has ended, whatever became of it.
-    fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
+    pub(super) fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
         if let Some(writes) = self.busy.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);
             if writes.is_empty() {
@@ -111,14 +115,6 @@ impl Mirror {
 
 const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
-}
-
-/// The whole places of a record.
-pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
-    record.places.iter().filter_map(|p| match p.at {
-        Location::Whole(whole) => Some(whole),
-        Location::Fine { .. } => None,
-    })
 }
 
 impl Engine {
@@ -134,7 +130,9 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let has_them = std::mem::replace(&mut piece.takes_blocks, true);
         if has_them || self.locks.take(key, range, id) {
-            self.ready.push_back(id);
+            self.go_on(id);
+        } else {
+            self.wait(id, WaitsFor::Blocks);
         }
     }
 
@@ -142,7 +140,7 @@ impl Engine {
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.choose_both(id) else { return };
         let Piece { key, span, .. } = self.pieces[id.0 as usize];
-        let record = self.record(key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
         // Valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
@@ -162,7 +160,7 @@ impl Engine {
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
     fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
@@ -206,7 +204,7 @@ impl Engine {
         if self.space.is_waited_for() || !self.map.has_metadata_room() {
             return None;
         }
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let mut views: SmallVec<[_; 8]> = self.views().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
@@ -237,30 +235,31 @@ impl Engine {
         false
     }
 
-    /// Writes the piece's target to all its places.
-    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target) {
+    /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
+    /// takes.
+    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
         let fua = self.active[request.0].request.fua && !target.changes;
-        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        let Some(both) = self.mirror.writes.get_mut(&id) else { return 0 };
         both.fua = fua;
         let spots: SmallVec<[Spot; 2]> =
             both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
         if spots.is_empty() {
-            return self.both_ended(id, target);
+            return 0;
         }
         if !target.spot.is_fresh() {
             self.mirror.begin(id, key, range);
         }
         let mut left = 0;
         for spot in spots {
-            let commands = self.write_spot(id, Target { spot, ..target });
+            let commands = self.write_spot(id, Target { spot, ..target }, old);
             if let Some(both) = self.mirror.writes.get_mut(&id) {
                 let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
                 leg.into_iter().for_each(|leg| leg.left = commands);
             }
             left += commands;
         }
-        self.pieces[id.0 as usize].left = left;
+        left
     }
 
     /// A command of a write to several places has ended.
@@ -273,7 +272,8 @@ impl Engine {
     ) {
         let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
-        let needs = result.ok().and_then(|()| self.devices[flight.device.index()].wrote(flight.device, fua));
+        let needs =
+            result.ok().and_then(|()| self.devices[flight.device.index()].epochs.wrote(flight.device, fua));
         let counts = self.is_planted(Mutant::CopyFailureIgnored);
         let Some(both) = self.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {
@@ -290,81 +290,39 @@ impl Engine {
         } else if ended {
             self.note_written(flight.device, key, &target, range, needs.is_some());
         }
-        let piece = &mut self.pieces[id.0 as usize];
-        piece.left -= 1;
+        let Some(writing) = self.pieces[id.0 as usize].writing() else { return };
+        writing.left -= 1;
+        let mut is_last = writing.left == 0;
         if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
             self.forget_commands(id);
+            is_last = true;
         }
-        if self.pieces[id.0 as usize].left == 0 {
-            self.both_ended(id, target);
+        if is_last {
+            self.finish_copies(id, target);
         }
     }
 
     /// Nobody waits for what the piece still writes.
     fn forget_commands(&mut self, id: PieceId) {
-        self.pieces[id.0 as usize].left = 0;
-        let writes = |flight: &&mut Flight| matches!(flight.purpose, Purpose::Write(of) if of == id);
-        let under_way = self.flights.iter_mut().map(|(_, flight)| flight).filter(writes);
-        under_way.for_each(|flight| flight.purpose = Purpose::Abandoned);
-    }
-
-    /// Every place has been written, or has failed.
-    fn both_ended(&mut self, id: PieceId, target: Target) {
-        self.put_back_scratch(id);
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        let both = self.mirror.end(id, key);
-        if target.spot.is_fresh() {
-            return self.slots_ended(id, both);
-        }
-        self.use_intent(key);
-        let good: SmallVec<[Leg; 2]> = both.legs.iter().copied().filter(|leg| !leg.failed).collect();
-        let failed = good.len() < both.legs.len();
-        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
-            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
-        if (failed || good.len() < 2) && !forgets {
-            self.note_lacking(key);
-        }
-        let at = |spot: Spot| spot.location(range.count);
-        match good[..] {
-            [] => return self.both_failed(id, &both.legs, both.error),
-            [a, b] if target.changes => {
-                self.map.written_twice(key, [a.spot, b.spot].map(at), range, [a.needs, b.needs]);
-            }
-            [a] if target.changes || failed => self.map.written(key, at(a.spot), range, a.needs),
-            _ => {}
-        }
-        self.doubt.settle(key, range);
-        if self.cache.is_on() {
-            self.cache.written(key, range);
-        }
-        self.locks.tidy_later(key);
-        if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
-            self.note_change();
-        }
-        let unsaid = self.is_planted(Mutant::FailedCopyNotCommitted);
-        let active = &mut self.active[request.0];
-        // That a copy is no longer one is durable before anybody can rely on the other.
-        active.commit |= (failed && !unsaid) || (active.request.fua && !both.fua);
-        self.wait_for_pending(id);
-        self.piece_ended(id);
+        self.commands.abandon_all(|purpose| purpose.written() == Some(id));
     }
 
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
-    fn both_failed(&mut self, id: PieceId, legs: &[Leg], error: Option<RequestError>) {
+    pub(super) fn both_failed(&mut self, id: PieceId, spots: &[Spot], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.map.extent().blocks());
-        let record = self.record(key);
+        let record = lookup::record(&self.map, key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
-            let may_hold = |leg: &&Leg| {
-                let id = leg.spot.place();
+            let may_hold = |spot: &&Spot| {
+                let id = spot.place();
                 holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
             };
-            if held && (holders(b).count() > 1 || legs.iter().filter(may_hold).count() > 1) {
+            if held && (holders(b).count() > 1 || spots.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
             }
         }
@@ -391,7 +349,7 @@ impl Engine {
         }
         let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
         let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
-        let Some(record) = self.record(key) else { return };
+        let Some(record) = lookup::record(&self.map, key) else { return };
         let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
         let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
         let mut blocks = BlockSet::none(self.map.extent().blocks());

@@ -13,11 +13,10 @@
 //! one.
 
 use crate::Engine;
-use crate::request::piece::{Piece, PieceId, Spot};
-use crate::write::copies::{Both, Leg};
-use smallvec::SmallVec;
+use crate::ids::PieceId;
+use crate::lookup::Spot;
 use weir_map::{Chunk, Place, Record, Slot};
-use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind, RequestError};
+use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
 impl Engine {
     /// To fresh slots of both devices, if there are some: for the range's first blocks.
@@ -72,39 +71,5 @@ impl Engine {
         }
         let mut devices = holding().map(Place::device).filter(|device| self.is_usable(*device));
         Some([devices.next()?, devices.next()?])
-    }
-
-    /// Both have been written, or have failed.
-    pub(crate) fn slots_ended(&mut self, id: PieceId, both: Both) {
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        self.pieces[id.0 as usize].target = None;
-        let (good, failed): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
-            both.legs.into_iter().partition(|leg| !leg.failed);
-        failed.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
-        let may_have = match good[..] {
-            [a, b] => self.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
-            [a] => self.map.may_have(key, a.spot.place()),
-            _ => return self.piece_failed(id, both.error.unwrap_or(RequestError::ReadOnly)),
-        };
-        if !may_have {
-            // Others have given the extent as many places as it can have meanwhile: it goes elsewhere.
-            good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
-            return self.begin_anew(id);
-        }
-        self.doubt.settle(key, range);
-        let at = |leg: Leg| leg.spot.location(range.count);
-        match good[..] {
-            [a, b] => self.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]),
-            _ => good.iter().for_each(|a| self.map.written(key, at(*a), range, a.needs)),
-        }
-        self.locks.tidy_later(key);
-        self.note_change();
-        if self.cache.is_on() {
-            self.cache.written(key, range);
-        }
-        let active = &mut self.active[request.0];
-        active.commit |= active.request.fua;
-        self.wait_for_pending(id);
-        self.piece_ended(id);
     }
 }

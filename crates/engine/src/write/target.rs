@@ -9,17 +9,17 @@
 //! [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
-use crate::policy::registry::Which;
-use crate::request::piece::{Piece, PieceId, Preferred, Spot, Work};
+use crate::ids::PieceId;
+use crate::lookup::{self, Spot};
+use crate::policy::which::Which;
+use crate::request::piece::{Piece, Preferred, WaitsFor, Work};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
-use weir_model::{
-    BLOCK, BlockRange, Buffer, DeviceId, DeviceOffset, ExtentKey, Mutant, PlaceId, PlaceKind, Span,
-};
+use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
 
 /// Whether the extent can get one more whole place, as far as its number goes.
 fn has_room(record: &Record) -> bool {
-    record.places.len() < PLACES_MAX && crate::write::copies::wholes(record).count() < WHOLE_MAX
+    record.places.len() < PLACES_MAX && lookup::wholes(record).count() < WHOLE_MAX
 }
 
 /// The first blocks of the range, as far as they go where the first one does.
@@ -192,7 +192,7 @@ impl Engine {
     fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
         let place = PlaceId { device, kind: PlaceKind::Whole };
         let may_have = self.map.may_have(key, place)
-            && (crate::write::copies::wholes(record).next().is_some() || self.map.may_place(key));
+            && (lookup::wholes(record).next().is_some() || self.map.may_place(key));
         if !may_have || !self.has_reserve(device) || !self.map.has_room_for_places() {
             return None;
         }
@@ -290,7 +290,7 @@ impl Engine {
     /// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
     /// that is not lost.
     fn whole_place(&self, record: &Record) -> Option<Whole> {
-        let best = crate::write::copies::wholes(record).min_by_key(|w| !self.is_usable(w.device));
+        let best = lookup::wholes(record).min_by_key(|w| !self.is_usable(w.device));
         best.filter(|whole| self.is_usable(whole.device) || !has_room(record))
     }
 
@@ -299,8 +299,7 @@ impl Engine {
     fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
         let record = record.filter(|r| r.places.iter().any(|p| !self.is_usable(p.device())))?;
         let piece = &self.pieces[id.0 as usize];
-        let goes_on =
-            has_room(record) || crate::write::copies::wholes(record).any(|w| self.is_usable(w.device));
+        let goes_on = has_room(record) || lookup::wholes(record).any(|w| self.is_usable(w.device));
         if piece.work != (Work::Write { zeros: false }) || !goes_on {
             return None;
         }
@@ -315,7 +314,7 @@ impl Engine {
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
     fn new_whole_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<Whole> {
         let key = self.pieces[id.0 as usize].key;
-        let is_second = record.is_some_and(|r| crate::write::copies::wholes(r).next().is_some());
+        let is_second = record.is_some_and(|r| lookup::wholes(r).next().is_some());
         if !is_second && !self.map.may_place(key) {
             self.wait_to_overwrite(id);
             return None;
@@ -354,14 +353,15 @@ impl Engine {
 
     /// The piece tries again after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
-        self.waiting_commit.push(id);
-        self.request_commit();
+        self.wait(id, WaitsFor::Commit);
+        self.commits.wait(id);
     }
 
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
         self.second_places_are_counted();
-        self.ready.extend(self.waiting_commit.drain(..));
+        let waiting = self.commits.take_waiting();
+        waiting.into_iter().for_each(|id| self.go_on(id));
         self.retry_waiting_moves();
     }
 
@@ -390,18 +390,7 @@ impl Engine {
         self.locks.split(key, range, count);
         self.active[request.0].left += 1;
         let rest = PieceId(self.pieces.insert(rest) as u32);
-        self.ready.push_back(rest);
-    }
-
-    /// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
-    pub(crate) fn spot_address(&self, spot: Spot, range: BlockRange, within: u32) -> DeviceOffset {
-        match spot {
-            Spot::Whole(whole) => self.map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
-            Spot::Slots { device, first, .. } => {
-                let whole = Whole { device, extent: first.extent };
-                self.map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
-            }
-        }
+        self.ready.push(rest);
     }
 
     /// What a piece that has failed, or chooses anew, was to be written to.

@@ -6,7 +6,7 @@ use super::noise::{Noise, Noisy};
 use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
 use smallvec::SmallVec;
-use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, QUIET, SpaceRules};
+use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET, SpaceRules};
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
     Bytes, DeviceId, ExtentIndex, Hint, Io, IoDone, IoKind, Memory as _, Nanos, Op, Reply, Request,
@@ -74,14 +74,16 @@ impl Machine {
                 ..DeviceSettings::default()
             })
             .collect();
-        let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
-        engine.set_seed(seed.0);
-        engine.set_mover_share(pool.mover_share);
-        // As a pool file that does not say otherwise.
-        let space = SpaceRules { extra: Some(EXTRA_SPACE), quiet: Some(QUIET), ..SpaceRules::default() };
-        engine.set_space_rules(space);
-        engine.set_extent_cache(pool.extent_cache);
-        engine.set_moves(world.now(), pool.moves);
+        let options = Options {
+            // As a pool file that does not say otherwise.
+            space: SpaceRules { extra: Some(EXTRA_SPACE), quiet: Some(QUIET), ..SpaceRules::default() },
+            mover_share: pool.mover_share,
+            extent_cache: pool.extent_cache,
+            moves: pool.moves,
+            seed,
+            ..Options::default()
+        };
+        let engine = Engine::new(world.now(), map, policy, &settings, options, &mut world.memory)?;
         let mut machine = Self {
             world,
             engine,

@@ -9,7 +9,8 @@ use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, DeviceSettings, DurableWrites, Engine, ExplainError, StartError,
+    AdminError, AdminId, AdminReply, Command, DeviceSettings, DurableWrites, Engine, ExplainError, Options,
+    StartError,
 };
 use weir_model::{
     Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
@@ -45,8 +46,9 @@ impl Idle {
         described.log_recovery(&recovery);
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
-        let mut engine = Engine::new(Nanos(0), map, policy, &settings(described, &devices), &mut memory)?;
-        engine.set_space_rules(described.file.space.clone());
+        let settings = settings(described, &devices);
+        let options = Options { space: described.file.space.clone(), ..Options::default() };
+        let mut engine = Engine::new(Nanos(0), map, policy, &settings, options, &mut memory)?;
         give_policies(&mut engine, Nanos(0), described);
         Ok(Self { engine, devices, memory, opening, began: Instant::now() })
     }

@@ -6,10 +6,10 @@ use super::{
     Again, Ask, Crash, Driver, Failure, Health, Opened, Replace, Replacing, Setup, Volume, VolumeSpec,
 };
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
-use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, SpaceRules};
+use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{
-    BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind,
+    BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind, Seed,
     VolumeOffset,
 };
 use weir_policy::placement::for_tests;
@@ -579,17 +579,18 @@ pub(crate) fn open_pool(
         verified_within: setup.verified.then_some(Nanos(0)),
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
-    let mut engine = Engine::new(world.now(), map, policy, &settings, &mut world.memory)?;
-    engine.set_space_rules(SpaceRules {
-        when_full: setup.when_full,
-        extra: setup.extra,
-        quiet: setup.quiet,
-        ..SpaceRules::default()
-    });
-    engine.set_mover_share(setup.mover_share);
-    engine.set_extent_cache(setup.extent_cache);
-    engine.set_moves(world.now(), setup.moves);
-    engine.set_flush_rules(setup.flushes);
-    engine.set_seed(setup.seed.0 ^ world.now().0);
-    Ok(engine)
+    let options = Options {
+        space: SpaceRules {
+            when_full: setup.when_full,
+            extra: setup.extra,
+            quiet: setup.quiet,
+            ..SpaceRules::default()
+        },
+        mover_share: setup.mover_share,
+        extent_cache: setup.extent_cache,
+        moves: setup.moves,
+        flushes: setup.flushes,
+        seed: Seed(setup.seed.0 ^ world.now().0),
+    };
+    Ok(Engine::new(world.now(), map, policy, &settings, options, &mut world.memory)?)
 }

@@ -16,7 +16,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
-use weir_engine::{Engine, PoolStatus};
+use weir_engine::{Engine, Options, PoolStatus};
 use weir_model::{DeviceId, ErrorKind};
 use weir_serve::{Describe, End, Limits, Server};
 
@@ -88,13 +88,16 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     let limits = fit_open_files(described.file.serve, described.file.devices.len());
     let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);
-    let options = ReactorOptions { signals: true, ..ReactorOptions::default() };
-    let reactor = Reactor::new(&options, devices, &arena)?;
-    let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, &mut arena)?;
-    engine.set_space_rules(described.file.space.clone());
-    engine.set_moves(reactor.now(), described.file.moves);
-    engine.set_mover_share(described.file.mover_share);
-    engine.set_extent_cache(described.file.extent_cache);
+    let reactor_options = ReactorOptions { signals: true, ..ReactorOptions::default() };
+    let reactor = Reactor::new(&reactor_options, devices, &arena)?;
+    let options = Options {
+        space: described.file.space.clone(),
+        moves: described.file.moves,
+        mover_share: described.file.mover_share,
+        extent_cache: described.file.extent_cache,
+        ..Options::default()
+    };
+    let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, options, &mut arena)?;
     give_policies(&mut engine, reactor.now(), &described);
 
     let control = described.beside(CONTROL);

@@ -1,12 +1,59 @@
 //! What whoever looks after the pool should know, for the log.
 
-use crate::space::{Percent, Room};
+use crate::units::Percent;
 use std::collections::VecDeque;
+use std::fmt;
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Nanos, VolumeId, VolumeOffset};
 use weir_policy::harm::Estimate;
 
 /// Notices nobody fetched, beyond which the oldest are forgotten.
 const KEPT: usize = 64;
+
+/// What a pool may run out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Space for data.
+    Data,
+    /// Space for the map: many small pieces of large volumes are in use.
+    Metadata,
+}
+
+/// Why a device is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostWhy {
+    /// It did not answer a command within its deadline.
+    Hung,
+    /// It is gone.
+    Gone,
+    /// It was not there when the pool was opened.
+    Absent,
+    /// It has become shorter than its superblock says: a file that was truncated.
+    CutShort,
+    /// Its last page no longer holds its superblock: a file that was truncated and has grown again, or
+    /// something else wrote there.
+    Replaced,
+}
+
+impl LostWhy {
+    /// Whether data that was durable is gone with it, or may be.
+    pub const fn is_damage(self) -> bool {
+        matches!(self, Self::CutShort | Self::Replaced)
+    }
+}
+
+impl fmt::Display for LostWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hung => "it did not answer in time",
+            Self::Gone => "it is gone",
+            Self::Absent => "it was not there when the pool was opened",
+            Self::CutShort => "it has become shorter than its superblock says",
+            Self::Replaced => {
+                "the superblock in its last page is gone: it was truncated and has grown again, or something else wrote to it"
+            }
+        })
+    }
+}
 
 /// Something whoever looks after the pool should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +100,7 @@ pub enum Notice {
         /// The device.
         device: DeviceId,
         /// Why.
-        why: crate::LostWhy,
+        why: LostWhy,
     },
     /// There was no space for a write below a device: its file system is full, or a thin device.
     FullBelow {

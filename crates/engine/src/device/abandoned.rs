@@ -1,0 +1,149 @@
+//! Commands that are abandoned, since their device was given up before it answered, and what they keep: their
+//! buffers, until they really end (rule 2 of docs/invariants.md).
+
+use crate::Engine;
+use crate::flight::Flight;
+use crate::task::Task;
+use std::collections::VecDeque;
+use weir_model::{BLOCK, Buffer, Bytes, IoId, Memory, Mutant};
+
+/// Commands no longer waited for, and the buffers they keep.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned {
+    commands: Vec<(IoId, Buffer)>,
+    /// Buffers to be given back to the memory once no abandoned command uses them.
+    kept: Vec<Buffer>,
+    /// For how much of them, at most, the memory has made up.
+    made_up: Bytes,
+    /// Commands that come to nothing, to be ended in turn: refused because their device is lost, or flushes
+    /// that do not count.
+    refused: VecDeque<Flight>,
+}
+
+/// Whether they have bytes in common; an empty one has none.
+fn overlap(a: Buffer, b: Buffer) -> bool {
+    a.at < b.at + u64::from(b.len) && b.at < a.at + u64::from(a.len)
+}
+
+impl Abandoned {
+    /// How many commands are abandoned and have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, id: IoId, buffer: Buffer) {
+        self.commands.push((id, buffer));
+    }
+
+    /// Whether an abandoned command may still use the buffer.
+    #[inline]
+    pub(crate) fn uses(&self, buffer: Buffer) -> bool {
+        !self.commands.is_empty() && self.commands.iter().any(|(_, b)| overlap(*b, buffer))
+    }
+
+    /// The buffer is to be given to the memory as soon as nothing uses it.
+    pub(crate) fn keep(&mut self, buffer: Buffer) {
+        self.kept.push(buffer);
+    }
+
+    /// How much is kept back that the memory has not made up for.
+    fn lacking(&self) -> Bytes {
+        let kept = self.kept.iter().map(|buffer| u64::from(buffer.len)).sum::<u64>();
+        Bytes(kept.saturating_sub(self.made_up.0))
+    }
+
+    /// Whether the memory is to make up for what is kept back.
+    fn is_lacking(&self) -> bool {
+        !self.kept.is_empty() && self.lacking() > Bytes(0)
+    }
+
+    /// The buffer goes back to the memory, now or as soon as nothing uses it.
+    pub(crate) fn let_go<M: Memory>(&mut self, buffer: Buffer, memory: &mut M) {
+        if self.uses(buffer) {
+            self.keep(buffer);
+        } else {
+            memory.give(buffer);
+        }
+    }
+
+    /// Whether commands that come to nothing are to be ended.
+    pub(crate) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    pub(crate) fn refuse(&mut self, flight: Flight) {
+        self.refused.push_back(flight);
+    }
+
+    pub(crate) fn next_refused(&mut self) -> Option<Flight> {
+        self.refused.pop_front()
+    }
+
+    /// An abandoned command has ended after all.
+    pub(crate) fn ended<M: Memory>(&mut self, id: IoId, memory: &mut M) {
+        self.commands.retain(|(i, _)| *i != id);
+        let (commands, kept) = (&self.commands, &mut self.kept);
+        kept.retain(|buffer| {
+            let used = commands.iter().any(|(_, b)| overlap(*b, *buffer));
+            if !used {
+                memory.give(*buffer);
+            }
+            used
+        });
+    }
+}
+
+impl Task for Abandoned {
+    fn can_run(engine: &Engine) -> bool {
+        engine.abandoned.is_lacking()
+    }
+
+    /// What is kept back is made up for, so that requests still find memory, however many commands a device
+    /// never ends; and scratch buffers that are kept back make way for others, as far as there is memory.
+    /// (Where metadata is written from, each member has buffers of its own.)
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        if engine.abandoned.is_lacking() {
+            let lacking = engine.abandoned.lacking();
+            memory.make_up(lacking);
+            engine.abandoned.made_up.0 += lacking.0;
+        }
+        engine.scratch.replace_runs(memory);
+        while engine.scratch.missing() > 0
+            && let Some(block) = memory.take(Bytes(BLOCK))
+        {
+            engine.scratch.add(block);
+            engine.go_on_with_scratch();
+        }
+    }
+}
+
+impl Engine {
+    /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
+    pub(crate) fn put_back_run(&mut self, run: Buffer) {
+        if self.abandoned.uses(run) && !self.is_planted(Mutant::AbandonedBufferReused) {
+            self.abandoned.keep(run);
+            self.scratch.miss_run();
+        } else {
+            self.scratch.put_back_run(run);
+        }
+    }
+
+    /// There is a scratch block again: a piece that waits for one goes on.
+    fn go_on_with_scratch(&mut self) {
+        if let Some(id) = self.scratch.next_waiting() {
+            self.go_on(id);
+        }
+    }
+
+    /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
+    pub(crate) fn put_back_block(&mut self, block: Buffer) {
+        if self.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
+            self.abandoned.keep(block);
+            self.scratch.miss();
+        } else {
+            self.scratch.put_back(block);
+            self.go_on_with_scratch();
+        }
+    }
+}

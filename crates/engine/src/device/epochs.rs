@@ -1,0 +1,214 @@
+//! Flush epochs: which of a device's completed writes are durable, and which a flush in flight covers.
+//!
+//! A write belongs to the epoch in which it completed. A flush ends the epoch when it begins, and covers what
+//! completed up to then.
+
+use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed};
+use weir_map::{Epoch, Needs};
+use weir_model::{DeviceId, Mutant, Nanos, Planted};
+
+/// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
+/// most, since to ask for it anew costs more than to note them.
+const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
+
+/// The flush epochs of a device.
+#[derive(Debug)]
+pub(crate) struct Epochs {
+    /// Completed writes need a flush to be durable.
+    is_volatile: bool,
+    /// The present one: writes that complete now belong to it.
+    current: Epoch,
+    /// Writes completed in this epoch.
+    dirty: bool,
+    /// The last epoch known durable.
+    flushed: Option<Epoch>,
+    /// When a flush began last.
+    began: Nanos,
+    /// What was written and is not known to be durable: in this epoch, and in those a flush under way
+    /// covers.
+    unflushed: Vec<Unflushed>,
+    flushing: Vec<Unflushed>,
+    /// What the flush under way covers.
+    flushing_epoch: Option<Epoch>,
+    /// How often completed writes were lost.
+    distrusts: u32,
+    /// Commands begun in this generation or before say nothing by their success: a flush has failed
+    /// since.
+    distrusted: Option<u64>,
+    planted: Planted,
+}
+
+impl Epochs {
+    /// Those of a device that has completed nothing.
+    pub(crate) fn new(is_volatile: bool, planted: Planted) -> Self {
+        Self {
+            is_volatile,
+            current: Epoch(1),
+            dirty: false,
+            flushed: None,
+            began: Nanos(0),
+            unflushed: Vec::new(),
+            flushing: Vec::new(),
+            flushing_epoch: None,
+            distrusts: 0,
+            distrusted: None,
+            planted,
+        }
+    }
+
+    /// A write completed; what a map change that refers to it must wait for.
+    #[inline]
+    pub(crate) fn wrote(&mut self, id: DeviceId, fua: bool) -> Option<Needs> {
+        if fua || !self.is_volatile {
+            return None;
+        }
+        self.dirty = true;
+        Some(Needs { device: id, epoch: self.current })
+    }
+
+    /// What must be flushed for everything that has completed and counts to be durable; `None` if it
+    /// is. (What a failed flush was to cover does not count any more.)
+    pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
+        let epoch = match (self.dirty, self.flushing_epoch) {
+            (true, _) => self.current,
+            (false, Some(_)) if self.planted.is(Mutant::FlushInFlightOwesNothing) => return None,
+            (false, Some(flushing)) => flushing,
+            (false, None) => return None,
+        };
+        Some(Needs { device: id, epoch })
+    }
+
+    /// Whether some completed write is not durable.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// A flush begins: it covers the writes completed up to now; later ones are of the next epoch.
+    pub(crate) fn begin_flush(&mut self, now: Nanos) -> Epoch {
+        let covered = self.current;
+        self.began = now;
+        if !self.planted.is(Mutant::EpochNotClosed) {
+            self.current = Epoch(covered.0 + 1);
+        }
+        self.dirty = false;
+        if self.flushing.is_empty() {
+            std::mem::swap(&mut self.flushing, &mut self.unflushed);
+        } else {
+            self.flushing.append(&mut self.unflushed);
+        }
+        self.flushing_epoch = Some(covered);
+        covered
+    }
+
+    /// A flush succeeded.
+    pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
+        self.flushed = self.flushed.max(Some(covered));
+        self.flushing_epoch = self.flushing_epoch.filter(|e| *e > covered);
+        self.flushing.clear();
+        self.flushing.shrink_to(UNFLUSHED_KEPT);
+        if !self.dirty {
+            // Durable writes alone: they settle what is no longer in question.
+            self.unflushed.clear();
+        }
+    }
+
+    /// A completed write that is not durable, or one that settles an earlier one. How many there are.
+    #[inline]
+    pub(crate) fn note_unflushed(&mut self, unflushed: Unflushed) -> usize {
+        self.unflushed.push(unflushed);
+        self.unflushed.len()
+    }
+
+    /// Something that completed earlier, up to this epoch, and was not noted then.
+    pub(crate) fn note_earlier(&mut self, unflushed: Unflushed, epoch: Epoch) {
+        let is_covered = self.flushing_epoch.is_some_and(|flushing| epoch <= flushing);
+        if is_covered { self.flushing.push(unflushed) } else { self.unflushed.push(unflushed) }
+    }
+
+    /// Whether some completed write is not known to be durable.
+    #[cfg(test)]
+    fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty() || !self.flushing.is_empty()
+    }
+
+    /// Writes that are not durable beyond what one flush should cover: more must wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unflushed.len() > 2 * UNFLUSHED_MAX
+    }
+
+    /// Whether a write or flush of this generation proves nothing by its success.
+    #[inline]
+    pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
+        self.distrusted.is_some_and(|last| generation <= last)
+    }
+
+    /// For how long it has not been flushed.
+    pub(crate) fn unflushed_for(&self, now: Nanos) -> Nanos {
+        now.since(self.began)
+    }
+
+    /// Whether more writes are noted as not durable than are to be.
+    pub(crate) fn has_many_unflushed(&self) -> bool {
+        self.unflushed.len() > UNFLUSHED_MAX
+    }
+
+    /// The last epoch known durable.
+    pub(crate) fn flushed(&self) -> Option<Epoch> {
+        self.flushed
+    }
+
+    /// A flush failed, when commands up to the generation `last` were in flight (`u64::MAX`: none was). What
+    /// is not durable never will be, by itself; it is returned. Writes under way prove nothing by completing.
+    pub(crate) fn distrust(&mut self, last: u64) -> Vec<Unflushed> {
+        self.current = Epoch(self.current.0 + 1);
+        self.dirty = false;
+        self.flushing_epoch = None;
+        self.distrusts += 1;
+        self.distrusted = Some(last).filter(|g| *g != u64::MAX).or(self.distrusted);
+        let mut all = std::mem::take(&mut self.flushing);
+        if self.planted.is(Mutant::FlushingNotDoubted) {
+            all.clear();
+        }
+        all.append(&mut self.unflushed);
+        all
+    }
+
+    /// How often completed writes were lost.
+    pub(crate) fn distrusts(&self) -> u32 {
+        self.distrusts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::unflushed::Wrote;
+    use weir_model::{BlockRange, ExtentKey};
+
+    #[test]
+    fn durable_writes_during_a_flush_are_forgotten_with_what_they_settle() {
+        let mut epochs = Epochs::new(true, Planted::for_tests());
+        let note =
+            |wrote| Unflushed { key: ExtentKey::default(), range: BlockRange { first: 0, count: 1 }, wrote };
+        epochs.wrote(DeviceId(0), false);
+        epochs.note_unflushed(note(Wrote::Data));
+        let covered = epochs.begin_flush(Nanos(0));
+        epochs.note_unflushed(note(Wrote::Durable));
+        assert!(epochs.has_unflushed(), "the flush may fail");
+        epochs.flush_succeeded(covered);
+        assert!(!epochs.has_unflushed(), "no later flush would have anything to do");
+    }
+
+    #[test]
+    fn a_flush_covers_what_had_completed_before_it() {
+        let mut epochs = Epochs::new(true, Planted::for_tests());
+        let id = DeviceId(0);
+        let before = epochs.wrote(id, false).unwrap();
+        let covered = epochs.begin_flush(Nanos(0));
+        let during = epochs.wrote(id, false).unwrap();
+        epochs.flush_succeeded(covered);
+        assert!(epochs.flushed() >= Some(before.epoch) && epochs.flushed() < Some(during.epoch));
+        assert!(epochs.is_dirty());
+        assert_eq!(epochs.wrote(id, true), None);
+    }
+}

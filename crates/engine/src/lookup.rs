@@ -1,0 +1,201 @@
+//! Where blocks are: the record of an extent, which of its places has them, and at which address of a device.
+//!
+//! All of it follows from the map alone. Which of several places is read or written is decided elsewhere
+//! (`read/route.rs`, `write/target.rs`).
+
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use weir_map::{Found, Location, Map, PLACES_MAX, Place, Record, Slot, Value, Whole};
+use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind};
+
+/// Where a run of blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) device: DeviceId,
+    pub(crate) at: DeviceOffset,
+}
+
+/// Blocks side by side, and where they are; what is nowhere is zeros.
+pub(crate) type Run = (BlockRange, Option<Source>);
+
+/// All runs of a read's blocks, in order.
+pub(crate) type Plan = SmallVec<[Run; 2]>;
+
+/// Where the blocks of a piece are, or are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// In a whole place.
+    Whole(Whole),
+    /// In slots side by side.
+    Slots {
+        device: DeviceId,
+        /// That of the piece's first block.
+        first: Slot,
+        /// They are not the extent's yet.
+        fresh: bool,
+    },
+}
+
+impl Spot {
+    pub(crate) const fn place(self) -> PlaceId {
+        match self {
+            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            Self::Slots { device, .. } => PlaceId { device, kind: PlaceKind::Fine },
+        }
+    }
+
+    /// Whether it holds nothing of the extent yet.
+    pub(crate) const fn is_fresh(self) -> bool {
+        matches!(self, Self::Slots { fresh: true, .. })
+    }
+
+    /// As the map names it, for a part of a run of blocks that begins here.
+    pub(crate) fn location_of(self, run: BlockRange, part: BlockRange) -> Location {
+        match self {
+            Self::Whole(whole) => Location::Whole(whole),
+            Self::Slots { device, first, fresh } => {
+                let first = Slot { block: first.block + (part.first - run.first), ..first };
+                Self::Slots { device, first, fresh }.location(part.count)
+            }
+        }
+    }
+
+    /// As the map names it, for a run of blocks.
+    pub(crate) fn location(self, count: u16) -> Location {
+        match self {
+            Self::Whole(whole) => Location::Whole(whole),
+            Self::Slots { device, first, .. } => {
+                let slots = (0..count).map(|i| Slot { block: first.block + i, ..first });
+                Location::Fine { device, slots: slots.collect() }
+            }
+        }
+    }
+}
+
+/// The places of a record, those to be read first in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    order: [u8; PLACES_MAX],
+    places: u8,
+}
+
+impl Route {
+    /// The first `places` places of a record, in this order.
+    pub(crate) fn new(order: [u8; PLACES_MAX], places: usize) -> Self {
+        Self { order, places: places as u8 }
+    }
+
+    /// The record's places in this order.
+    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
+        self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
+    }
+
+    /// What was at `at` comes first.
+    pub(crate) fn prefer(&mut self, at: usize) {
+        self.order[..=at].rotate_right(1);
+    }
+}
+
+/// Everything known of the extent's places; `None` if it has none and nothing is noted.
+pub(crate) fn record(map: &Map, key: ExtentKey) -> Option<Record> {
+    lent(map, key).map(Cow::into_owned)
+}
+
+/// As [`record`], borrowed where the map has a record. Cost: a look-up then.
+#[inline]
+pub(crate) fn lent(map: &Map, key: ExtentKey) -> Option<Cow<'_, Record>> {
+    match map.find(key) {
+        Found::Empty => None,
+        Found::Direct(whole) => Value::Direct(whole).into_record(map.extent().blocks()).map(Cow::Owned),
+        Found::Record(record) => Some(record),
+    }
+}
+
+/// The runs of these blocks, each to be read in one command or all zeros.
+pub(crate) fn plan(map: &Map, record: &Record, route: &Route, range: BlockRange) -> Plan {
+    let mut plan = Plan::new();
+    let mut at = range.first;
+    while at < range.end() {
+        let (run, source) = run(map, record, route, BlockRange { first: at, count: range.end() - at });
+        plan.push((run, source));
+        at = run.end();
+    }
+    plan
+}
+
+/// The longest run from the first block of `range` that can be read in one command, or is all
+/// zeros.
+pub(crate) fn run(
+    map: &Map,
+    record: &Record,
+    route: &Route,
+    range: BlockRange,
+) -> (BlockRange, Option<Source>) {
+    let first = source(map, record, route, range.first);
+    let mut count = 1;
+    while count < range.count {
+        let next = source(map, record, route, range.first + count);
+        let continues = match (first, next) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.device == b.device && b.at.0 == a.at.0 + u64::from(count) * BLOCK,
+            _ => false,
+        };
+        if !continues {
+            break;
+        }
+        count += 1;
+    }
+    (BlockRange { first: range.first, count }, first)
+}
+
+/// Where a block is: of several places that hold it, the first on the route.
+pub(crate) fn source(map: &Map, record: &Record, route: &Route, block: u16) -> Option<Source> {
+    let place = route.of(record).find(|p| p.valid.contains(block))?;
+    let device = place.at.id().device;
+    let slot = place.slot(block)?;
+    let at = map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
+    Some(Source { device, at })
+}
+
+/// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
+pub(crate) fn address(map: &Map, spot: Spot, range: BlockRange, within: u32) -> DeviceOffset {
+    match spot {
+        Spot::Whole(whole) => map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
+        Spot::Slots { device, first, .. } => {
+            let whole = Whole { device, extent: first.extent };
+            map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
+        }
+    }
+}
+
+/// The spot of these blocks, if one place holds all of them, side by side, and no other any.
+#[inline(always)]
+pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
+    let is_one = range.count == 1;
+    let mut holding: Option<&Place> = None;
+    for place in &record.places {
+        let holds = if is_one { place.valid.contains(range.first) } else { place.valid.contains_any(range) };
+        if holds && holding.replace(place).is_some() {
+            return None;
+        }
+    }
+    let place = holding.filter(|place| is_one || place.valid.contains_all(range))?;
+    match &place.at {
+        Location::Whole(whole) => Some(Spot::Whole(*whole)),
+        Location::Fine { device, slots } => {
+            let first = *slots.get(place.valid.rank(range.first))?;
+            let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+            let are_adjacent = || (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
+            let spot = Spot::Slots { device: *device, first, fresh: false };
+            (is_one || are_adjacent()).then_some(spot)
+        }
+    }
+}
+
+/// The whole places of a record.
+pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
+    record.places.iter().filter_map(|p| match p.at {
+        Location::Whole(whole) => Some(whole),
+        Location::Fine { .. } => None,
+    })
+}

@@ -1,0 +1,240 @@
+//! The end of a write, to one place or to two: what it wrote counts in each place that has all of it, or it
+//! fails.
+
+use crate::Engine;
+use crate::device::unflushed::{Unflushed, Wrote};
+use crate::flight::Flight;
+use crate::ids::{ActiveId, PieceId};
+use crate::lookup::Spot;
+use crate::request::piece::{Piece, PieceState, Target, Work};
+use crate::write::copies::{Both, Leg};
+use smallvec::SmallVec;
+use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoKind, Mutant, RequestError, Span};
+
+impl Engine {
+    /// A command of a write has ended.
+    pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let PieceState::Writes(writing) = &mut piece.state else { return };
+        let target = writing.target;
+        if target.mirrored {
+            return self.copy_ended(id, target, flight, result);
+        }
+        writing.left -= 1;
+        let is_last = writing.left == 0;
+        if let Err(error) = result {
+            piece.error = Some(flight.error(error));
+        }
+        let error = piece.error;
+        let fua = flight.kind == IoKind::Write { fua: true };
+        let needs = match result {
+            Ok(()) => self.devices[flight.device.index()].epochs.wrote(flight.device, fua),
+            Err(_) => None,
+        };
+        if !is_last {
+            return;
+        }
+        if error.is_some() {
+            // The last of several may have ended well, and a flush since the first failed.
+            self.note_unfinished(id, flight.device);
+            return self.write_failed(id, target, &[target.spot], error);
+        }
+        let leg = Leg { spot: target.spot, left: 0, failed: false, needs };
+        self.finish_write(id, target, &[leg], false, fua);
+    }
+
+    /// Every place of a write to two has been written, or has failed.
+    #[inline(never)]
+    pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
+        self.put_back_scratch(id);
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Both { legs, error, fua } = self.mirror.end(id, key);
+        let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
+            legs.iter().copied().partition(|leg| !leg.failed);
+        if !target.spot.is_fresh() {
+            self.note_copies_written(key, !bad.is_empty(), good.len());
+        }
+        if good.is_empty() {
+            let spots: SmallVec<[Spot; 2]> = legs.iter().map(|leg| leg.spot).collect();
+            return self.write_failed(id, target, &spots, error);
+        }
+        bad.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        self.finish_write(id, target, &good, !bad.is_empty(), fua);
+    }
+
+    /// No command of a write is in flight any more, and these places have all of it. `failed`: another one
+    /// that was to have it does not. `fua`: it is durable.
+    #[inline(always)]
+    fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
+        self.put_back_scratch(id);
+        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        if target.spot.is_fresh() && !self.may_name_slots(id, good) {
+            return self.begin_anew(id);
+        }
+        self.doubt.settle(key, range);
+        if !target.mirrored {
+            // Of copies that is noted as each of them ends.
+            self.note_written(good[0].spot.place().device, key, &target, range, good[0].needs.is_some());
+        }
+        if target.changes && !self.still_at(key, target.spot, range) {
+            return self.piece_failed(id, RequestError::InDoubt { device: target.spot.place().device });
+        }
+        self.note_in_map(key, range, target, good, failed);
+        if self.cache.is_on() {
+            self.cache.written(key, range);
+        }
+        let unsaid = !target.mirrored && self.is_fua_ignored(id, target);
+        // That a copy is no longer one is durable before anybody can rely on the other.
+        let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
+        let active = &mut self.active[request.0];
+        active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
+        self.wait_for_pending(id);
+        self.piece_ended(id);
+    }
+
+    /// What was written is in effect from now on.
+    #[inline(always)]
+    fn note_in_map(&mut self, key: ExtentKey, range: BlockRange, target: Target, good: &[Leg], failed: bool) {
+        let at = |leg: &Leg| leg.spot.location(range.count);
+        match good {
+            [a, b] if target.changes => {
+                self.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
+            }
+            [a] if target.changes || failed => self.map.written(key, at(a), range, a.needs),
+            _ => {}
+        }
+        if target.mirrored || (target.changes && target.several) {
+            self.locks.tidy_later(key);
+        }
+        if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
+            self.note_change();
+        }
+    }
+
+    /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
+    fn note_copies_written(&mut self, key: ExtentKey, failed: bool, good: usize) {
+        self.use_intent(key);
+        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
+            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
+        if (failed || good < 2) && !forgets {
+            self.note_lacking(key);
+        }
+    }
+
+    /// Whether the extent may have the fresh slots that were written; if not they are given up: others may
+    /// have given it as many places as it can have meanwhile.
+    #[inline(never)]
+    fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let may_have = match good {
+            [a, b] => self.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
+            [a] => self.map.may_have(key, a.spot.place()),
+            _ => false,
+        };
+        if !may_have {
+            self.pieces[id.0 as usize].take_target();
+            good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        }
+        may_have
+    }
+
+    /// None of the places it was to be in has all of it.
+    #[inline(never)]
+    fn write_failed(&mut self, id: PieceId, target: Target, spots: &[Spot], error: Option<RequestError>) {
+        self.put_back_scratch(id);
+        if target.mirrored && !target.spot.is_fresh() {
+            return self.both_failed(id, spots, error);
+        }
+        let piece = &mut self.pieces[id.0 as usize];
+        piece.take_target();
+        let range = piece.range;
+        spots.iter().for_each(|spot| self.give_up_spot(*spot, range));
+        self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
+    }
+
+    /// Whether that the write is not durable is passed over.
+    fn is_fua_ignored(&self, id: PieceId, target: Target) -> bool {
+        let zeros = matches!(self.pieces[id.0 as usize].work, Work::Write { zeros: true });
+        (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
+            || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace))
+    }
+
+    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
+    pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
+        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
+        if !self.is_lost(device)
+            && !self.is_planted(Mutant::FailedWriteNotNoted)
+            && self.devices[device.index()].epochs.wrote(device, false).is_some()
+        {
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        }
+    }
+
+    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
+    #[inline(always)]
+    pub(crate) fn note_written(
+        &mut self,
+        device: DeviceId,
+        key: ExtentKey,
+        target: &Target,
+        range: BlockRange,
+        volatile: bool,
+    ) {
+        if volatile {
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        } else {
+            self.note_durable(device, key, target, range);
+        }
+    }
+
+    #[inline(never)]
+    fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
+        if self.devices[device.index()].epochs.owes(device).is_none() {
+            return;
+        }
+        if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
+            // The data is durable, but not that the map knows of its place: the mover may just have made
+            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
+            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+        } else {
+            let written = Span { start: target.start, len: target.end - target.start };
+            self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
+        }
+    }
+
+    /// If what the map says must be durable when the request is acknowledged, and what it found or did
+    /// in the extent is not, it waits for a commit.
+    #[inline]
+    pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, request) = (piece.key, piece.request);
+        self.wait_for_extent(request, key);
+    }
+
+    #[inline]
+    pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
+        let asked = &self.active[request.0].request;
+        let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
+        if self.map.pending() > 0 && is_durable() && self.map.has_pending(key) {
+            self.active[request.0].commit = true;
+        }
+    }
+
+    /// The piece fails before anything was written.
+    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
+        self.pieces[id.0 as usize].error = Some(error);
+        self.change_failed(id);
+    }
+
+    /// The piece has failed: a place allocated for it may hold nothing.
+    pub(super) fn change_failed(&mut self, id: PieceId) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let key = piece.key;
+        if let Some(target) = piece.take_target() {
+            self.give_up_target(id, target.spot);
+        }
+        self.locks.tidy_later(key);
+        self.piece_ended(id);
+    }
+}
