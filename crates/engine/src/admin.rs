@@ -5,7 +5,7 @@ use crate::policy::harm::MovesStatus;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
-use weir_map::{Hardening, Intent, IntentKind, NAME_MAX};
+use weir_map::{Hardening, Intent, IntentKind, NAME_MAX, Superblock};
 use weir_model::{
     Bytes, DeviceId, ErrorKind, Hint, Memory, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR,
     VolumeId, VolumeOffset,
@@ -284,9 +284,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Two copies need two devices for the data, and for the map that says where they are.
+    /// Two copies need two devices for the data, and for the map that says where they are. Of a device that
+    /// is absent it is not known how much it holds: it counts.
     fn check_copies(&self, copies: u8) -> Result<(), AdminError> {
-        let with_space = self.map.devices().iter().filter(|sb| sb.data_extents > 0).count();
+        let absent = self.map.absent();
+        let may_hold = |sb: &&Superblock| sb.data_extents > 0 || absent.contains(sb.device);
+        let with_space = self.map.devices().iter().filter(may_hold).count();
         match copies {
             1 => Ok(()),
             2 if with_space < 2 => Err(AdminError::OneDevice),

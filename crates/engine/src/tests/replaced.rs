@@ -90,3 +90,21 @@ fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
     h.write(0, &[3; LEN]);
     assert!(h.read(0, LEN).1 == [3; LEN]);
 }
+
+#[test]
+fn two_copies_are_possible_while_a_device_is_absent() {
+    let mut h = pool(2, 2, 2);
+    h.remove_volume().expect("it goes");
+    h.stop();
+    h.replace(DeviceId(1), Some(0)).expect_err("nothing is written");
+    let without = OpenOptions {
+        accept_rollback: true,
+        without: [DeviceId(1)].into_iter().collect(),
+        ..OpenOptions::default()
+    };
+    h.try_reopen(without).expect("a pool of one device");
+    h.create_volume().expect("its second copies come with the second device");
+    h.write(0, &[4; LEN]);
+    h.flush().expect("a flush");
+    assert_eq!(h.engine.degraded(h.volume), (Bytes(LEN as u64), false));
+}

@@ -73,7 +73,7 @@ impl Map {
     fn refuse_if_held_alone(&self, device: DeviceId) -> Result<(), MapError> {
         let held = |volume| {
             let mut blocks = 0;
-            self.for_each(volume, |_, value| blocks += self.held_alone(device, &value));
+            self.for_each(volume, |_, value| blocks += self.held_alone(device, value));
             Bytes(blocks * weir_model::BLOCK)
         };
         let volumes = self.catalogue.volumes.iter().map(|(id, volume)| (&volume.name, held(*id)));
