@@ -35,7 +35,7 @@ impl fmt::Display for Net {
     }
 }
 
-/// The rules that mutants break. Numbers are those of ARCHITECTURE.md, "The map, durable".
+/// The rules that mutants break. Numbers are those of docs/invariants.md.
 mod rules {
     pub(super) const DATA_FIRST: &str = "1: a change is committed only after its data was flushed";
     pub(super) const IN_ORDER: &str = "1: versions of an extent are committed in order";
