@@ -105,10 +105,20 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
+    /// A device is there that another one has taken the place of.
+    #[error(
+        "what is found as device {device} is the device that another one has taken the place of; put the new \
+         one there, or, if that is gone for good, go on without it (--without NAME) or make this one new \
+         (weir pool replace NAME --force): what is on it is of no use any more"
+    )]
+    Replaced {
+        /// The device.
+        device: DeviceId,
+    },
     /// A device is to be replaced that is there.
     #[error(
-        "device {device} is there, and only one that is gone can be replaced; to replace one that fails, take it \
-         out, and give the path of a blank one in the pool file"
+        "device {device} is there, and only one that is gone can be replaced; to replace one that fails, take \
+         it out, and give the path of a blank one in the pool file"
     )]
     NotGone {
         /// The device.
@@ -116,9 +126,10 @@ pub enum MapError {
     },
     /// A device is to be replaced that holds what no other one does.
     #[error(
-        "device {device} cannot be replaced: {bytes} of volume {volume:?}{} are on it alone; bring it back, or give \
-         these data up first: serve the pool without the device, and remove the volume, or TRIM or overwrite what \
-         is lost", Others(*others)
+        "device {device} cannot be replaced: {bytes} of volume {volume:?}{} are on it alone; bring it back, or \
+         give these data up first: serve the pool without it (--without NAME), and remove the volume, or TRIM \
+         or overwrite what is lost",
+        Others(*others)
     )]
     HeldAlone {
         /// The device.
@@ -194,6 +205,7 @@ impl MapError {
             | Self::Outdated { .. }
             | Self::OutdatedMetadata { .. }
             | Self::Split { .. }
+            | Self::Replaced { .. }
             | Self::NotGone { .. }
             | Self::HeldAlone { .. }
             | Self::MetadataFull { .. } => ErrorKind::Refused,

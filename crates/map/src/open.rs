@@ -84,7 +84,7 @@ pub fn open(
     superblocks: &[Superblock],
     options: &OpenOptions,
 ) -> Result<(Map, Recovery), MapError> {
-    open_and(store, superblocks, options, |_| ())
+    open_and(store, superblocks, options, |_| Ok(()))
 }
 
 /// Opens the pool like [`open`], and `tidy`s the recovered map before it becomes durable in both roots.
@@ -92,7 +92,7 @@ pub(crate) fn open_and(
     store: &mut dyn Store,
     superblocks: &[Superblock],
     options: &OpenOptions,
-    tidy: impl FnOnce(&mut Map),
+    tidy: impl FnOnce(&mut Map) -> Result<(), MapError>,
 ) -> Result<(Map, Recovery), MapError> {
     let assembly = Assembly::new(superblocks, options)?;
     let roots = read_roots(store, &assembly)?;
@@ -109,7 +109,7 @@ pub(crate) fn open_and(
                     // reaches is never mistaken for one written now.
                     map.store.root.sequence = newest + 1;
                 }
-                tidy(&mut map);
+                tidy(&mut map)?;
                 let repaired = loaded.repairs.len() as u64;
                 let levelled = map.take_over(store, &assembly, &root, loaded.repairs, &loaded.used)?;
                 let recovery = Recovery {

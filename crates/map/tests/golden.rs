@@ -212,8 +212,8 @@ fn with_field(at: usize, value: u64, bytes: usize, both: bool) -> MemStore {
     store
 }
 
-/// The incompatible features there are: mirrored metadata, and damaged devices.
-const KNOWN_BITS: [u32; 2] = [4, 5];
+/// The incompatible features there are: mirrored metadata, damaged devices, and devices that replaced others.
+const KNOWN_BITS: [u32; 3] = [4, 5, 6];
 
 #[test]
 fn what_a_newer_version_wrote_is_refused() {

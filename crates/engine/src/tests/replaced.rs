@@ -74,8 +74,12 @@ fn a_replacement_that_is_cut_short_is_there_or_not() {
 fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
     let mut h = pool(3, 1, 1);
     h.stop();
+    let before = h.disks();
     // Devices are numbered from those without metadata on.
     let refused = h.replace(DeviceId(0), None);
+    h.put_back(DeviceId(0), &before);
+    assert!(h.disks() == before, "what is refused changes nothing");
+    h.replace(DeviceId(0), Some(0)).expect_err("it is gone");
     let Err(MapError::HeldAlone { device: DeviceId(0), bytes, others: 0, .. }) = refused else {
         panic!("{refused:?}")
     };
@@ -89,6 +93,63 @@ fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
     h.try_reopen(OpenOptions::default()).expect("a pool");
     h.write(0, &[3; LEN]);
     assert!(h.read(0, LEN).1 == [3; LEN]);
+}
+
+#[test]
+fn the_device_that_was_replaced_is_never_taken_for_the_new_one() {
+    for device in (0..4).map(DeviceId) {
+        let mut h = pool(4, 2, 2);
+        h.stop();
+        let older = h.disks();
+        h.replace(device, None).expect("all that was on it is on others");
+        // Before the pool knows the new one, and when it does.
+        for _ in 0..2 {
+            let new = h.disks();
+            h.put_back(device, &older);
+            for accept_rollback in [false, true] {
+                let refused = h.try_reopen(OpenOptions { accept_rollback, ..OpenOptions::default() });
+                assert!(
+                    matches!(refused, Err(MapError::Replaced { device: old }) if old == device),
+                    "{refused:?}"
+                );
+            }
+            assert!(!h.check().is_clean());
+            h.put_back(device, &new);
+            h.try_reopen(OpenOptions::default()).expect("the new one");
+            assert!(h.read(0, LEN).1 == content());
+            h.wait(Nanos::secs(30));
+            h.stop();
+        }
+    }
+}
+
+#[test]
+fn one_that_went_on_alone_before_it_was_replaced_is_never_mixed_in() {
+    let (one, other) = (DeviceId(0), DeviceId(1));
+    let mut h = pool(2, 2, 2);
+    h.stop();
+    let before = h.disks();
+    // The other one goes on alone, far enough for its generation to be the newest.
+    h.replace(one, Some(0)).expect_err("it is gone");
+    let accept = |gone: DeviceId| OpenOptions {
+        accept_rollback: true,
+        without: [gone].into_iter().collect(),
+        ..OpenOptions::default()
+    };
+    h.try_reopen(accept(one)).expect("the other one alone");
+    h.write(0, &[7; LEN]);
+    h.flush().expect("a flush");
+    h.stop();
+    let alone = h.disks();
+    h.put_disks(before);
+    h.replace(other, None).expect("all is on the first one");
+    h.try_reopen(OpenOptions::default()).expect("the first one and the new one");
+    h.stop();
+    h.put_back(other, &alone);
+    for options in [OpenOptions::default(), OpenOptions { accept_rollback: true, ..OpenOptions::default() }] {
+        let refused = h.try_reopen(options);
+        assert!(matches!(refused, Err(MapError::Replaced { device }) if device == other), "{refused:?}");
+    }
 }
 
 #[test]

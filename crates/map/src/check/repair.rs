@@ -45,6 +45,7 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
     if opening && may_open {
         open::open_and(store, &superblocks, &OpenOptions::default(), |map| {
             (repaired.records, repaired.pages) = map.drop_waste();
+            Ok(())
         })?;
         repaired.roots = true;
     }

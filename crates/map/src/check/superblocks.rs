@@ -18,7 +18,8 @@ const ABSENT: &str = "the device is absent";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
 pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
      leaves it alone: its zeros would be taken for the second copy of what was written";
-const OUTDATED: &str = "put its current file back; without that, opening makes its copies anew where other \
+const OUTDATED: &str = "put its current file back, unless a blank device has just taken its place (weir pool \
+     replace): then serve the pool; without its current file, opening makes its copies anew where other \
      devices have its data, and is refused where they have not (weir serve --without NAME, or \
      --accept-rollback)";
 const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";

@@ -15,13 +15,17 @@ pub const MIRRORED: u64 = 1 << 4;
 /// Incompatible feature: some devices count only if their superblocks are of a certain generation or a newer
 /// one.
 pub const DAMAGED: u64 = 1 << 5;
+/// Incompatible feature: some devices have taken the place of others.
+pub const REPLACED: u64 = 1 << 6;
 /// Incompatible features this crate knows.
-pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED | DAMAGED;
+pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED | DAMAGED | REPLACED;
 /// Where root slot 0, root slot 1 and the journal begin on a metadata member.
 pub const ROOT_AT: [DeviceOffset; 2] = [DeviceOffset(64 << 10), DeviceOffset(128 << 10)];
 /// Where the journal begins on a metadata member.
 pub const JOURNAL_AT: DeviceOffset = DeviceOffset(192 << 10);
 const CRC_AT: usize = 8;
+/// Devices a pool may have.
+const DEVICES_MAX: usize = 255;
 const NAME_BYTES: usize = 64;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -54,7 +58,8 @@ struct Raw {
     abandoned: [u8; DeviceSet::BYTES],
     damaged: [u8; DeviceSet::BYTES],
     damaged_since: U64,
-    rest: [u8; PAGE - 384],
+    joined: [U64; DEVICES_MAX],
+    rest: [u8; PAGE - 384 - 8 * DEVICES_MAX],
 }
 
 const _: () = assert!(size_of::<Raw>() == PAGE);
@@ -111,6 +116,9 @@ pub struct Superblock {
     pub damaged: DeviceSet,
     /// The generation at which the last of them was found to be damaged.
     pub damaged_since: u64,
+    /// By device id, the generation at which it took the place of another one; zero for those that the pool
+    /// was created with. Empty if no device was replaced.
+    pub joined: Vec<u64>,
 }
 
 /// What a page that should be a superblock is.
@@ -158,9 +166,25 @@ impl Superblock {
         newest.damaged.contains(self.device) && self.generation < newest.damaged_since
     }
 
+    /// The generation at which a device took the place of another one, as this superblock knows; zero if it
+    /// did not. What a device says of itself is its identity.
+    pub fn joined(&self, device: DeviceId) -> u64 {
+        self.joined.get(device.index()).copied().unwrap_or(0)
+    }
+
+    /// This device has taken the place of another one at this generation.
+    pub(crate) fn note_joined(&mut self, device: DeviceId, generation: u64) {
+        self.joined.resize(self.devices.into(), 0);
+        if let Some(joined) = self.joined.get_mut(device.index()) {
+            *joined = generation.max(*joined);
+        }
+    }
+
     fn incompatible(&self) -> u64 {
-        let mirrored = if self.members.is_empty() { 0 } else { MIRRORED };
-        mirrored | if self.damaged.is_empty() { 0 } else { DAMAGED }
+        let feature = |has: bool, bit: u64| if has { bit } else { 0 };
+        feature(!self.members.is_empty(), MIRRORED)
+            | feature(!self.damaged.is_empty(), DAMAGED)
+            | feature(!self.joined.is_empty(), REPLACED)
     }
 
     /// The page to store.
@@ -193,8 +217,12 @@ impl Superblock {
             abandoned: self.abandoned.encode(),
             damaged: self.damaged.encode(),
             damaged_since: self.damaged_since.into(),
-            rest: [0; PAGE - 384],
+            joined: [U64::ZERO; DEVICES_MAX],
+            rest: [0; PAGE - 384 - 8 * DEVICES_MAX],
         };
+        for (stored, joined) in raw.joined.iter_mut().zip(&self.joined) {
+            *stored = (*joined).into();
+        }
         raw.crc = crc32c_without(raw.as_bytes(), CRC_AT).into();
         let mut page = Box::new([0; PAGE]);
         page.copy_from_slice(raw.as_bytes());
@@ -245,6 +273,10 @@ impl Superblock {
             abandoned: DeviceSet::decode(&raw.abandoned),
             damaged: DeviceSet::decode(&raw.damaged),
             damaged_since: raw.damaged_since.get(),
+            joined: match raw.incompatible.get() & REPLACED {
+                0 => Vec::new(),
+                _ => raw.joined.iter().take(raw.devices.into()).map(|joined| joined.get()).collect(),
+            },
         };
         let metadata_end = (sb.journal_pages.checked_add(sb.meta_pages)?)
             .checked_mul(page)?

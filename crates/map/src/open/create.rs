@@ -75,6 +75,7 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
+            joined: Vec::new(),
         })
     };
     pool.devices.iter().enumerate().map(lay_out).collect()

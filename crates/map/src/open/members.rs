@@ -44,6 +44,7 @@ impl Assembly {
     /// If they do not belong together, or must not be opened without those that are absent.
     pub(crate) fn new(found: &[Superblock], options: &OpenOptions) -> Result<Self, MapError> {
         check_one_pool(found)?;
+        let joined = refuse_replaced(found)?;
         let newest = newest(found)?;
         let ids = || (0..newest.devices).map(DeviceId);
         let present: DeviceSet = found.iter().map(|sb| sb.device).collect();
@@ -76,14 +77,18 @@ impl Assembly {
         let superblock = |device: DeviceId| {
             let mut sb = match found.iter().find(|sb| sb.device == device) {
                 Some(sb) => sb.clone(),
-                None => return Superblock { missing, abandoned, damaged, ..stand_in(newest, device) },
+                None => {
+                    let joined = joined.clone();
+                    return Superblock { missing, abandoned, damaged, joined, ..stand_in(newest, device) };
+                }
             };
             // It comes back; a stale member only once it is level again.
             sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));
-            let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged);
-            unwritten |= says != (newest.generation, missing, abandoned, damaged);
+            let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged, &sb.joined);
+            unwritten |= says != (newest.generation, missing, abandoned, damaged, &joined);
             (sb.generation, sb.missing, sb.abandoned) = (newest.generation, missing, abandoned);
             (sb.damaged, sb.damaged_since) = (damaged, damaged_since);
+            sb.joined.clone_from(&joined);
             sb
         };
         let mut assembly = Self {
@@ -130,6 +135,18 @@ fn check_one_pool(found: &[Superblock]) -> Result<(), MapError> {
         seen.insert(sb.device);
     }
     Ok(())
+}
+
+/// Refuses devices that others have taken the place of, whatever happened to them since. Says when each
+/// device that took another one's place did.
+fn refuse_replaced(found: &[Superblock]) -> Result<Vec<u64>, MapError> {
+    let devices = found.iter().map(|sb| sb.joined.len()).max().unwrap_or(0);
+    let latest = |device: DeviceId| found.iter().map(|sb| sb.joined(device)).max().unwrap_or(0);
+    let joined: Vec<u64> = (0u8..).map(DeviceId).take(devices).map(latest).collect();
+    match found.iter().find(|sb| sb.joined(sb.device) < latest(sb.device)) {
+        Some(old) => Err(MapError::Replaced { device: old.device }),
+        None => Ok(joined),
+    }
 }
 
 /// The superblock that knows most. One generation says one thing.

@@ -3,11 +3,15 @@
 //! The blank device gets a superblock of a generation before the one from which the device counts, as the
 //! superblocks of all others say: it is what an [older file](crate::outdated) is. The next opening makes free
 //! space of what the map names there, a metadata member is written anew, and copies are made anew.
+//!
+//! All superblocks say for good when it joined, so the device that is gone is never taken for it again.
 
 use crate::create::{NewDevice, write_superblock};
 use crate::format::value::Value;
 use crate::map::Map;
 use crate::open::create::{data_at, data_extents};
+use crate::open::members::raise;
+use crate::open::open_and;
 use crate::{MapError, OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceSet, Store};
 
@@ -18,8 +22,8 @@ use weir_model::{Bytes, DeviceId, DeviceSet, Store};
 ///
 /// # Errors
 /// If the device is there, the pool cannot be opened without it, something is on it alone, the new one is too
-/// small for what the map names there, or a device fails. Then the pool is as opening it without the
-/// device leaves it.
+/// small for what the map names there: then nothing was changed. If a device fails: then the pool may be as
+/// opening it without the device leaves it.
 pub fn replace(
     store: &mut dyn Store,
     found: &[Superblock],
@@ -58,14 +62,20 @@ fn replace_with(
         return Err(MapError::NotGone { device });
     }
     let without = options.without.or([device].into_iter().collect());
-    let (mut map, _) = crate::open(store, found, &OpenOptions { without, ..*options })?;
-    map.refuse_if_held_alone(device)?;
-    let superblock = superblock(&map)?;
+    let options = OpenOptions { without, ..*options };
+    let mut new = None;
+    // What is refused is refused before anything is on record.
+    let (mut map, _) = open_and(store, found, &options, |map| {
+        map.refuse_if_held_alone(device)?;
+        new = Some(superblock(map)?);
+        Ok(())
+    })?;
+    let Some(new) = new else { return Err(MapError::NotGone { device }) };
+    let new = map.join(new);
     // Whoever knows that the device was replaced does so before there is something to take for it.
-    map.note_damaged(device);
     map.record(store)?;
-    write_superblock(store, &superblock)?;
-    Ok(superblock)
+    write_superblock(store, &new)?;
+    Ok(new)
 }
 
 impl Map {
@@ -136,10 +146,22 @@ impl Map {
         Err(MapError::TooSmall { device, size, least })
     }
 
+    /// The device takes the place of the one that is gone, and is outdated: it has a generation that no other
+    /// one ever had, and counts from the next one on. Its superblock.
+    fn join(&mut self, new: Superblock) -> Superblock {
+        raise(&mut self.devices);
+        let generation = self.devices[0].generation;
+        for sb in &mut self.devices {
+            sb.note_joined(new.device, generation);
+        }
+        self.note_damaged(new.device);
+        Superblock { generation, joined: self.devices[0].joined.clone(), ..new }
+    }
+
     /// This device, of which nothing is known yet.
     fn newcomer(&self, superblock: Superblock) -> Superblock {
         Superblock {
-            generation: self.devices[0].generation,
+            generation: 0,
             incarnation: 0,
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),

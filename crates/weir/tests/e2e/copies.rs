@@ -101,7 +101,9 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         server.kill();
 
         let said = pool.refused(&["pool", "replace", lost], REFUSED);
-        assert!(said.contains(&format!("holds device \"{lost}\" of pool test")), "{said}");
+        assert!(said.contains("is there") && said.contains("nothing to replace"), "{said}");
+        pool.run(["pool", "dump", "before.dump"]);
+        std::fs::copy(pool.path(&format!("{lost}.img")), pool.path("old.img")).expect("a copy");
         lose(&pool, lost);
         // A blank file at its path is not taken for it.
         std::fs::File::create(pool.path(&format!("{lost}.img")))
@@ -126,6 +128,17 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         client.disconnect();
         server.stop("TERM");
         pool.run(["pool", "check"]);
+        let said = pool.refused(&["pool", "restore", "before.dump", "--accept-rollback"], REFUSED);
+        assert!(said.contains(&format!("before device {lost} (")), "{said}");
+        // The old one is not taken for it any more.
+        std::fs::rename(pool.path(&format!("{lost}.img")), pool.path("new.img")).expect("it was there");
+        std::fs::rename(pool.path("old.img"), pool.path(&format!("{lost}.img"))).expect("it was kept");
+        let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
+        assert!(
+            said.contains(&format!("found as device {lost} (")) && said.contains("taken the place"),
+            "{said}"
+        );
+        std::fs::rename(pool.path("new.img"), pool.path(&format!("{lost}.img"))).expect("it was kept");
 
         let other = if lost == "one" { "two" } else { "one" };
         lose(&pool, other);
@@ -158,7 +171,11 @@ fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do(
         assert!(said.contains(part), "{part:?} should be in:\n{said}");
     }
     assert!(!pool.path("three.img").exists(), "what was made is removed again");
+    // What is refused changes nothing: the device is still missed.
+    pool.refused(&["volume", "list"], REFUSED);
+    let server = pool.serve_with(&["--without", "three"]);
     pool.run(["volume", "remove", "once"]);
+    server.stop("TERM");
 
     std::fs::write(pool.path("three.img"), [1; 64 << 10]).expect("a file");
     let file = std::fs::File::options().write(true).open(pool.path("three.img")).expect("the file");

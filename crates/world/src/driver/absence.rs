@@ -58,7 +58,7 @@ impl Driver {
         }
         let mut copy = self.copy(world, Absence::of(gone, true), redundant)?;
         copy.go_on_without(lose)?;
-        self.statistics.replacements += u64::from(copy.is_replaced(lost)?);
+        self.statistics.replacements += u64::from(copy.is_replaced(lost, &left)?);
         let went_on = copy.copy_of_the_world()?;
         copy.returns(lost, &left)?;
         if self.members().any(|member| member == lost) {
@@ -79,7 +79,7 @@ impl Driver {
 
     /// A blank device takes the place of the one that is not there: what was on two devices is again. Whether
     /// it could: not while the lost one alone has something of a volume that was not in two places.
-    fn is_replaced(&mut self, lost: DeviceId) -> Result<bool, Failure> {
+    fn is_replaced(&mut self, lost: DeviceId, left: &Storage) -> Result<bool, Failure> {
         let mut world = self.copy_of_the_world()?;
         world.stop(Stop::PowerCut);
         let mut found = Vec::new();
@@ -95,6 +95,14 @@ impl Driver {
         let mut copy = self.copy(world, Absence::default(), Vec::new())?;
         copy.check()?;
         copy.audit()?;
+        // The lost one is not taken for the new one any more.
+        let mut world = copy.copy_of_the_world()?;
+        world.stop(Stop::PowerCut);
+        if let Some(storage) = world.storage(lost) {
+            *storage = left.clone();
+        }
+        let is_right = |error: &MapError| matches!(error, MapError::Replaced { device } if *device == lost);
+        self.is_refused(&mut world, Absence::default(), is_right)?;
         Ok(true)
     }
 

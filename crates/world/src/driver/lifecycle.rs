@@ -530,6 +530,7 @@ pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
+            joined: Vec::new(),
         };
         if member {
             let behind = superblock.pages_at().0 + setup.meta_pages * BLOCK;

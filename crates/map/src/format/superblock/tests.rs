@@ -24,6 +24,7 @@ fn sample() -> Superblock {
         abandoned: [DeviceId(2)].into_iter().collect(),
         damaged: [DeviceId(2)].into_iter().collect(),
         damaged_since: 2,
+        joined: vec![0, 7, 0],
     }
 }
 

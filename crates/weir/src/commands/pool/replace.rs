@@ -6,10 +6,14 @@ use crate::args::Accept;
 use crate::devices::{Described, Opened, warn_of_readers};
 use crate::failure::Failure;
 use crate::pool::{self, PAUSE, refuse_served, until_free};
+use crate::pool_file::DeviceEntry;
 use crate::progress;
 use crate::status::Status;
 use std::path::Path;
-use weir_map::NewDevice;
+use weir_device::{Device, Devices};
+use weir_map::create::read_superblock;
+use weir_map::{NewDevice, Superblock};
+use weir_model::DeviceId;
 
 /// Has a blank device take the place of the one of this name, at the path that the pool file gives. The pool
 /// must not be served; the other devices must be there, as [`Accept`] says. With `force` it need not be
@@ -36,6 +40,7 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
     let mut made = MadeFiles::default();
     described.open_new(entry, id, &mut devices, |device| made.note(device))?;
     if !force {
+        refuse_if_there(described, &mut devices, entry, id)?;
         refuse_occupied(described, &mut devices, [id].into_iter().collect())?;
     }
     warn_of_readers(described, &devices)?;
@@ -49,4 +54,24 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
         .map_err(|error| described.explain(error))?;
     made.keep();
     reserve_on(&devices, &superblock)
+}
+
+/// Refuses to replace a device that is the pool's own.
+fn refuse_if_there(
+    described: &Described,
+    devices: &mut Devices,
+    entry: &DeviceEntry,
+    id: DeviceId,
+) -> Result<(), Failure> {
+    let Some(size) = devices.get(id).map(Device::size) else { return Ok(()) };
+    let found = read_superblock(devices, id, size).ok().flatten();
+    let is_own = |sb: &Superblock| sb.pool_name == described.file.name && sb.device == id;
+    if !found.as_ref().is_some_and(is_own) {
+        return Ok(());
+    }
+    Err(Failure::refused(
+        format!("device {:?} is there ({}), so there is nothing to replace", entry.name, described.named(id)),
+        "start the server; or, to take it out because it fails, remove it and name a blank one in the pool file, or \
+         pass --force to make this one new: what is on it is then lost",
+    ))
 }

@@ -48,6 +48,7 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
             "name the dump of this pool, or the pool file of that one",
         ));
     }
+    refuse_replaced(&described, &dump, &report, from)?;
     if !accept_rollback && (report.position.is_none() || position(&report).is_beyond(dump.saved.position)) {
         let why = match report.position {
             Some(_) => "the pool has changed since",
@@ -63,6 +64,30 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
         .map_err(|stopped| stopped.explain(&described, from))?;
     let clean = check::report(&described, &mut devices, "checking the pool").is_clean();
     Ok(Done { what: "restored from", file: from.to_owned(), pool: described.file.name, pages, clean })
+}
+
+/// Refuses a dump from before a device was replaced: what it says is on that one is not on the new one.
+fn refuse_replaced(
+    described: &Described,
+    dump: &Verified,
+    report: &Report,
+    from: &Path,
+) -> Result<(), Failure> {
+    let known = report.superblocks.iter().flatten();
+    let joined = |of: &[Superblock], id: DeviceId| of.iter().map(|sb| sb.joined(id)).max().unwrap_or(0);
+    let now: Vec<_> = known.cloned().collect();
+    let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
+    match ids.into_iter().find(|id| joined(&now, *id) > joined(&dump.superblocks, *id)) {
+        None => Ok(()),
+        Some(id) => Err(Failure::refused(
+            format!(
+                "{} is from before device {} took the place of another one, and says what was on that",
+                from.display(),
+                described.named(id)
+            ),
+            "use a newer dump: of what this one names on the device nothing is there",
+        )),
+    }
 }
 
 fn open(from: &Path) -> Result<Reader<BufReader<File>>, Failure> {
@@ -142,7 +167,8 @@ fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) 
     ))
 }
 
-/// Refuses devices that hold a known format and no superblock of a pool: a path that leads to the wrong device.
+/// Refuses devices that hold a known format and no superblock of a pool: a path that leads to the wrong
+/// device.
 fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> Result<(), Failure> {
     for (id, device) in devices.iter() {
         if report.superblocks.get(id.index()).is_some_and(Option::is_some) {
