@@ -152,16 +152,21 @@ fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_s
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
 }
 
-#[test]
-fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
+/// An extent with two copies, of which the first one will not take the next write, as often as it is tried.
+fn first_copy_fails() -> Harness {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     h.write(0, &[1; 4096]);
-    // The first one, as often as it is tried.
     h.fail_next(WRITE, EIO);
     h.pass_next(WRITE);
     (0..2).for_each(|_| h.fail_next(WRITE, EIO));
+    h
+}
+
+#[test]
+fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
+    let mut h = first_copy_fails();
     h.write(4096, &[2; 4096]);
     assert_eq!(h.degraded(), EXTENT as u64);
     for _ in 0..1000 {
@@ -174,14 +179,7 @@ fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
 
 #[test]
 fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_back() {
-    let mut h = of(2);
-    h.write(0, &[1; EXTENT]);
-    h.flush().expect("a flush");
-    h.write(0, &[1; 4096]);
-    // The first one, as often as it is tried.
-    h.fail_next(WRITE, EIO);
-    h.pass_next(WRITE);
-    (0..2).for_each(|_| h.fail_next(WRITE, EIO));
+    let mut h = first_copy_fails();
     h.log.clear();
     h.submit(1, Op::Write, 4096, 4096, 2);
     h.run();

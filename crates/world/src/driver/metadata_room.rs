@@ -9,7 +9,7 @@ use super::{Ask, Driver, Failure, Health};
 use std::collections::BTreeSet;
 use weir_engine::AdminError;
 use weir_map::Value;
-use weir_model::{Bytes, Op, RequestError, VolumeOffset};
+use weir_model::{BLOCK, Bytes, Op, RequestError, VolumeOffset};
 
 /// What a page of metadata holds.
 const PAYLOAD: u64 = 4032;
@@ -45,12 +45,24 @@ impl Driver {
             if is_at_rest {
                 self.check_metadata_full()?;
             }
-            let Some(volume) = rest.pop() else { return Err(Failure::MetadataNeverFree) };
+            let Some(volume) = rest.pop() else { return self.never_has_room() };
             let len = self.volumes[volume].spec.size;
             self.ask(Ask { volume, op: Op::Trim, offset: VolumeOffset(0), len, fua: true })?;
             is_at_rest = self.come_to_rest()?;
         }
         Ok(())
+    }
+
+    /// All volumes were trimmed, and the metadata area has no room. That is in order only where a TRIM has to
+    /// leave something, a volume's last block that is not whole: its record can fill an area as small as these.
+    /// Such a pool is used no more.
+    fn never_has_room(&mut self) -> Result<(), Failure> {
+        let has_tail = |volume: usize| !self.volumes[volume].spec.size.0.is_multiple_of(BLOCK);
+        if self.volumes_there().into_iter().any(has_tail) {
+            self.begin_anew()
+        } else {
+            Err(Failure::MetadataNeverFree)
+        }
     }
 
     /// Volumes that have not made way for another one.
