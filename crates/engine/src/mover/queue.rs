@@ -187,3 +187,19 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{ExtentIndex, VolumeId};
+
+    #[test]
+    fn what_is_owed_comes_before_what_policies_ask_for() {
+        let about =
+            |index| Action::Refresh { key: ExtentKey { volume: VolumeId(1), index: ExtentIndex(index) } };
+        let mut queue = Queue::default();
+        queue.push(about(1));
+        queue.owed.push_back(about(2));
+        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(about(2)), Some(about(1)), None));
+    }
+}

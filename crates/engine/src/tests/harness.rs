@@ -3,7 +3,9 @@
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use weir_map::{Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery};
+use weir_map::{
+    Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery, Superblock,
+};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
     HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
@@ -85,12 +87,15 @@ pub(super) struct Harness {
     now: Nanos,
 }
 
+/// Those of the devices that have any.
+fn superblocks(disks: &mut Disks) -> Vec<Superblock> {
+    let ids = (0..disks.0.len() as u8).map(DeviceId);
+    ids.filter_map(|id| weir_map::create::read_superblock(disks, id, Bytes(DEVICE_SIZE)).expect("readable"))
+        .collect()
+}
+
 fn open(disks: &mut Disks, options: OpenOptions) -> Result<(Map, Recovery), MapError> {
-    let mut superblocks = Vec::new();
-    for i in 0..disks.0.len() {
-        let read = weir_map::create::read_superblock(disks, DeviceId(i as u8), Bytes(DEVICE_SIZE));
-        superblocks.extend(read.expect("readable"));
-    }
+    let superblocks = superblocks(disks);
     weir_map::open(disks, &superblocks, &OpenOptions { planted: Planted::for_tests(), ..options })
 }
 
@@ -539,18 +544,26 @@ impl Harness {
 
     /// A blank device takes the place of this one, within so many writes.
     pub(super) fn replace(&mut self, device: DeviceId, writes: Option<usize>) -> Result<(), MapError> {
-        self.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
-        let others = (0..self.disks.0.len() as u8).map(DeviceId).filter(|other| *other != device);
-        let found: Vec<_> = others
-            .map(|other| weir_map::create::read_superblock(&mut self.disks, other, Bytes(DEVICE_SIZE)))
-            .filter_map(|read| read.expect("a device that can be read"))
-            .collect();
-        let new = NewDevice { name: "new".into(), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
-        let options = OpenOptions { accept_rollback: true, ..OpenOptions::default() };
         self.disks.1 = writes;
-        let replaced = weir_map::replace(&mut self.disks, &found, device, &new, &options);
+        let replaced = self.replace_without(device, device);
         self.disks.1 = None;
-        replaced.map(|_| ())
+        replaced
+    }
+
+    /// A blank device takes the place of this one, while another one is away as well.
+    pub(super) fn replace_without(&mut self, device: DeviceId, away: DeviceId) -> Result<(), MapError> {
+        self.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
+        let found = superblocks(&mut self.disks);
+        let new = NewDevice { name: "new".into(), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
+        let without = [away].into_iter().collect();
+        let options = OpenOptions { accept_rollback: true, without, ..OpenOptions::default() };
+        weir_map::replace(&mut self.disks, &found, device, &new, &options).map(|_| ())
+    }
+
+    /// What the device says of the pool.
+    pub(super) fn superblock(&self, device: DeviceId) -> Superblock {
+        let found = superblocks(&mut self.disks.clone());
+        found.into_iter().find(|sb| sb.device == device).expect("it has one")
     }
 
     /// What is on all devices.

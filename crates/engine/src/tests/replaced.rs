@@ -153,6 +153,43 @@ fn one_that_went_on_alone_before_it_was_replaced_is_never_mixed_in() {
 }
 
 #[test]
+fn what_only_another_absent_device_has_as_well_counts_as_held_alone() {
+    let mut refused = 0;
+    for away in (1..4).map(DeviceId) {
+        let mut h = pool(4, 2, 2);
+        h.stop();
+        let before = h.disks();
+        h.replace(away, Some(0)).expect_err("it is away");
+        match h.replace_without(DeviceId(0), away) {
+            Err(MapError::HeldAlone { device: DeviceId(0), .. }) => refused += 1,
+            other => {
+                other.expect("the new one");
+                h.put_back(away, &before);
+                h.try_reopen(OpenOptions::default()).expect("a pool");
+                assert!(h.read(0, LEN).1 == content(), "{away} was away");
+            }
+        }
+    }
+    assert!(refused > 0, "some extents were on the device and the one that was away");
+}
+
+#[test]
+fn a_device_that_was_away_learns_of_the_replacement() {
+    let (new, away) = (DeviceId(0), DeviceId(3));
+    let mut h = Harness::of(Shape { devices: 4, members: 2, copies: 2, ..Shape::default() }, "stripe");
+    h.stop();
+    let before = h.disks();
+    h.replace(away, Some(0)).expect_err("it is away");
+    h.replace(new, None).expect("nothing was on it");
+    h.put_back(away, &before);
+    assert_eq!(h.superblock(away).joined(new), 0);
+    h.try_reopen(OpenOptions::default()).expect("a pool");
+    h.stop();
+    let joined = h.superblock(away).joined(new);
+    assert!(joined > 0 && joined == h.superblock(new).joined(new), "{joined}");
+}
+
+#[test]
 fn two_copies_are_possible_while_a_device_is_absent() {
     let mut h = pool(2, 2, 2);
     h.remove_volume().expect("it goes");

@@ -149,7 +149,9 @@ pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, 
 /// If a device fails.
 pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
     for sb in superblocks {
-        wipe_superblocks(store, sb)?;
+        write(store, sb.device, DeviceOffset(0), &[0; PAGE])?;
+        write(store, sb.device, Superblock::second_at(sb.size), &[0; PAGE])?;
+        flush(store, sb.device)?;
     }
     for sb in superblocks.iter().filter(|sb| sb.is_metadata_member()) {
         for sequence in 1..=2 {
@@ -162,17 +164,6 @@ pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Res
         write_superblock(store, sb)?;
     }
     Ok(())
-}
-
-/// Whatever superblocks the device has are gone: it is of no pool.
-///
-/// # Errors
-/// If the device fails.
-pub(crate) fn wipe_superblocks(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
-    for at in [DeviceOffset(0), Superblock::second_at(sb.size)] {
-        write(store, sb.device, at, &[0; PAGE])?;
-    }
-    flush(store, sb.device)
 }
 
 /// Writes both copies, one after the other, so that one is good at any instant.

@@ -9,7 +9,7 @@
 use crate::create::{NewDevice, write_superblock};
 use crate::format::value::Value;
 use crate::map::Map;
-use crate::open::create::{data_at, data_extents, wipe_superblocks};
+use crate::open::create::{data_at, data_extents};
 use crate::open::members::raise;
 use crate::open::open_and;
 use crate::{MapError, OpenOptions, Superblock};
@@ -74,8 +74,6 @@ fn replace_with(
     let new = map.join(new);
     // Whoever knows that the device was replaced does so before there is something to take for it.
     map.record(store)?;
-    // A second copy that an earlier pool left would be taken for the newer one if the power went in between.
-    wipe_superblocks(store, &new)?;
     write_superblock(store, &new)?;
     Ok(new)
 }

@@ -54,8 +54,8 @@ impl Driver {
     }
 
     /// All volumes were trimmed, and the metadata area has no room. That is in order only where a TRIM has to
-    /// leave something, a volume's last block that is not whole: its record can fill an area as small as these.
-    /// Such a pool is used no more.
+    /// leave something, a volume's last block that is not whole: its record can fill an area as small as
+    /// these. Such a pool is used no more.
     fn never_has_room(&mut self) -> Result<(), Failure> {
         let has_tail = |volume: usize| !self.volumes[volume].spec.size.0.is_multiple_of(BLOCK);
         if self.volumes_there().into_iter().any(has_tail) {
