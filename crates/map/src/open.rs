@@ -84,16 +84,17 @@ pub fn open(
     superblocks: &[Superblock],
     options: &OpenOptions,
 ) -> Result<(Map, Recovery), MapError> {
-    open_and(store, superblocks, options, |_| Ok(()))
+    open_and(store, superblocks, options, |_| Ok(())).map(|(map, recovery, ())| (map, recovery))
 }
 
-/// Opens the pool like [`open`], and `tidy`s the recovered map before it becomes durable in both roots.
-pub(crate) fn open_and(
+/// Opens the pool like [`open`], but has `tidy` look at the recovered map, and change it, before anything is
+/// written: if that refuses, nothing has changed.
+pub(crate) fn open_and<T>(
     store: &mut dyn Store,
     superblocks: &[Superblock],
     options: &OpenOptions,
-    tidy: impl FnOnce(&mut Map) -> Result<(), MapError>,
-) -> Result<(Map, Recovery), MapError> {
+    tidy: impl FnOnce(&mut Map) -> Result<T, MapError>,
+) -> Result<(Map, Recovery, T), MapError> {
     let assembly = Assembly::new(superblocks, options)?;
     let roots = read_roots(store, &assembly)?;
     let (newest, least) = roots.first().map_or((0, 0), |r| (r.sequence, r.journal.sequence));
@@ -109,7 +110,7 @@ pub(crate) fn open_and(
                     // reaches is never mistaken for one written now.
                     map.store.root.sequence = newest + 1;
                 }
-                tidy(&mut map)?;
+                let tidied = tidy(&mut map)?;
                 let repaired = loaded.repairs.len() as u64;
                 let levelled = map.take_over(store, &assembly, &root, loaded.repairs, &loaded.used)?;
                 let recovery = Recovery {
@@ -123,7 +124,7 @@ pub(crate) fn open_and(
                     outdated: assembly.outdated,
                     left_behind: map.left_behind(),
                 };
-                return Ok((map, recovery));
+                return Ok((map, recovery, tidied));
             }
             // Only damage is a reason to try the other root; a failing device is not.
             Err(e @ MapError::Damaged { .. }) => drop(first_error.get_or_insert(e)),

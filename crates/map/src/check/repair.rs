@@ -43,10 +43,9 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
     let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::ByHand(NO_COPY));
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
     if opening && may_open {
-        open::open_and(store, &superblocks, &OpenOptions::default(), |map| {
-            (repaired.records, repaired.pages) = map.drop_waste();
-            Ok(())
-        })?;
+        let (_, _, waste) =
+            open::open_and(store, &superblocks, &OpenOptions::default(), |map| Ok(map.drop_waste()))?;
+        (repaired.records, repaired.pages) = waste;
         repaired.roots = true;
     }
     Ok(repaired)

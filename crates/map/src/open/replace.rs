@@ -47,7 +47,7 @@ pub fn replace_laid_out(
 ) -> Result<Superblock, MapError> {
     replace_with(store, found, new.device, options, |map| {
         map.refuse_too_small(new)?;
-        Ok(map.newcomer(new.clone()))
+        Ok(new.clone())
     })
 }
 
@@ -63,14 +63,11 @@ fn replace_with(
     }
     let without = options.without.or([device].into_iter().collect());
     let options = OpenOptions { without, ..*options };
-    let mut new = None;
     // What is refused is refused before anything is on record.
-    let (mut map, _) = open_and(store, found, &options, |map| {
+    let (mut map, _, new) = open_and(store, found, &options, |map| {
         map.refuse_if_held_alone(device)?;
-        new = Some(superblock(map)?);
-        Ok(())
+        superblock(map)
     })?;
-    let Some(new) = new else { return Err(MapError::NotGone { device }) };
     let new = map.join(new);
     // Whoever knows that the device was replaced does so before there is something to take for it.
     map.record(store)?;
@@ -120,7 +117,7 @@ impl Map {
             false => (0, 0),
         };
         let data_at = data_at(journal_pages + meta_pages, self.extent);
-        let superblock = self.newcomer(Superblock {
+        let superblock = Superblock {
             device,
             size: new.size,
             class: new.class,
@@ -130,7 +127,7 @@ impl Map {
             data_extents: data_extents(device, new.size, data_at, self.extent)?,
             device_name: new.name.clone(),
             ..other.clone()
-        });
+        };
         self.refuse_too_small(&superblock)?;
         Ok(superblock)
     }
@@ -155,19 +152,15 @@ impl Map {
             sb.note_joined(new.device, generation);
         }
         self.note_damaged(new.device);
-        Superblock { generation, joined: self.devices[0].joined.clone(), ..new }
-    }
-
-    /// This device, of which nothing is known yet.
-    fn newcomer(&self, superblock: Superblock) -> Superblock {
         Superblock {
-            generation: 0,
+            generation,
+            joined: self.devices[0].joined.clone(),
             incarnation: 0,
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
-            ..superblock
+            ..new
         }
     }
 }

@@ -390,8 +390,14 @@ impl Described {
             message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
         }
         // The message speaks of some device; it is this one that there is a choice about.
-        if let MapError::Absent { device } = error {
-            message = message.replace("--without NAME", &format!("--without {}", self.name(device)));
+        if let MapError::Absent { device }
+        | MapError::Replaced { device }
+        | MapError::HeldAlone { device, .. } = error
+        {
+            for command in ["--without", "weir pool replace"] {
+                let named = format!("{command} {}", self.name(device));
+                message = message.replace(&format!("{command} NAME"), &named);
+            }
         }
         match error {
             _ if is_absence => Failure::told(kind, &message),

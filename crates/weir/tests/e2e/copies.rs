@@ -167,7 +167,9 @@ fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do(
     server.stop("TERM");
     lose(&pool, "three");
     let said = pool.refused(&["pool", "replace", "three"], REFUSED);
-    for part in ["device three (", "of volume \"once\"", "on it alone", "remove the volume"] {
+    for part in
+        ["device three (", "of volume \"once\"", "on it alone", "--without three", "remove the volume"]
+    {
         assert!(said.contains(part), "{part:?} should be in:\n{said}");
     }
     assert!(!pool.path("three.img").exists(), "what was made is removed again");
