@@ -57,7 +57,9 @@ pub enum MapError {
     },
     /// A device that holds data only is not there.
     #[error(
-        "device {device} does not exist or is left out, and it holds data of the pool; bring it back, or open the pool without it (--without NAME): what is on it then gives I/O errors"
+        "device {device} does not exist or is left out, and it holds data of the pool; bring it back, or \
+         open the pool without it (--without NAME): what is on it then gives I/O errors; if it is gone for \
+         good, a blank one can take its place (weir pool replace NAME)"
     )]
     Absent {
         /// The device.

@@ -6,9 +6,8 @@ use crate::args::Accept;
 use crate::devices::{Described, Opened, warn_of_readers};
 use crate::failure::Failure;
 use crate::pool::{self, PAUSE, refuse_served, until_free};
-use crate::pool_file::DeviceEntry;
-use crate::progress;
 use crate::status::Status;
+use crate::{output, progress};
 use std::path::Path;
 use weir_device::{Device, Devices};
 use weir_map::create::read_superblock;
@@ -25,7 +24,11 @@ use weir_model::DeviceId;
 pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
     progress::during("replacing the device", || take_in(&described, name, accept, force))?;
-    pool::status_accepting(pool_file, accept)
+    let status = pool::status_accepting(pool_file, accept)?;
+    output::tell(&format!(
+        "device {name} is in the pool; second copies are made on it while the pool is served (weir serve)"
+    ));
+    Ok(status)
 }
 
 fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> Result<(), Failure> {
@@ -40,7 +43,7 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
     let mut made = MadeFiles::default();
     described.open_new(entry, id, &mut devices, |device| made.note(device))?;
     if !force {
-        refuse_if_there(described, &mut devices, entry, id)?;
+        refuse_if_there(described, &mut devices, id)?;
         refuse_occupied(described, &mut devices, [id].into_iter().collect())?;
     }
     warn_of_readers(described, &devices)?;
@@ -57,12 +60,7 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
 }
 
 /// Refuses to replace a device that is the pool's own.
-fn refuse_if_there(
-    described: &Described,
-    devices: &mut Devices,
-    entry: &DeviceEntry,
-    id: DeviceId,
-) -> Result<(), Failure> {
+fn refuse_if_there(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<(), Failure> {
     let Some(size) = devices.get(id).map(Device::size) else { return Ok(()) };
     let found = read_superblock(devices, id, size).ok().flatten();
     let is_own = |sb: &Superblock| sb.pool_name == described.file.name && sb.device == id;
@@ -70,7 +68,7 @@ fn refuse_if_there(
         return Ok(());
     }
     Err(Failure::refused(
-        format!("device {:?} is there ({}), so there is nothing to replace", entry.name, described.named(id)),
+        format!("device {} is there, so there is nothing to replace", described.named(id)),
         "start the server; or, to take it out because it fails, remove it and name a blank one in the pool file, or \
          pass --force to make this one new: what is on it is then lost",
     ))
