@@ -37,4 +37,6 @@ pub(crate) enum AdminStep {
 pub(crate) enum Waiter {
     Request(ActiveId),
     Admin(AdminStep),
+    /// Copies made anew, which count once they are durable.
+    Resync,
 }

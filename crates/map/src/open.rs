@@ -51,6 +51,8 @@ pub struct Recovery {
     /// Devices that were there as older files than the pool had used: what others hold, too, is to be copied
     /// to them anew.
     pub outdated: DeviceSet,
+    /// Of these, blank ones that have taken the place of devices that are gone.
+    pub blank: DeviceSet,
     /// Metadata members that are left behind from now on: absent, or they failed while opening, once
     /// their superblocks were known to be durable.
     pub left_behind: DeviceSet,
@@ -122,6 +124,7 @@ pub(crate) fn open_and<T>(
                     absent: map.absent(),
                     levelled,
                     outdated: assembly.outdated,
+                    blank: assembly.blank(),
                     left_behind: map.left_behind(),
                 };
                 return Ok((map, recovery, tidied));

@@ -2,9 +2,11 @@
 //!
 //! Which extents may lack a copy is kept as one bit each: noted where a copy is lost, and found by a walk
 //! over all volumes with two copies after the pool is opened and after a device is lost. In the
-//! background they are looked at in turn, and the mover makes the copies, a few at a time.
+//! background they are looked at in turn, and the mover makes the copies, a few at a time. An extent counts
+//! until its copy is durable: who is told that nothing lacks one may take a device away at once.
 
 use crate::Engine;
+use crate::ids::Waiter;
 use crate::lookup::{self, wholes};
 use crate::task::Task;
 use crate::walk::{self, after};
@@ -29,11 +31,18 @@ const SOON: Nanos = Nanos::millis(10);
 /// The time between two looks while nothing can be done.
 const LATER: Nanos = Nanos::secs(5);
 
+/// A set of extents: a bit for each of 64 side by side.
+#[derive(Debug, Default)]
+struct Extents(BTreeMap<(VolumeId, u64), u64>);
+
 /// Extents that may lack a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Resync {
-    /// A bit for each of 64 extents side by side.
-    lacking: BTreeMap<(VolumeId, u64), u64>,
+    lacking: Extents,
+    /// Extents that lack a copy no longer; that is not known to be durable.
+    made: Extents,
+    /// Of these, those a commit is waited for.
+    committing: Extents,
     /// Where the walk that looks for them goes on.
     walk: Option<ExtentKey>,
     /// Where to look next for something to do.
@@ -48,52 +57,68 @@ const fn bit(key: ExtentKey) -> ((VolumeId, u64), u64) {
     ((key.volume, key.index.0 / 64), 1 << (key.index.0 % 64))
 }
 
-impl Resync {
+impl Extents {
     fn add(&mut self, key: ExtentKey) {
         let (word, bit) = bit(key);
-        *self.lacking.entry(word).or_default() |= bit;
+        *self.0.entry(word).or_default() |= bit;
     }
 
     fn remove(&mut self, key: ExtentKey) {
         let (word, bit) = bit(key);
-        if let Some(bits) = self.lacking.get_mut(&word) {
+        if let Some(bits) = self.0.get_mut(&word) {
             *bits &= !bit;
             if *bits == 0 {
-                self.lacking.remove(&word);
+                self.0.remove(&word);
             }
         }
     }
 
-    /// The first extent at or after this one that may lack a copy.
+    /// The first of them at or after this one.
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
         let (word, first) = bit(from);
         let key = |(volume, word): (VolumeId, u64), bits: u64| {
             let index = ExtentIndex(word * 64 + u64::from(bits.trailing_zeros()));
             ExtentKey { volume, index }
         };
-        self.lacking.range(word..).find_map(|(at, bits)| {
+        self.0.range(word..).find_map(|(at, bits)| {
             let bits = if *at == word { bits & !(first - 1) } else { *bits };
             (bits != 0).then(|| key(*at, bits))
         })
     }
 
-    /// Whether the extent may lack a copy.
     fn has(&self, key: ExtentKey) -> bool {
         let (word, bit) = bit(key);
-        self.lacking.get(&word).is_some_and(|bits| bits & bit != 0)
+        self.0.get(&word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// How many extents of a volume may lack a copy.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many of them are the volume's.
+    fn of_volume(&self, volume: VolumeId) -> u64 {
+        let words = self.0.range((volume, 0)..=(volume, u64::MAX));
+        words.map(|(_, bits)| u64::from(bits.count_ones())).sum()
+    }
+}
+
+impl Resync {
+    /// Whether copies were made that no commit has been asked for.
+    fn wants_commit(&self) -> bool {
+        self.committing.is_empty() && !self.made.is_empty()
+    }
+
+    /// How many extents of a volume may lack a copy after a crash.
     pub(crate) fn lacking(&self, volume: VolumeId) -> u64 {
-        let of_volume = self.lacking.range((volume, 0)..=(volume, u64::MAX));
-        of_volume.map(|(_, bits)| u64::from(bits.count_ones())).sum()
+        [&self.lacking, &self.made, &self.committing].map(|extents| extents.of_volume(volume)).iter().sum()
     }
 }
 
 impl Task for Resync {
     /// When there is something to do.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let idle = engine.resync.walk.is_none() && engine.resync.lacking.is_empty();
+        let resync = &engine.resync;
+        let idle = resync.walk.is_none() && resync.lacking.is_empty() && !resync.wants_commit();
         (!idle && engine.stopped_changes.is_none()).then_some(engine.resync.due)
     }
 
@@ -106,6 +131,10 @@ impl Task for Resync {
             engine.walk();
         }
         let hopeful = engine.make_copies();
+        if engine.resync.wants_commit() && (engine.resync.lacking.is_empty() || !hopeful) {
+            engine.resync.committing = std::mem::take(&mut engine.resync.made);
+            engine.wait_for_commit(Waiter::Resync);
+        }
         engine.resync.due = engine.now
             + match (engine.resync.walk, hopeful) {
                 (Some(_), _) => WALK_EVERY,
@@ -121,7 +150,14 @@ impl Engine {
         if self.resync.lacking.is_empty() {
             self.resync.due = self.now + SOON;
         }
-        self.resync.add(key);
+        self.resync.made.remove(key);
+        self.resync.committing.remove(key);
+        self.resync.lacking.add(key);
+    }
+
+    /// What was made before the commit that has ended is durable.
+    pub(crate) fn copies_are_durable(&mut self) {
+        self.resync.committing = Extents::default();
     }
 
     /// Any extent may lack a copy: all are looked at.
@@ -136,6 +172,14 @@ impl Engine {
     pub(crate) fn degraded(&self, volume: VolumeId) -> (Bytes, bool) {
         let bytes = self.resync.lacking(volume) * self.map.extent().bytes().0;
         (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
+    }
+
+    /// Looks at all extents at once: where nobody serves the pool, no task does. Takes as long as reading the
+    /// records of all volumes with two copies.
+    pub fn look_for_all_lacking(&mut self) {
+        while self.resync.walk.is_some() {
+            self.walk();
+        }
     }
 
     fn walk(&mut self) {
@@ -167,11 +211,11 @@ impl Engine {
     /// been looked at since anything came of it.
     fn make_copies(&mut self) -> bool {
         for _ in 0..LOOKS {
-            let under_way = self.moving().filter(|key| self.resync.has(*key)).count();
+            let under_way = self.moving().filter(|key| self.resync.lacking.has(*key)).count();
             if !self.has_begun_what_is_owed() || under_way >= MOVES {
                 return true;
             }
-            let Some(key) = self.resync.next(self.resync.cursor) else {
+            let Some(key) = self.resync.lacking.next(self.resync.cursor) else {
                 let copied = self.mover_status().copied;
                 let copied = std::mem::replace(&mut self.resync.copied, copied);
                 self.resync.cursor = ExtentKey::default();
@@ -179,8 +223,11 @@ impl Engine {
             };
             self.resync.cursor = after(key);
             if !self.lacks(key) {
-                self.resync.remove(key);
+                self.resync.lacking.remove(key);
                 self.resync.completed = true;
+                if self.map.has_pending(key) {
+                    self.resync.made.add(key);
+                }
             } else if let Some(record) = lookup::record(&self.map, key) {
                 self.request_copies(key, &record);
             }

@@ -336,6 +336,7 @@ impl Engine {
                 let error = self.metadata_damage().map(RequestError::FlushFailed);
                 self.admin_step_ended(step, error);
             }
+            Waiter::Resync => self.copies_are_durable(),
         }
     }
 

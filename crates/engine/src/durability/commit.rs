@@ -452,7 +452,8 @@ impl Engine {
                 }
             }
             Waiter::Admin(step) if error.is_some() => self.admin_step_ended(step, error),
-            Waiter::Admin(_) => self.acknowledge(waiter, self.commits.verified),
+            Waiter::Resync if error.is_some() => {}
+            Waiter::Admin(_) | Waiter::Resync => self.acknowledge(waiter, self.commits.verified),
         }
     }
 

@@ -47,6 +47,23 @@ fn a_blank_device_takes_the_place_of_one_that_is_gone() {
 }
 
 #[test]
+fn what_lacks_no_copy_any_more_is_durable_in_two_places() {
+    let mut h = pool(2, 2, 2);
+    h.stop();
+    h.replace(DeviceId(1), None).expect("all that was on it is on the other one");
+    h.try_reopen(OpenOptions::default()).expect("a pool");
+    let mut steps = 0;
+    while h.engine.degraded(h.volume) != (Bytes(0), false) {
+        h.wait(Nanos::millis(1));
+        steps += 1;
+        assert!(steps < 4000, "a commit is asked for once the last copy is there");
+    }
+    h.try_reopen(OpenOptions::default()).expect("a pool");
+    h.lose(DeviceId(0));
+    assert!(h.read(0, LEN).1 == content());
+}
+
+#[test]
 fn a_replacement_that_is_cut_short_is_there_or_not() {
     for device in (0..3).map(DeviceId) {
         let mut h = pool(3, 2, 2);

@@ -18,11 +18,11 @@ const ABSENT: &str = "the device is absent";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
 pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
      leaves it alone: its zeros would be taken for the second copy of what was written";
-const OUTDATED: &str = "put its current file back, unless a blank device has just taken its place (weir pool \
-     replace): then serve the pool; without its current file, opening makes its copies anew where other \
+const OUTDATED: &str = "put its current file back; without it, opening makes its copies anew where other \
      devices have its data, and is refused where they have not (weir serve --without NAME, or \
      --accept-rollback)";
-const GONE: &str = "bring the right device back; a pool created over it cannot be restored by weir";
+const GONE: &str = "bring the right device back, or, if it is gone for good and this is a blank one, have it take its \
+                    place (weir pool replace NAME); a pool created over it cannot be restored by weir";
 
 /// The devices' superblocks, and who carries the metadata.
 pub(super) struct Devices {
@@ -151,7 +151,12 @@ fn together(
             add(Severity::Unchecked, device, ABSENT.into(), matters, Remedy::ByHand(BACK));
         }
     }
-    for device in assembly.outdated.iter() {
+    for device in assembly.blank().iter() {
+        let why = "it has taken the place of a device that is gone, and nothing is on it yet";
+        let matters = "what is in one place only is safe again once the pool has been served";
+        add(Severity::Note, device, why.into(), matters, Remedy::Opening);
+    }
+    for device in assembly.outdated.without(assembly.blank()).iter() {
         let why = "it is older than what the pool has used: its file was truncated, removed or replaced \
                    while the pool was served";
         let matters = "what it holds is from before that";

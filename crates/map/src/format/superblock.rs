@@ -172,6 +172,12 @@ impl Superblock {
         self.joined.get(device.index()).copied().unwrap_or(0)
     }
 
+    /// Whether the device has just taken the place of another one, and no opening has told it so: it is
+    /// [outdated](Self::is_outdated) because nothing is on it.
+    pub fn is_blank(&self) -> bool {
+        self.generation != 0 && self.generation == self.joined(self.device)
+    }
+
     /// This device has taken the place of another one at this generation.
     pub(crate) fn note_joined(&mut self, device: DeviceId, generation: u64) {
         self.joined.resize(self.devices.into(), 0);

@@ -257,6 +257,13 @@ impl Map {
         self.devices.iter().map(|sb| sb.device).filter(|device| !self.present.contains(*device)).collect()
     }
 
+    /// What a device that is absent is called: no superblock says it.
+    pub fn name_absent(&mut self, device: DeviceId, name: &str) {
+        if !self.present.contains(device) {
+            name.clone_into(&mut self.devices[device.index()].device_name);
+        }
+    }
+
     /// The superblock of a member: all have their metadata at the same places.
     pub(crate) fn layout(&self) -> &Superblock {
         &self.devices[self.members[0].index()]

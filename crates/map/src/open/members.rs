@@ -108,6 +108,12 @@ impl Assembly {
         }
         Ok(assembly)
     }
+
+    /// The outdated devices that are so because they have just taken the place of others.
+    pub(crate) fn blank(&self) -> DeviceSet {
+        let blank = self.found.iter().filter(|sb| sb.is_blank() && self.outdated.contains(sb.device));
+        blank.map(|sb| sb.device).collect()
+    }
 }
 
 /// A generation later.

@@ -1,6 +1,7 @@
 //! From a pool file to open, locked devices that belong together.
 
 mod opening;
+mod recovery;
 
 pub use opening::{Opening, expected};
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
 use weir_map::create::read_superblock;
-use weir_map::{MapError, OpenOptions, Recovery, Superblock};
+use weir_map::{MapError, OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Store as _};
 
 /// A pool file that was read and checked, and where it is.
@@ -231,41 +232,6 @@ impl Described {
             ),
             "list all devices in the order in which the pool was created",
         ))
-    }
-
-    /// Says what opening found that the user should know.
-    pub fn log_recovery(&self, recovery: &Recovery) {
-        for device in recovery.absent.iter() {
-            tracing::warn!(
-                "device {} is absent: what is on it gives I/O errors; if it is gone for good, a blank one can take \
-                 its place: weir pool replace {}",
-                self.named(device),
-                self.name(device)
-            );
-        }
-        for device in recovery.left_behind.iter() {
-            tracing::warn!(
-                "the pool's metadata is not mirrored: the copy on device {} is not the newest",
-                self.named(device)
-            );
-        }
-        for device in recovery.levelled.iter() {
-            tracing::info!("the pool's metadata is mirrored on device {} again", self.named(device));
-        }
-        for device in recovery.outdated.iter() {
-            tracing::warn!(
-                "what is found as device {} is older than what the pool has used: its file was truncated, \
-                 removed or replaced while the pool was served, or a blank one has taken its place; what other \
-                 devices hold counts, and second copies are made anew",
-                self.named(device)
-            );
-        }
-        if recovery.repaired > 0 {
-            tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
-        }
-        if recovery.older_root {
-            tracing::warn!("the newest root was damaged; the one before it and its journal were used");
-        }
     }
 
     /// A device's name.

@@ -41,9 +41,9 @@ impl Idle {
         let (opened, opening) = progress::during("opening the pool", || {
             Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &options))
         });
-        let (map, recovery) = opened.map_err(|error| described.explain(error))?;
+        let (mut map, recovery) = opened.map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
-        described.log_recovery(&recovery);
+        described.take_note(&mut map, &recovery);
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
         let settings = settings(described, &devices);
@@ -56,6 +56,11 @@ impl Idle {
     /// The engine, to look at.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Has the engine know what lacks a copy.
+    pub(crate) fn look_for_lacking(&mut self) {
+        self.engine.look_for_all_lacking();
     }
 
     /// Where the block of a volume is that holds this byte, and why.

@@ -184,6 +184,7 @@ pub(crate) fn unexpected(answer: &Answer) -> Failure {
 
 fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<Status, Failure> {
     let result = request.command().map(|command| idle.admin(command).result);
+    idle.look_for_lacking();
     let engine = idle.engine();
     let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
     let status = status.with_devices(|id| idle.device(id));

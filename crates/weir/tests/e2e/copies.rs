@@ -111,6 +111,9 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
             .expect("a blank file");
         let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
         assert!(said.contains(&format!("weir pool replace {lost}")), "{said}");
+        let checked = pool.weir(["pool", "check"]);
+        let said = String::from_utf8_lossy(&checked.stdout).replace('\n', " ");
+        assert!(checked.status.code() == Some(4) && said.contains("weir pool replace NAME"), "{said}");
         if lost != "three" {
             let said = pool.refused(&["pool", "replace", lost], REFUSED);
             assert!(said.contains("may be newer") && said.contains("--accept-rollback"), "{said}");
@@ -118,6 +121,8 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         let status = pool.json(&["pool", "replace", lost, "--accept-rollback"]);
         let devices = status["devices"].as_array().expect("devices");
         assert!(devices.iter().all(|device| device["absent"] == false), "{status}");
+        assert!(status["volumes"][0]["degraded_bytes"].as_u64() > Some(0), "{status}");
+        pool.run(["pool", "check"]);
 
         let server = pool.serve();
         let mut client = Client::connect(&pool.socket(), "disk").expect("a client");

@@ -82,9 +82,9 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     let (opened, opening) = progress::during("opening the pool", || {
         Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
     });
-    let (map, recovery) = opened.map_err(|error| described.explain(error))?;
+    let (mut map, recovery) = opened.map_err(|error| described.explain(error))?;
     tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
-    described.log_recovery(&recovery);
+    described.take_note(&mut map, &recovery);
     let limits = fit_open_files(described.file.serve, described.file.devices.len());
     let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);

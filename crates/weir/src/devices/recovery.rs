@@ -1,0 +1,52 @@
+//! What opening a pool found.
+
+use super::Described;
+use weir_map::{Map, Recovery};
+
+impl Described {
+    /// Says what opening found that the user should know, and has the map call devices that are absent by
+    /// the names that the pool file gives them.
+    pub fn take_note(&self, map: &mut Map, recovery: &Recovery) {
+        for device in recovery.absent.iter() {
+            map.name_absent(device, self.name(device));
+        }
+        for device in recovery.absent.iter() {
+            tracing::warn!(
+                "device {} is absent: what is on it gives I/O errors; if it is gone for good, a blank one can take \
+                 its place: weir pool replace {}",
+                self.named(device),
+                self.name(device)
+            );
+        }
+        for device in recovery.left_behind.iter() {
+            tracing::warn!(
+                "the pool's metadata is not mirrored: the copy on device {} is not the newest",
+                self.named(device)
+            );
+        }
+        for device in recovery.levelled.iter() {
+            tracing::info!("the pool's metadata is mirrored on device {} again", self.named(device));
+        }
+        for device in recovery.blank.iter() {
+            tracing::info!(
+                "device {} has taken the place of one that is gone; second copies are made on it (weir volume \
+                 list says what lacks one)",
+                self.named(device)
+            );
+        }
+        for device in recovery.outdated.without(recovery.blank).iter() {
+            tracing::warn!(
+                "what is found as device {} is older than what the pool has used: its file was truncated, \
+                 removed or replaced while the pool was served; what other devices hold counts, and second \
+                 copies are made anew",
+                self.named(device)
+            );
+        }
+        if recovery.repaired > 0 {
+            tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
+        }
+        if recovery.older_root {
+            tracing::warn!("the newest root was damaged; the one before it and its journal were used");
+        }
+    }
+}
