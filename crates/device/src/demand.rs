@@ -4,7 +4,7 @@
 //! with EIO), `gone` (every command, as lost), `hang` (no command is ever answered).
 
 use std::path::{Path, PathBuf};
-use weir_model::{IoError, IoKind};
+use weir_model::{Errno, IoError, IoKind};
 
 /// The layer over one device.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Demand {
         } else if asked("gone") {
             Some(Strike::Fail(IoError::Lost))
         } else {
-            asked(this).then_some(Strike::Fail(IoError::Os(libc::EIO)))
+            asked(this).then_some(Strike::Fail(IoError::Os(Errno::EIO)))
         }
     }
 }
@@ -57,7 +57,7 @@ mod tests {
         let say = |words: &str| std::fs::write(folder.path().join("d.img.fault"), words).expect("written");
         assert_eq!(demand.strikes(IoKind::Read), None);
         say("reads flushes");
-        let eio = Some(Strike::Fail(IoError::Os(libc::EIO)));
+        let eio = Some(Strike::Fail(IoError::Os(Errno::EIO)));
         assert_eq!(demand.strikes(IoKind::Read), eio);
         assert_eq!(
             (demand.strikes(IoKind::Flush), demand.strikes(IoKind::Write { fua: false })),

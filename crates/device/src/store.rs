@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::MmapMut;
-use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, IoError, IoKind, Store};
+use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, Errno, IoError, IoKind, Store};
 
 use crate::demand::Strike;
 use crate::file::Identity;
@@ -232,6 +232,6 @@ impl Device {
 pub(crate) fn os(e: io::Error) -> IoError {
     match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => IoError::Short,
-        _ => IoError::Os(e.raw_os_error().unwrap_or(libc::EIO)),
+        _ => IoError::Os(e.raw_os_error().map_or(Errno::EIO, Errno)),
     }
 }

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use weir_device::{Device, Devices, Event, ForgetOptions, Reactor, ReactorOptions, Ring};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Store,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Store,
 };
 
 /// A way to open a device, by name.
@@ -85,8 +85,8 @@ fn commands_outside_the_device_or_its_sectors_fail() {
         assert_eq!(rig.write(DeviceOffset(SIZE.0 - BLOCK), &block, false), Err(IoError::Short));
         assert_eq!(rig.read(DeviceOffset(SIZE.0), Bytes(BLOCK)), Err(IoError::Short));
         assert_eq!(rig.read(DeviceOffset(u64::MAX - 511), Bytes(BLOCK)), Err(IoError::Short));
-        assert_eq!(rig.read(DeviceOffset(100), Bytes(BLOCK)), Err(IoError::Os(22)));
-        assert_eq!(rig.write(DeviceOffset(0), &block[..100], false), Err(IoError::Os(22)));
+        assert_eq!(rig.read(DeviceOffset(100), Bytes(BLOCK)), Err(IoError::Os(Errno::EINVAL)));
+        assert_eq!(rig.write(DeviceOffset(0), &block[..100], false), Err(IoError::Os(Errno::EINVAL)));
     });
 }
 

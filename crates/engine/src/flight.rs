@@ -3,7 +3,7 @@
 use crate::ids::{CachedId, MoveId, PieceId};
 use weir_map::{Epoch, PLACES_MAX};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceOffset, IoError, IoKind, Mutant, Nanos, Planted, RequestError,
+    Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoError, IoKind, Mutant, Nanos, Planted, RequestError,
 };
 
 /// Whose a command is.
@@ -261,15 +261,6 @@ impl Flight {
     }
 }
 
-/// The operating system's number for an input/output error.
-pub(crate) const EIO: i32 = 5;
-
-/// The operating system's number for a full file system.
-pub(crate) const ENOSPC: i32 = 28;
-
-/// The operating system's number for a user's full quota.
-const EDQUOT: i32 = 122;
-
 /// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file
 /// system that is full, or to a thin device. A durable write may have met an earlier one's error.
 pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
@@ -277,5 +268,5 @@ pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool
         IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),
         IoKind::Read | IoKind::Flush => false,
     };
-    did_nothing && matches!(error, IoError::Os(ENOSPC | EDQUOT))
+    did_nothing && matches!(error, IoError::Os(Errno::ENOSPC | Errno::EDQUOT))
 }

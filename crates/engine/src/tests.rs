@@ -37,7 +37,7 @@ mod verify;
 
 use super::*;
 use harness::{Harness, VOLUME_SIZE};
-use weir_model::{DeviceId, IoError, IoKind, Op, ReadShape, RequestError};
+use weir_model::{DeviceId, Errno, IoError, IoKind, Op, ReadShape, RequestError};
 
 #[test]
 fn what_is_written_is_read_and_holes_are_zeros() {
@@ -202,7 +202,7 @@ fn a_removed_volume_gives_everything_back_and_its_name_too() {
 fn a_failed_journal_write_stops_changes_and_not_reads() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
-    h.fail_next(IoKind::Write { fua: true }, IoError::Os(5));
+    h.fail_next(IoKind::Write { fua: true }, IoError::Os(Errno::EIO));
     assert_eq!(h.flush(), Err(RequestError::ReadOnly));
     assert_eq!(h.request(Op::Write, 0, &[2; 4096], false), Err(RequestError::ReadOnly));
     assert_eq!(h.read(0, 4096).1, [1; 4096]);

@@ -1,6 +1,6 @@
 //! Errors by what the caller must do.
 
-use crate::{Bytes, DeviceId, DeviceOffset, IoKind, VolumeOffset};
+use crate::{Bytes, DeviceId, DeviceOffset, Errno, IoKind, VolumeOffset};
 use thiserror::Error;
 
 /// What whoever meets the error has to do about it; also the process's exit code.
@@ -31,9 +31,9 @@ impl ErrorKind {
 /// A device did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum IoError {
-    /// The operating system's error number (EIO, ENOSPC, ...).
-    #[error("operating system error {0}")]
-    Os(i32),
+    /// What the operating system says.
+    #[error("{0}")]
+    Os(Errno),
     /// Fewer bytes than asked for; the device is shorter than it was.
     #[error("device ended early")]
     Short,

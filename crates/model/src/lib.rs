@@ -9,6 +9,7 @@
 pub mod buffer;
 pub mod device;
 pub mod device_set;
+pub mod errno;
 pub mod error;
 pub mod extent;
 pub mod io;
@@ -22,6 +23,7 @@ pub mod units;
 pub use buffer::{Buddy, Buffer, GROWTH, HeapMemory, Memory};
 pub use device::{DeviceClass, DeviceId};
 pub use device_set::DeviceSet;
+pub use errno::Errno;
 pub use error::{ErrorKind, IoError, RequestError};
 pub use extent::{BlockRange, DeviceExtent, ExtentIndex, ExtentKey, ExtentSize, PlaceId, PlaceKind, Span};
 pub use io::{Io, IoDone, IoId, IoKind};

@@ -8,8 +8,8 @@ use weir_engine::{
     AdminError, AdminId, AdminReply, Command, Hardening, Loss, Notice, RunKind, Status, VolumeInfo,
 };
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
-    ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoKind, Memory, Nanos, Op,
+    Planted, ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
 };
 
 /// One volume named `ram`, or several names for its bytes. Does at submission what is asked, so that the order of effects is the
@@ -110,7 +110,7 @@ impl Ram {
                 kind: IoKind::Read,
                 at: DeviceOffset(at),
                 len: request.len,
-                error: IoError::Os(5),
+                error: IoError::Os(Errno::EIO),
             });
         }
         let bytes = &mut self.bytes[at as usize..(at + len) as usize];

@@ -8,14 +8,9 @@ use crate::{Device, Rng, Spoilt, Stop, Storage, Strike, WorldMemory};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_model::{BLOCK, Bytes, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR};
-
-/// The operating system's number for an input/output error.
-pub const EIO: i32 = 5;
-/// The operating system's number for a full device.
-pub const ENOSPC: i32 = 28;
-/// The operating system's number for a full quota.
-pub const EDQUOT: i32 = 122;
+use weir_model::{
+    BLOCK, Bytes, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+};
 
 /// How long a command takes that a fault answers by itself.
 const PROMPT: Nanos = Nanos::micros(100);
@@ -35,9 +30,9 @@ pub enum Fault {
         chance: f64,
         /// How many commands fail before the fault is over; `u64::MAX` for good.
         times: u64,
-        /// The operating system's number of the error: [`EIO`], or [`ENOSPC`] and [`EDQUOT`] where what lies
+        /// The error: [`Errno::EIO`], or [`Errno::ENOSPC`] and [`Errno::EDQUOT`] where what lies
         /// below has no space for what it took.
-        error: i32,
+        error: Errno,
     },
     /// The file is truncated, at once and once: see [`Storage::truncate`].
     Truncate {
@@ -186,7 +181,7 @@ impl<D: Device + 'static> Faulty<D> {
                 let touched = io.at.0 / BLOCK..(io.at.0 + io.len().0).div_ceil(BLOCK);
                 let new = touched.clone().filter(|page| !self.pages.contains(page)).count() as u64;
                 if (self.pages.len() as u64 + new) * BLOCK > room.0 {
-                    return Some(IoError::Os(ENOSPC));
+                    return Some(IoError::Os(Errno::ENOSPC));
                 }
                 self.pages.extend(touched);
                 None

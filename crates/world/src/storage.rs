@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
-use weir_model::{BLOCK, Bytes, DeviceOffset, IoError, SECTOR};
+use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, IoError, SECTOR};
 
 /// What the cache may hold before it makes the oldest writes durable on its own accord, as the
 /// caches of real devices do.
@@ -135,9 +135,8 @@ impl Storage {
     /// Whether a range lies on the device in whole sectors: EINVAL if not in sectors,
     /// [`IoError::Short`] if past the end.
     pub fn check(&self, at: DeviceOffset, len: Bytes) -> Result<(), IoError> {
-        const EINVAL: i32 = 22;
         if !at.0.is_multiple_of(self.sector.0) || !len.0.is_multiple_of(self.sector.0) {
-            return Err(IoError::Os(EINVAL));
+            return Err(IoError::Os(Errno::EINVAL));
         }
         match at.0.checked_add(len.0) {
             Some(end) if end <= self.size.0 => Ok(()),

@@ -6,8 +6,7 @@ mod common;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
-use weir_model::{Buffer, Bytes, DeviceOffset, Io, IoId, IoKind, Memory, Nanos, VolumeOffset};
-use weir_world::fault::EIO;
+use weir_model::{Buffer, Bytes, DeviceOffset, Errno, Io, IoId, IoKind, Memory, Nanos, VolumeOffset};
 use weir_world::{
     Answer, Change, Device, Disk, Fault, Faulty, Kinds, Oracle, Pace, Place, Seed, Stop, Storage, Ticket,
     WorldMemory,
@@ -161,7 +160,7 @@ fn idle_faults() -> Vec<Fault> {
     let everywhere = DeviceOffset(0)..DeviceOffset(u64::MAX);
     let never = Nanos::MAX..Nanos::MAX;
     vec![
-        Fault::Errors { kinds, range: everywhere, chance: 0.0, times: 9, error: EIO },
+        Fault::Errors { kinds, range: everywhere, chance: 0.0, times: 9, error: Errno::EIO },
         Fault::Full { room: SIZE },
         Fault::Slow { factor: 100, during: never.clone() },
         Fault::Hang { during: never },

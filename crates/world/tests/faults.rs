@@ -1,8 +1,9 @@
 //! Each fault does what it says.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store};
-use weir_world::fault::{EIO, ENOSPC};
+use weir_model::{
+    Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
+};
 use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop, Storage, UnknownModel, World};
 
 const DISK: DeviceId = DeviceId(0);
@@ -35,12 +36,12 @@ fn finish(world: &mut World) -> Vec<IoDone> {
 fn errors_strike_their_kinds_and_range_so_often() {
     let kinds = Kinds { writes: true, ..NONE };
     let range = DeviceOffset(8192)..DeviceOffset(16384);
-    let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2, error: EIO }]);
+    let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2, error: Errno::EIO }]);
     let page = [7; 4096];
     assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Ok(()));
-    assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Err(IoError::Os(EIO)));
+    assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Err(IoError::Os(Errno::EIO)));
     assert_eq!(world.read(DISK, DeviceOffset(8192), &mut [0; 4096]), Ok(()));
-    assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 8192]), Err(IoError::Os(EIO)));
+    assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 8192]), Err(IoError::Os(Errno::EIO)));
     assert_eq!(world.write(DISK, DeviceOffset(8192), &page), Ok(()));
 }
 
@@ -49,11 +50,11 @@ fn a_later_flush_does_not_mend_a_failed_one() {
     let kinds = Kinds { flushes: true, ..NONE };
     let mut lost = false;
     for _ in 0..20 {
-        let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 1, error: EIO };
+        let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 1, error: Errno::EIO };
         let mut world = world(vec![fault]);
         let mut page = [7; 4096];
         world.write(DISK, DeviceOffset(0), &page).unwrap();
-        assert_eq!(world.flush(DISK), Err(IoError::Os(EIO)));
+        assert_eq!(world.flush(DISK), Err(IoError::Os(Errno::EIO)));
         assert_eq!(world.flush(DISK), Ok(()));
         world.read(DISK, DeviceOffset(0), &mut page).unwrap();
         assert_eq!(page, [7; 4096], "still in the cache");
@@ -67,7 +68,7 @@ fn a_later_flush_does_not_mend_a_failed_one() {
 fn a_full_device_takes_what_it_has_and_nothing_new() {
     let mut world = world(vec![Fault::Full { room: Bytes(8192) }]);
     assert_eq!(world.write(DISK, DeviceOffset(65536), &[1; 8192]), Ok(()));
-    assert_eq!(world.write(DISK, DeviceOffset(0), &[1; 4096]), Err(IoError::Os(ENOSPC)));
+    assert_eq!(world.write(DISK, DeviceOffset(0), &[1; 4096]), Err(IoError::Os(Errno::ENOSPC)));
     assert_eq!(world.write(DISK, DeviceOffset(65536), &[2; 4096]), Ok(()));
 }
 

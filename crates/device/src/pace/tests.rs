@@ -2,7 +2,7 @@ use super::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, IoKind};
+use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoKind};
 use weir_timing::{NAMES, model};
 
 const CAPACITY: Bytes = Bytes::gib(4);
@@ -56,7 +56,7 @@ fn by_the_pacer(
         let Some(now) = [submission, real_end, pacer.next()].into_iter().flatten().min() else { break };
         while let Some((at, io)) = ios.next_if(|(at, _)| *at <= now) {
             pacer.submit(*at, io);
-            let result = if io.id.0 % 7 == 0 { Err(IoError::Os(5)) } else { Ok(()) };
+            let result = if io.id.0 % 7 == 0 { Err(IoError::Os(Errno::EIO)) } else { Ok(()) };
             reals.insert((*at + real(io.id), io.id), result);
         }
         while let Some(entry) = reals.first_entry().filter(|entry| entry.key().0 <= now) {

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use weir_model::{Buffer, DeviceId, Io, IoDone, IoError, IoKind, Nanos};
+use weir_model::{Buffer, DeviceId, Errno, Io, IoDone, IoError, IoKind, Nanos};
 
 use super::Event;
 use super::backend::{Action, FileOp};
@@ -157,7 +157,7 @@ fn check(device: &Device, io: &Io) -> Result<(), IoError> {
     } else if !device.holds(io.at, io.len()) {
         Err(IoError::Short)
     } else if (io.at.0 | io.len().0 | io.buffer.at) & mask != 0 || io.is_empty() {
-        Err(IoError::Os(libc::EINVAL))
+        Err(IoError::Os(Errno::EINVAL))
     } else {
         Ok(())
     }
@@ -204,7 +204,7 @@ impl FileOp {
         match answer {
             e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => Step::Again,
             e if e == -libc::ENODEV || e == -libc::ENXIO => Step::Over(Err(IoError::Lost)),
-            e if e < 0 => Step::Over(Err(IoError::Os(-e))),
+            e if e < 0 => Step::Over(Err(IoError::Os(Errno(-e)))),
             _ if self.action == Action::Sync => Step::Over(Ok(())),
             0 => Step::Over(Err(IoError::Short)),
             moved => {
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn what_is_to_be_durable_is_never_tried_again() {
         for error in [libc::EINTR, libc::EAGAIN] {
-            let failed = Some(Err(IoError::Os(error)));
+            let failed = Some(Err(IoError::Os(Errno(error))));
             assert_eq!(after(Action::Sync, -error), failed);
             assert_eq!(after(Action::Write { durable: true }, -error), failed);
             assert_eq!(after(Action::Write { durable: false }, -error), None);

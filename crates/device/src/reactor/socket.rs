@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::Shutdown;
-use weir_model::{Buffer, ConnId, Fill, IoError};
+use weir_model::{Buffer, ConnId, Errno, Fill, IoError};
 
 use super::Event;
 use super::listen::Listener;
@@ -158,7 +158,7 @@ impl Sockets {
         let id = ConnId::new(index, slot.generation);
         let result = match conn.transfer(way).moved(answer) {
             Progress::Again if !conn.closing => return true,
-            Progress::Again => Err(IoError::Os(libc::ECANCELED)),
+            Progress::Again => Err(IoError::Os(Errno::ECANCELED)),
             Progress::Over(result) => result,
         };
         conn.transfer(way).end(region);

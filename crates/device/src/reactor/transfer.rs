@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, iovec, msghdr};
-use weir_model::{Buffer, IoError};
+use weir_model::{Buffer, Errno, IoError};
 
 use crate::arena::{Lent, Region};
 
@@ -101,7 +101,7 @@ impl Transfer {
     pub(super) fn moved(&mut self, answer: i32) -> Progress {
         match answer {
             e if e == -libc::EAGAIN || e == -libc::EINTR => return Progress::Again,
-            e if e < 0 => return Progress::Over(Err(IoError::Os(-e))),
+            e if e < 0 => return Progress::Over(Err(IoError::Os(Errno(-e)))),
             // A send of nothing, or the end of the stream.
             0 => return Progress::Over(Ok(self.moved)),
             _ => self.advance(answer as usize),

@@ -2,10 +2,10 @@
 //! recovery stays short.
 
 use crate::Engine;
-use crate::flight::{ENOSPC, MetadataIo};
+use crate::flight::MetadataIo;
 use crate::task::Task;
 use weir_map::root::Root;
-use weir_model::{DeviceId, IoError, Memory, Mutant};
+use weir_model::{DeviceId, Errno, IoError, Memory, Mutant};
 
 #[derive(Debug, Default)]
 enum Phase {
@@ -94,7 +94,7 @@ impl Engine {
         } else if !self.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
-            self.metadata_failed(IoError::Os(ENOSPC));
+            self.metadata_failed(IoError::Os(Errno::ENOSPC));
         }
     }
 

@@ -2,12 +2,12 @@
 
 use crate::Engine;
 use crate::device::pacing::Ended;
-use crate::flight::{EIO, Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
+use crate::flight::{Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
 use crate::io::coalesce::may_join;
 use crate::notice::LostWhy;
 use weir_map::Chunk;
-use weir_model::{DeviceId, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
+use weir_model::{DeviceId, Errno, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
 use weir_policy::placement::Command;
 
 impl Engine {
@@ -129,7 +129,7 @@ impl Engine {
             }
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
-                self.end_flight(&flight, Err(IoError::Os(EIO)), memory);
+                self.end_flight(&flight, Err(IoError::Os(Errno::EIO)), memory);
             } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
             {
                 self.devices[of].promises.hold(flight);

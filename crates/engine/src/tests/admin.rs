@@ -5,7 +5,7 @@ use crate::{AdminError, AdminId, Command};
 use std::collections::BTreeSet;
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind};
-use weir_model::{Bytes, DeviceId, IoError, IoKind, Op, ReadShape};
+use weir_model::{Bytes, DeviceId, Errno, IoError, IoKind, Op, ReadShape};
 
 #[test]
 fn a_removal_whose_volume_is_gone_already_ends() {
@@ -59,7 +59,7 @@ fn removal_behind_a_read() -> Harness {
 #[test]
 fn a_removal_under_way_fails_when_the_metadata_does() {
     let mut h = removal_behind_a_read();
-    h.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(5)));
+    h.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(Errno::EIO)));
     let other = Command::CreateVolume {
         name: "other".into(),
         size: Bytes::mib(1),

@@ -4,7 +4,7 @@
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use crate::Options;
 use proptest::prelude::*;
-use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, ReadShape};
+use weir_model::{BlockRange, Bytes, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, ReadShape};
 use weir_policy::placement::Action;
 
 const WRITE: IoKind = IoKind::Write { fua: false };
@@ -64,7 +64,7 @@ fn a_write_that_failed_is_not_in_the_cache() {
     let mut h = numbered(1);
     h.read(0, 4096);
     h.log.clear();
-    (0..3).for_each(|_| h.fail_next(WRITE, IoError::Os(5)));
+    (0..3).for_each(|_| h.fail_next(WRITE, IoError::Os(Errno::EIO)));
     h.request(Op::Write, 4096, &[99; 4096], false).expect_err("it fails");
     assert_eq!(h.read(4096, 4096).1, [1; 4096], "as the device has it");
     assert_eq!(reads(&h).len(), 1);
@@ -76,7 +76,7 @@ fn what_a_failed_flush_put_in_doubt_is_not_shown() {
     h.read(0, 4096);
     h.write(4096, &[99; 4096]);
     assert_eq!(h.read(4096, 4096).1, [99; 4096]);
-    h.fail_next(IoKind::Flush, IoError::Os(5));
+    h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
     h.flush().expect_err("the write may be lost");
     h.try_read(4096, 4096).expect_err("in doubt");
     assert_eq!(h.read(8192, 4096).1, [2; 4096]);
@@ -102,7 +102,7 @@ fn what_is_written_while_its_extent_is_fetched_is_not_taken_from_that() {
 #[test]
 fn what_could_not_be_fetched_is_read_alone() {
     let mut h = numbered(1);
-    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4096, 4096).1, [1; 4096]);
     assert_eq!(reads(&h), [EXTENT as u32, EXTENT as u32, EXTENT as u32, 4096]);
 }
@@ -180,7 +180,7 @@ proptest! {
                 // One attempt of the next read: it is made again.
                 Step::Fail(fails) => {
                     h.forget_failures();
-                    if fails { h.fail_next(IoKind::Read, IoError::Os(5)); }
+                    if fails { h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)); }
                 }
                 Step::Flush => drop(h.flush().expect("a flush")),
             }

@@ -1,7 +1,7 @@
 //! Commands side by side that become one.
 
 use super::harness::{EXTENT, Harness};
-use weir_model::{IoError, IoKind, Op};
+use weir_model::{Errno, IoError, IoKind, Op};
 
 const WRITE: IoKind = IoKind::Write { fua: false };
 
@@ -43,16 +43,16 @@ fn commands_of_several_requests_alternate_and_are_joined_all_the_same() {
 #[test]
 fn parts_of_one_that_failed_are_tried_alone() {
     let mut h = pool();
-    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     // Of the first part alone, two more attempts; the other one's goes well between them.
-    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     h.pass_next(IoKind::Read);
-    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     h.request(Op::Read, 0, &vec![0; 2 * EXTENT], false).expect_err("the first extent cannot be read");
     let one = EXTENT as u32;
     assert_eq!(lens(&h, IoKind::Read), [2 * one, one, one, one]);
     h.log.clear();
-    h.fail_next(WRITE, IoError::Os(28));
+    h.fail_next(WRITE, IoError::Os(Errno::ENOSPC));
     h.request(Op::Write, 0, &vec![7; 2 * EXTENT], false).expect("each alone has space");
     assert_eq!(lens(&h, WRITE), [2 * one, one, one]);
     assert_eq!(h.read(0, 2 * EXTENT).1, vec![7; 2 * EXTENT]);

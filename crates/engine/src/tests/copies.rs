@@ -2,11 +2,13 @@
 
 use super::harness::{Harness, Shape};
 use crate::{Activity, AdminError, FlushRules, Options};
-use weir_model::{DeviceId, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape};
+use weir_model::{
+    DeviceId, Errno, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape,
+};
 use weir_policy::placement::Action;
 
 const EXTENT: usize = 128 << 10;
-const EIO: IoError = IoError::Os(5);
+const EIO: IoError = IoError::Os(Errno::EIO);
 const WRITE: IoKind = IoKind::Write { fua: false };
 
 fn of(devices: usize) -> Harness {
@@ -219,7 +221,7 @@ fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() 
     h.hanging = vec![DeviceId(0)];
     h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     for kind in [WRITE, IoKind::Write { fua: true }] {
-        h.broken.push((DeviceId(1), kind, IoError::Os(28)));
+        h.broken.push((DeviceId(1), kind, IoError::Os(Errno::ENOSPC)));
     }
     h.submit(1, Op::Write, 0, 4096, 2);
     h.submit(2, Op::Flush, 0, 0, 0);

@@ -2,7 +2,7 @@
 
 use super::harness::Harness;
 use proptest::prelude::*;
-use weir_model::{DeviceId, IoError, IoKind, Op, ReadShape, RequestError};
+use weir_model::{DeviceId, Errno, IoError, IoKind, Op, ReadShape, RequestError};
 
 const BLOCK: usize = 4096;
 const EXTENT_BLOCKS: u64 = 32;
@@ -94,7 +94,7 @@ impl Model {
     fn flush(&mut self, fails: bool) {
         let before = self.h.commands(IoKind::Flush);
         if fails {
-            self.h.fail_next(IoKind::Flush, IoError::Os(5));
+            self.h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
         }
         let answer = self.h.flush();
         let flushed = self.h.commands(IoKind::Flush) > before;

@@ -5,11 +5,13 @@ use super::redirect::{Redirect, WHOLE};
 use crate::{Notice, Percent, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
-use weir_model::{BlockRange, Bytes, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError};
+use weir_model::{
+    BlockRange, Bytes, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError,
+};
 use weir_policy::placement::{Action, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
-const EIO: IoError = IoError::Os(5);
+const EIO: IoError = IoError::Os(Errno::EIO);
 const WRITE: IoKind = IoKind::Write { fua: false };
 const BOTH: WriteTo = WriteTo::FineTwice([DeviceId(1), DeviceId(2)]);
 

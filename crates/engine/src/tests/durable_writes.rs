@@ -2,11 +2,11 @@
 
 use super::harness::Harness;
 use crate::{DeviceSettings, DurableWrites};
-use weir_model::{DeviceId, IoError, IoKind, Op, RequestError};
+use weir_model::{DeviceId, Errno, IoError, IoKind, Op, RequestError};
 
-const EIO: IoError = IoError::Os(5);
-const ENOSPC: IoError = IoError::Os(28);
-const EDQUOT: IoError = IoError::Os(122);
+const EIO: IoError = IoError::Os(Errno::EIO);
+const ENOSPC: IoError = IoError::Os(Errno::ENOSPC);
+const EDQUOT: IoError = IoError::Os(Errno::EDQUOT);
 const DATA: DeviceId = DeviceId(0);
 const EXTENT: u64 = 128 << 10;
 const WRITE: IoKind = IoKind::Write { fua: false };
@@ -75,7 +75,8 @@ fn a_lack_of_space_that_its_write_reports_says_nothing_of_others() {
 
 #[test]
 fn whatever_its_flush_reports_is_a_lost_write_and_is_not_tried_again() {
-    for error in [ENOSPC, EDQUOT, EIO, IoError::Os(4), IoError::Os(11), IoError::Os(12)] {
+    for error in [ENOSPC, EDQUOT, EIO, IoError::Os(Errno(4)), IoError::Os(Errno(11)), IoError::Os(Errno(12))]
+    {
         let mut h = half_written(DurableWrites::WriteThenFlush);
         h.fail_next(IoKind::Flush, error);
         assert_eq!(durable_write(&mut h), Err(RequestError::FlushFailed(DATA)), "{error}");

@@ -2,10 +2,10 @@
 
 use super::harness::Harness;
 use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
-use weir_model::{Bytes, DeviceId, IoError, IoKind, Memory, Nanos, Op, ReadShape, RequestError};
+use weir_model::{Bytes, DeviceId, Errno, IoError, IoKind, Memory, Nanos, Op, ReadShape, RequestError};
 
-const EIO: IoError = IoError::Os(5);
-const ENOSPC: IoError = IoError::Os(28);
+const EIO: IoError = IoError::Os(Errno::EIO);
+const ENOSPC: IoError = IoError::Os(Errno::ENOSPC);
 const DATA: DeviceId = DeviceId(0);
 const WRITE: IoKind = IoKind::Write { fua: false };
 const EXTENT: u64 = 128 << 10;

@@ -3,9 +3,9 @@
 
 use super::harness::{Harness, Shape};
 use weir_map::superblock::ROOT_AT;
-use weir_model::{DeviceId, IoError, IoKind, Op, RequestError};
+use weir_model::{DeviceId, Errno, IoError, IoKind, Op, RequestError};
 
-const EIO: IoError = IoError::Os(5);
+const EIO: IoError = IoError::Os(Errno::EIO);
 const DURABLE: IoKind = IoKind::Write { fua: true };
 const DATA: DeviceId = DeviceId(0);
 

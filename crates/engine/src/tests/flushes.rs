@@ -3,7 +3,7 @@
 use super::harness::{Harness, Shape};
 use crate::{FlushRules, Loss, Options};
 use weir_map::Hardening;
-use weir_model::{DeviceId, IoError, IoKind, Nanos, Op, RequestError};
+use weir_model::{DeviceId, Errno, IoError, IoKind, Nanos, Op, RequestError};
 
 const FLUSH: IoKind = IoKind::Flush;
 const DURABLE: IoKind = IoKind::Write { fua: true };
@@ -38,7 +38,7 @@ fn losses_of_a_volume_are_numbered() {
     assert_eq!(h.engine.last_loss(h.volume), None);
     for number in 1..4 {
         h.write(0, &[2; 4096]);
-        h.fail_next(FLUSH, IoError::Os(5));
+        h.fail_next(FLUSH, IoError::Os(Errno::EIO));
         let Err(RequestError::FlushFailed(device)) = h.flush() else { panic!("a failed flush") };
         assert_eq!(h.engine.last_loss(h.volume), Some(Loss { number, device }));
         h.flush().expect("nothing was lost since");
@@ -104,7 +104,7 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
         h.submit(2, Op::Flush, 0, 0, 0);
         h.run();
         assert_eq!(h.answer(), None);
-        h.release(fails.then_some(IoError::Os(5)));
+        h.release(fails.then_some(IoError::Os(Errno::EIO)));
         let expected = fails.then_some(RequestError::FlushFailed(h.log[0].device));
         let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
         answers.sort_by_key(|(id, _)| *id);

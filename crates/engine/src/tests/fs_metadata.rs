@@ -1,7 +1,7 @@
 //! Metadata by the volume's own superblock.
 
 use super::harness::Harness;
-use weir_model::{Bytes, IoError, IoKind, Nanos, PlaceKind};
+use weir_model::{Bytes, Errno, IoError, IoKind, Nanos, PlaceKind};
 use weir_policy::placement::MetadataOnFast;
 
 /// A file system of 8192 blocks of 4 KiB in one group, with bitmaps at blocks 20 and 21 and 4 blocks of
@@ -67,7 +67,7 @@ fn a_superblock_that_cannot_be_read_says_nothing_and_stops_nothing() {
     h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
     h.run();
     h.write(0, &file_system());
-    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), None);
     h.write(0, &file_system());

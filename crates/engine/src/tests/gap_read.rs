@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness, Shape};
 use weir_model::{
-    BlockRange, DeviceId, IoError, IoKind, Memory, Op, PlaceId, PlaceKind, ReadShape, RequestError,
+    BlockRange, DeviceId, Errno, IoError, IoKind, Memory, Op, PlaceId, PlaceKind, ReadShape, RequestError,
 };
 use weir_policy::placement::{self, Action};
 
@@ -144,7 +144,7 @@ fn a_hole_that_is_cleared_meanwhile_is_zeros() {
 fn if_the_long_command_fails_the_runs_are_read_alone() {
     let mut h = with_holes(2);
     let runs = [(0, 3), (1, 1), (0, 5), (1, 1), (0, 10), (1, 1), (0, 11)];
-    h.fail_next(IoKind::Read, IoError::Os(5));
+    h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     assert_eq!(h.read(0, EXTENT).1, content());
     let tried = reads(&h);
     assert_eq!((tried[0], &tried[1..]), ((0, 32), &runs[..]));
@@ -157,7 +157,7 @@ fn if_the_long_command_fails_the_runs_are_read_alone() {
 fn what_no_device_can_deliver_fails_the_read() {
     for bad in [0, 1] {
         let mut h = with_holes(2);
-        h.broken.push((DeviceId(bad), IoKind::Read, IoError::Os(5)));
+        h.broken.push((DeviceId(bad), IoKind::Read, IoError::Os(Errno::EIO)));
         let Err(RequestError::Io { device, .. }) = h.try_read(0, EXTENT) else { panic!("{bad} is broken") };
         assert_eq!(device, DeviceId(bad));
         h.broken.clear();

@@ -3,7 +3,7 @@
 use super::harness::{EXTENT, Harness, Shape};
 use crate::{Notice, Options};
 use std::sync::{Arc, Mutex};
-use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
 
@@ -113,9 +113,9 @@ fn second_copies_are_made_all_the_same() {
     // The first copy of a block fails, as often as it is tried.
     h.write(0, &[1; 4096]);
     let write = IoKind::Write { fua: false };
-    h.fail_next(write, IoError::Os(5));
+    h.fail_next(write, IoError::Os(Errno::EIO));
     h.pass_next(write);
-    (0..2).for_each(|_| h.fail_next(write, IoError::Os(5)));
+    (0..2).for_each(|_| h.fail_next(write, IoError::Os(Errno::EIO)));
     h.write(4096, &[2; 4096]);
     let degraded = |h: &Harness| h.engine.volumes().map(|volume| volume.degraded.0).sum::<u64>();
     assert_eq!((degraded(&h), h.places(0)), (EXTENT as u64, vec![(WHOLE(0), 31), (WHOLE(1), 32)]));

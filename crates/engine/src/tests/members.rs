@@ -3,10 +3,10 @@
 use super::harness::{Harness, Shape};
 use crate::DeviceSettings;
 use weir_map::Superblock;
-use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, IoError, IoKind, Op, RequestError};
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Errno, IoError, IoKind, Op, RequestError};
 
 const MEMBERS: [DeviceId; 2] = [DeviceId(1), DeviceId(2)];
-const EIO: IoError = IoError::Os(5);
+const EIO: IoError = IoError::Os(Errno::EIO);
 const DURABLE: IoKind = IoKind::Write { fua: true };
 
 fn mirrored() -> Harness {

@@ -4,7 +4,8 @@ use super::harness::{EXTENT, Harness, Shape};
 use crate::{Options, Percent};
 use weir_map::Found;
 use weir_model::{
-    BlockRange, DeviceId, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape, RequestError,
+    BlockRange, DeviceId, Errno, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape,
+    RequestError,
 };
 use weir_policy::placement::Action;
 
@@ -102,7 +103,7 @@ fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_
     h.log.clear();
     h.write(0, &[3; 4096]);
     assert_eq!(h.log.len(), 1, "nothing but the write: {:?}", h.log);
-    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     h.flush().expect_err("a failed flush");
     assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 1)]);
     assert!(h.try_read(0, 4096).is_err() && h.read(4096, 4096).0 == ReadShape::Zeros);
@@ -164,7 +165,7 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.hanging.push(DeviceId(1));
     h.act(Action::Copy { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
     assert_eq!(h.held.len(), 1, "the copy is being written");
-    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert!(h.answer().expect("a reply").1.is_err(), "other blocks of the source are in doubt");
@@ -186,7 +187,7 @@ fn a_durable_write_to_a_place_that_a_failed_flush_takes_back_is_in_doubt() {
     h.act(Action::Move { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
     assert_eq!(h.places(0), [(place(1, PlaceKind::Whole), 32)], "not durable yet");
     h.log.clear();
-    h.fail_next(IoKind::Flush, weir_model::IoError::Os(5));
+    h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     let error = RequestError::FlushFailed(DeviceId(1));
     assert_eq!(h.request(Op::Write, 4096, &[2; 4096], true), Err(error), "the old place is back");
     let to = h.log.iter().find(|io| io.kind == IoKind::Write { fua: true }).expect("a durable write");
@@ -241,7 +242,7 @@ fn what_one_place_cannot_deliver_is_read_from_another() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
     // As often as a read is tried at one place.
-    (0..3).for_each(|_| h.fail_next(IoKind::Read, weir_model::IoError::Os(5)));
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4096, 8192).1, [1; 8192]);
 }
 
@@ -363,7 +364,7 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
     assert_eq!(h.held.len(), 2);
     h.begin_stop();
     // The other copy comes to nothing, when all there was to commit has been committed.
-    h.release_last(IoError::Os(28));
+    h.release_last(IoError::Os(Errno::ENOSPC));
     // Longer than a change waits for its commit, shorter than a command may take.
     h.wait(Nanos::secs(20));
     assert!(!h.engine.stopped());
@@ -385,8 +386,8 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
             assert_eq!(h.read(at, 4096).1, [2; 4096]);
             // The metadata is on a third. The first loses what was written there: the copy is all there is.
             // The second loses the copy.
-            h.fail_next(IoKind::Flush, IoError::Os(5));
-            h.fail_next(IoKind::Flush, IoError::Os(5));
+            h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
+            h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
             h.flush().expect_err("the write is lost");
             let doubt = Err(RequestError::InDoubt { device: DeviceId(1) });
             assert_eq!(h.try_read(at, 4096), doubt, "not what was there before");
@@ -434,7 +435,7 @@ fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_dura
     let mut h = written_where_it_was_moved();
     let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
     h.log.clear();
-    h.fail_next(IoKind::Flush, IoError::Os(5));
+    h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
     h.act(Action::Move { key, blocks, to: place(0, PlaceKind::Whole) });
     let flushed = h.log.iter().position(|io| io.device == DeviceId(1) && io.kind == IoKind::Flush);
     let before = &h.log[..flushed.expect("a flush of what is to be moved")];

@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness};
 use crate::{Options, Percent};
-use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
 
 /// Asks for a copy of what is read, on the second device.
@@ -84,7 +84,7 @@ fn what_is_written_while_it_is_read_is_left_out() {
 #[test]
 fn a_read_that_fails_feeds_nothing() {
     let mut h = pool(PlaceKind::Whole);
-    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(5)));
+    (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     h.try_read(0, 4096).expect_err("it cannot be read");
     assert_eq!((copied(&h), h.engine.mover_status().fed), (vec![], 0));
     assert_eq!(h.engine.mover_status().under_way, 0);

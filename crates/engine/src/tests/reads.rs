@@ -1,7 +1,7 @@
 //! Which of several places reads go to.
 
 use super::harness::{EXTENT, Harness};
-use weir_model::{BlockRange, DeviceId, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape};
+use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape};
 use weir_policy::placement::{self, Access, Action, Moment, Placement, ReadFrom};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
@@ -155,7 +155,7 @@ fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
 fn where_slots_come_first_other_places_stand_in_for_them() {
     let mut h = with_slow_slots();
     h.engine.set_policy(h.now(), Box::new(SlotsFirst));
-    h.broken.push((DeviceId(1), IoKind::Read, IoError::Os(5)));
+    h.broken.push((DeviceId(1), IoKind::Read, IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4 * 4096, 4096).1, [1; 4096]);
     let devices = reads(&h);
     assert_eq!((devices.first(), devices.last()), (Some(&1), Some(&0)), "{devices:?}");

@@ -3,7 +3,7 @@
 use super::harness::{EXTENT, Harness, span_within};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
-use weir_model::{BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
+use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
@@ -176,7 +176,7 @@ fn what_a_device_loses_of_it_is_in_doubt_and_then_what_was_there_before() {
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     r.write(1, 2, 2);
-    r.h.fail_next(IoKind::Flush, IoError::Os(5));
+    r.h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
     r.h.flush().expect_err("the write is lost");
     assert_eq!(r.h.try_read(2 * 4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
     assert_eq!(r.h.read(3 * 4096, 4096).1, [1; 4096]);
@@ -257,7 +257,7 @@ proptest! {
 
 #[test]
 fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
-    const EIO: IoError = IoError::Os(5);
+    const EIO: IoError = IoError::Os(Errno::EIO);
     // The copy is on a device with a lower number, or with a higher one.
     for copy in [0, 2] {
         let mut r = Redirected::new(4);
@@ -292,7 +292,7 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
     // For want of space below: it is not tried again.
-    r.h.fail_next(IoKind::Write { fua: false }, IoError::Os(28));
+    r.h.fail_next(IoKind::Write { fua: false }, IoError::Os(Errno::ENOSPC));
     let failed = r.h.request(Op::Write, 4096, &[2; 4096], false);
     assert_eq!((failed, free(&r)), (Err(RequestError::NoSpace), before - 1), "it rests");
     r.h.release(None);

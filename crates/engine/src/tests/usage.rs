@@ -5,7 +5,7 @@ use crate::{Percent, Room, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use weir_map::{Found, Location};
-use weir_model::{BLOCK, BlockRange, DeviceId, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
+use weir_model::{BLOCK, BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
 use weir_policy::placement::Action;
 
 const BLOCKS: u64 = EXTENT as u64 / BLOCK;
@@ -117,7 +117,7 @@ fn history(copies: u8, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Flush => drop(h.flush()),
             Step::FailFlush => {
-                h.fail_next(IoKind::Flush, IoError::Os(5));
+                h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
                 let _ = h.flush();
                 h.forget_failures();
             }

@@ -4,7 +4,7 @@ use super::harness::{Harness, Shape};
 use crate::{AdminError, AdminId, Command, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
 use weir_map::Superblock;
 use weir_model::{
-    BlockRange, Bytes, DeviceId, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError, VolumeId,
+    BlockRange, Bytes, DeviceId, Errno, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError, VolumeId,
 };
 use weir_policy::placement::Action;
 
@@ -172,7 +172,7 @@ fn a_check_counts_as_long_as_it_may() {
 #[test]
 fn a_last_page_that_cannot_be_read_says_nothing() {
     let mut h = pool();
-    h.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(5)));
+    h.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
     h.flush().expect("it is there");
     assert_eq!(lost(&h, DATA), None);
 }
@@ -200,7 +200,7 @@ fn two_copies_do_not_go_on_where_one_was_missing_before() {
 #[test]
 fn two_copies_do_not_go_on_where_one_was_never_made() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
-    h.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(28)));
+    h.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(Errno::ENOSPC)));
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("one copy is there, and nothing has happened to it");
     h.removed.push(DeviceId(1));
@@ -316,8 +316,8 @@ fn no_flush_succeeds_once_the_last_metadata_is_removed_though_both_copies_are_th
     h.flush().expect("a flush");
     // Left behind, not lost.
     h.write(4096, &[1; 4096]);
-    h.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(5)));
-    h.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(5)));
+    h.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(Errno::EIO)));
+    h.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(Errno::EIO)));
     h.admin(another_volume()).expect("the other member has it");
     assert_eq!(h.engine.map().members(), [DeviceId(2)]);
     h.broken.clear();

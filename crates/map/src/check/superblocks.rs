@@ -21,8 +21,9 @@ pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, w
 const OUTDATED: &str = "put its current file back; without it, opening makes its copies anew where other \
      devices have its data, and is refused where they have not (weir serve --without NAME, or \
      --accept-rollback)";
-const GONE: &str = "bring the right device back, or, if it is gone for good and this is a blank one, have it take its \
-                    place (weir pool replace NAME); a pool created over it cannot be restored by weir";
+const GONE: &str = "bring the right device back, or, if it is gone for good and this is a blank one, have it \
+                    take its place (weir pool replace NAME); a pool created over it cannot be restored by \
+                    weir";
 
 /// The devices' superblocks, and who carries the metadata.
 pub(super) struct Devices {

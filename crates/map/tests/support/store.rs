@@ -4,7 +4,7 @@ use super::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use weir_map::PAGE;
-use weir_model::{DeviceId, DeviceOffset, IoError, Store};
+use weir_model::{DeviceId, DeviceOffset, Errno, IoError, Store};
 
 type Page = Rc<[u8; PAGE]>;
 const SECTOR: usize = 512;
@@ -136,7 +136,7 @@ impl MemStore {
             return Err(IoError::Lost);
         }
         match &mut self.devices[device.index()] {
-            device if device.broken => Err(IoError::Os(5)),
+            device if device.broken => Err(IoError::Os(Errno::EIO)),
             device => Ok(device),
         }
     }
@@ -151,7 +151,7 @@ impl Store for MemStore {
         if device.unreadable.take_if(|number| numbers.contains(number)).is_some()
             || device.bad.range(numbers).next().is_some()
         {
-            return Err(IoError::Os(5));
+            return Err(IoError::Os(Errno::EIO));
         }
         for (i, to) in bytes.chunks_mut(PAGE).enumerate() {
             match device.live.get(&(at.0 / PAGE as u64 + i as u64)) {
@@ -185,7 +185,7 @@ impl Store for MemStore {
             if left == 0 {
                 device.forsaken.append(&mut device.unflushed);
                 device.broken |= std::mem::take(&mut device.breaks);
-                return Err(IoError::Os(5));
+                return Err(IoError::Os(Errno::EIO));
             }
         }
         for (number, page) in device.unflushed.drain(..) {

@@ -10,7 +10,7 @@ use super::handshake::Agreed;
 use super::wire::{CHUNK_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, chunk, command, flag};
 use thiserror::Error;
 use weir_engine::RunKind;
-use weir_model::{Bytes, IoError, IoKind, Op, RequestError, VolumeOffset};
+use weir_model::{Bytes, Errno, IoError, IoKind, Op, RequestError, VolumeOffset};
 
 /// Bytes of a request before its payload.
 pub const HEADER_LEN: usize = 28;
@@ -90,12 +90,11 @@ impl Fault {
         const ENOSPC: u32 = 28;
         const EOVERFLOW: u32 = 75;
         const ESHUTDOWN: u32 = 108;
-        const LINUX_ENOSPC: i32 = 28;
         let writes = matches!(kind, command::WRITE | command::WRITE_ZEROES);
         match self {
             Self::Request(RequestError::Io {
                 kind: IoKind::Write { fua: false },
-                error: IoError::Os(LINUX_ENOSPC),
+                error: IoError::Os(Errno::ENOSPC),
                 ..
             }) if writes => ENOSPC,
             Self::Request(

@@ -2,9 +2,8 @@
 
 use super::{between, pick, weighted};
 use crate::driver::Step;
-use crate::fault::{EDQUOT, EIO, ENOSPC};
 use crate::{Fault, Kinds, Rng};
-use weir_model::{BLOCK, Bytes, DeviceOffset, Nanos};
+use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, Nanos};
 
 /// How far the clock jumps.
 pub(crate) fn leap(rng: &mut Rng) -> Nanos {
@@ -39,7 +38,7 @@ pub(super) fn unreadable(rng: &mut Rng) -> Fault {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
         chance: 1.0,
         times: between(rng, 1, 3),
-        error: EIO,
+        error: Errno::EIO,
     }
 }
 
@@ -76,7 +75,7 @@ fn fault(rng: &mut Rng) -> Fault {
                 range: DeviceOffset(0)..DeviceOffset(u64::MAX),
                 chance: pick(rng, &[0.1, 1.0]),
                 times: pick(rng, times),
-                error: [EIO, EIO, ENOSPC, EDQUOT][(soon.0 / 1000 % 4) as usize],
+                error: [Errno::EIO, Errno::EIO, Errno::ENOSPC, Errno::EDQUOT][(soon.0 / 1000 % 4) as usize],
             }
         }
     }

@@ -9,12 +9,8 @@
 use super::pipe::Pipe;
 use crate::{Rng, Seed, WorldMemory};
 use std::collections::VecDeque;
-use weir_model::{Buffer, ConnId, Fill, Io, IoError, Memory, Nanos, Peer};
+use weir_model::{Buffer, ConnId, Errno, Fill, Io, IoError, Memory, Nanos, Peer};
 use weir_session::Port;
-
-const EPIPE: i32 = 32;
-const ECONNRESET: i32 = 104;
-const ECANCELED: i32 = 125;
 
 /// What the sockets of a connection are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,7 +347,7 @@ impl Socket {
         memory: &mut WorldMemory,
     ) -> Option<Result<usize, IoError>> {
         if std::mem::take(&mut self.is_reset) {
-            return Some(Err(IoError::Os(ECONNRESET)));
+            return Some(Err(IoError::Os(Errno::ECONNRESET)));
         }
         let transfer = self.recv.as_ref()?;
         let (mut most, is_cancelled) = (transfer.len - transfer.moved, transfer.is_cancelled);
@@ -374,7 +370,7 @@ impl Socket {
         };
         match transfer.moved {
             moved if done || self.to_server.is_over() => Some(Ok(moved)),
-            0 if is_cancelled => Some(Err(IoError::Os(ECANCELED))),
+            0 if is_cancelled => Some(Err(IoError::Os(Errno::ECANCELED))),
             moved => is_cancelled.then_some(Ok(moved)),
         }
     }
@@ -387,7 +383,7 @@ impl Socket {
         memory: &WorldMemory,
     ) -> Option<Result<(), IoError>> {
         if self.client_is_gone {
-            return Some(Err(IoError::Os(EPIPE)));
+            return Some(Err(IoError::Os(Errno::EPIPE)));
         }
         let transfer = self.send.as_ref()?;
         let mut most = self.part((transfer.len - transfer.moved).min(self.to_client.room()), rng);

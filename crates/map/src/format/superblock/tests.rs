@@ -90,7 +90,7 @@ struct Unreadable(Vec<DeviceOffset>);
 impl weir_model::Store for Unreadable {
     fn read(&mut self, _: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), weir_model::IoError> {
         bytes.copy_from_slice(&sample().encode()[..]);
-        if self.0.contains(&at) { Err(weir_model::IoError::Os(5)) } else { Ok(()) }
+        if self.0.contains(&at) { Err(weir_model::IoError::Os(weir_model::Errno::EIO)) } else { Ok(()) }
     }
     fn write(&mut self, _: DeviceId, _: DeviceOffset, _: &[u8]) -> Result<(), weir_model::IoError> {
         Ok(())

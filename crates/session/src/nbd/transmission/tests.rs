@@ -1,5 +1,5 @@
 use super::*;
-use weir_model::{DeviceId, DeviceOffset, VolumeId};
+use weir_model::{DeviceId, DeviceOffset, Errno, VolumeId};
 
 const AGREED: Agreed =
     Agreed { volume: VolumeId(3), size: Bytes::mib(64), structured: true, allocation: true };
@@ -81,14 +81,14 @@ fn faults_have_the_numbers_clients_expect() {
         let (device, at, len) = (DeviceId(0), DeviceOffset(0), Bytes(4096));
         Fault::from(RequestError::Io { device, kind, at, len, error })
     };
-    let full = failed(IoKind::Write { fua: false }, IoError::Os(28));
+    let full = failed(IoKind::Write { fua: false }, IoError::Os(Errno::ENOSPC));
     assert_eq!(full.number(command::WRITE), 28);
     assert_eq!(full.number(command::WRITE_ZEROES), 28);
     assert_eq!(full.number(command::FLUSH), 5);
-    let lost = failed(IoKind::Write { fua: true }, IoError::Os(28));
+    let lost = failed(IoKind::Write { fua: true }, IoError::Os(Errno::ENOSPC));
     assert_eq!(lost.number(command::WRITE), 5, "it may be an earlier write that was lost");
-    assert_eq!(failed(IoKind::Read, IoError::Os(28)).number(command::WRITE), 5);
-    assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(5)).number(command::WRITE), 5);
+    assert_eq!(failed(IoKind::Read, IoError::Os(Errno::ENOSPC)).number(command::WRITE), 5);
+    assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(Errno::EIO)).number(command::WRITE), 5);
 }
 
 #[test]

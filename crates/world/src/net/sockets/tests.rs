@@ -1,7 +1,7 @@
 //! What the server may rely on, call by call.
 
 use super::*;
-use weir_model::Bytes;
+use weir_model::{Bytes, Errno};
 
 const WIRE: Wire = Wire { to_server: 8, to_client: 8, delay: Nanos(10), part: 3 };
 
@@ -131,7 +131,7 @@ fn a_send_takes_the_bytes_as_they_are_when_there_is_room() {
     ends.sockets.leave(conn);
     ends.sockets.send(conn, &[buffer]);
     ends.settle();
-    assert_eq!(ends.taken(), [Report::Sent { conn, result: Err(IoError::Os(EPIPE)) }]);
+    assert_eq!(ends.taken(), [Report::Sent { conn, result: Err(IoError::Os(Errno::EPIPE)) }]);
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! The operating system's error numbers.
+
+use std::fmt;
+
+/// An error number, as Linux has them. Shown in words, with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// An input/output error.
+    pub const EIO: Self = Self(5);
+    /// An argument that is not allowed.
+    pub const EINVAL: Self = Self(22);
+    /// A full device or file system.
+    pub const ENOSPC: Self = Self(28);
+    /// Nobody reads what is sent.
+    pub const EPIPE: Self = Self(32);
+    /// The other side gave the connection up.
+    pub const ECONNRESET: Self = Self(104);
+    /// A full quota.
+    pub const EDQUOT: Self = Self(122);
+    /// What was under way has been cancelled.
+    pub const ECANCELED: Self = Self(125);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
