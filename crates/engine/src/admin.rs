@@ -172,13 +172,13 @@ impl Task for Admin {
     /// Whether some volume whose last requests have ended is to be cleared.
     fn can_run(engine: &Engine) -> bool {
         let removals = &engine.admin.removals;
-        engine.stopped_changes.is_none()
+        engine.core.stopped_changes.is_none()
             && removals.iter().any(|r| r.stage == Stage::Draining && engine.is_quiet(r.volume))
     }
 
     /// Begins clearing volumes whose last requests have ended.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if engine.stopped_changes.is_some() {
+        if engine.core.stopped_changes.is_some() {
             return;
         }
         let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
@@ -187,8 +187,8 @@ impl Task for Admin {
             .collect();
         for volume in ready {
             engine.set_stage(volume, Stage::Clearing);
-            let Some(size) = engine.map.volume(volume).map(|v| v.size) else { continue };
-            let extent = engine.map.extent();
+            let Some(size) = engine.core.map.volume(volume).map(|v| v.size) else { continue };
+            let extent = engine.core.map.extent();
             // Whole extents, so that a volume that ends within a block leaves none behind.
             let len = Bytes(extent.count(size) * extent.bytes().0);
             let request = Request {
@@ -210,7 +210,7 @@ impl Task for Admin {
 impl Engine {
     /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
-        self.now = now;
+        self.core.now = now;
         let refused = match command {
             Command::CreateVolume { name, size, hardening, copies } => {
                 self.create_volume(id, name, size, hardening, copies).err()
@@ -230,22 +230,26 @@ impl Engine {
 
     /// The pool's volumes, in order of creation; not those being removed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
-        let extent = self.map.extent().bytes();
-        let all = self.map.catalogue().volumes.iter();
+        let extent = self.core.map.extent().bytes();
+        let all = self.core.map.catalogue().volumes.iter();
         all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| {
             let (degraded, looking) = self.degraded(*id);
             VolumeInfo {
                 id: *id,
                 name: volume.name.clone(),
                 size: volume.size,
-                allocated: self.map.usage(*id).bytes(extent),
+                allocated: self.core.map.usage(*id).bytes(extent),
                 hardening: volume.hardening,
                 copies: volume.copies,
-                policy: self.policies.own_name(*id),
-                moves: self.policies.own_name(*id).map(|_| self.moves_status(self.policies.of(*id))),
+                policy: self.host.policies.own_name(*id),
+                moves: self
+                    .host
+                    .policies
+                    .own_name(*id)
+                    .map(|_| self.moves_status(self.host.policies.of(*id))),
                 degraded,
                 looking,
-                metadata: self.inference.found(*id),
+                metadata: self.background.inference.found(*id),
             }
         })
     }
@@ -266,19 +270,19 @@ impl Engine {
             return Err(AdminError::BadSize(size));
         }
         self.check_copies(copies)?;
-        let taken = self.map.catalogue().by_name(&name).is_some()
+        let taken = self.core.map.catalogue().by_name(&name).is_some()
             || self.admin.creating.iter().any(|(_, n)| *n == name);
         if taken {
             return Err(AdminError::Exists(name));
         }
-        if self.stopped_changes.is_some() {
+        if self.core.stopped_changes.is_some() {
             return Err(self.failure(RequestError::ReadOnly));
         }
-        if !self.map.has_metadata_room() {
+        if !self.core.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
-        let volume = self.map.create_volume(&name, size, hardening, copies);
-        self.policies.settle(self.now, volume, &name, self.harm.moves());
+        let volume = self.core.map.create_volume(&name, size, hardening, copies);
+        self.host.policies.settle(self.core.now, volume, &name, self.host.harm.moves());
         self.admin.creating.push((volume, name));
         self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
@@ -287,13 +291,13 @@ impl Engine {
     /// Two copies need two devices for the data, and for the map that says where they are. Of a device that
     /// is absent it is not known how much it holds: it counts.
     fn check_copies(&self, copies: u8) -> Result<(), AdminError> {
-        let absent = self.map.absent();
+        let absent = self.core.map.absent();
         let may_hold = |sb: &&Superblock| sb.data_extents > 0 || absent.contains(sb.device);
-        let with_space = self.map.devices().iter().filter(may_hold).count();
+        let with_space = self.core.map.devices().iter().filter(may_hold).count();
         match copies {
             1 => Ok(()),
             2 if with_space < 2 => Err(AdminError::OneDevice),
-            2 if !self.map.is_mirrored() => Err(AdminError::MapNotMirrored),
+            2 if !self.core.map.is_mirrored() => Err(AdminError::MapNotMirrored),
             2 => Ok(()),
             _ => Err(AdminError::BadCopies(copies)),
         }
@@ -301,26 +305,26 @@ impl Engine {
 
     fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
         let volume = self.volume_named(name)?;
-        if self.stopped_changes.is_some() {
+        if self.core.stopped_changes.is_some() {
             return Err(self.failure(RequestError::ReadOnly));
         }
-        self.map.set_hardening(volume, hardening);
+        self.core.map.set_hardening(volume, hardening);
         self.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
         Ok(())
     }
 
     fn volume_named(&self, name: String) -> Result<VolumeId, AdminError> {
-        let volume = self.map.catalogue().by_name(&name).filter(|v| !self.admin.is_being_removed(*v));
+        let volume = self.core.map.catalogue().by_name(&name).filter(|v| !self.admin.is_being_removed(*v));
         volume.ok_or(AdminError::NotFound(name))
     }
 
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
         let volume = self.volume_named(name)?;
-        if self.stopped_changes.is_some() {
+        if self.core.stopped_changes.is_some() {
             return Err(self.failure(RequestError::ReadOnly));
         }
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
-        self.map.queue(Delta::Intent { id: volume.0, intent });
+        self.core.map.queue(Delta::Intent { id: volume.0, intent });
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
         // Those of its writes that wait for space would keep it.
         self.retry_waiting_space();
@@ -335,13 +339,13 @@ impl Engine {
 
     /// Removals a previous run began.
     pub(crate) fn resume_removals(&mut self) {
-        let intents = self.map.catalogue().intents.values();
+        let intents = self.core.map.catalogue().intents.values();
         let volumes: Vec<_> =
             intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
         for volume in volumes {
-            if self.map.volume(volume).is_none() {
+            if self.core.map.volume(volume).is_none() {
                 // The power went between the last two steps.
-                self.map.queue(Delta::EndIntent { id: volume.0 });
+                self.core.map.queue(Delta::EndIntent { id: volume.0 });
                 continue;
             }
             self.admin.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
@@ -349,8 +353,9 @@ impl Engine {
     }
 
     fn is_quiet(&self, volume: VolumeId) -> bool {
-        let in_flight =
-            || self.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
+        let in_flight = || {
+            self.requests.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
+        };
         self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.moves_in(volume))
     }
 
@@ -366,14 +371,14 @@ impl Engine {
             return self.removal_failed(volume, self.failure(error));
         }
         self.set_stage(volume, Stage::Dropping);
-        self.map.queue(Delta::DropVolume { id: volume });
-        self.map.queue(Delta::EndIntent { id: volume.0 });
+        self.core.map.queue(Delta::DropVolume { id: volume });
+        self.core.map.queue(Delta::EndIntent { id: volume.0 });
         self.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
     }
 
     /// Why a change failed, in the words that help.
     fn failure(&self, error: RequestError) -> AdminError {
-        let name = |device: DeviceId| self.map.devices()[device.index()].device_name.clone();
+        let name = |device: DeviceId| self.core.map.devices()[device.index()].device_name.clone();
         let damaged = self.metadata_damage().map(name);
         damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
     }
@@ -389,7 +394,7 @@ impl Engine {
                 let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
-            (AdminStep::RemovalBegun(volume), None) if self.stopped_changes.is_some() => {
+            (AdminStep::RemovalBegun(volume), None) if self.core.stopped_changes.is_some() => {
                 self.removal_failed(volume, self.why_removal_stops(volume));
             }
             (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
@@ -397,10 +402,10 @@ impl Engine {
                 self.removal_failed(volume, self.failure(error));
             }
             (AdminStep::Removed(volume), None) => {
-                self.doubt.forget_volume(volume);
-                self.cache.forget_volume(volume);
-                self.inference.forget(volume);
-                self.policies.forget(volume);
+                self.durability.doubt.forget_volume(volume);
+                self.reads.cache.forget_volume(volume);
+                self.background.inference.forget(volume);
+                self.host.policies.forget(volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {
                     self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });
@@ -419,7 +424,7 @@ impl Engine {
 
     /// Why a removal goes no further now that no more changes are accepted.
     fn why_removal_stops(&self, volume: VolumeId) -> AdminError {
-        match (self.stopped_changes, self.map.volume(volume)) {
+        match (self.core.stopped_changes, self.core.map.volume(volume)) {
             (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
             _ => self.failure(RequestError::ReadOnly),
         }

@@ -6,3 +6,26 @@ pub(crate) mod commit;
 pub(crate) mod doubt;
 pub(crate) mod intents;
 pub(crate) mod members;
+
+use checkpoint::Checkpoint;
+use commit::Commits;
+use doubt::Doubt;
+use intents::Intents;
+use members::Members;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    pub(crate) commits: Commits,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) members: Members,
+    pub(crate) intents: Intents,
+    pub(crate) doubt: Doubt,
+}
+
+impl Durability {
+    pub(crate) fn new(members: Members) -> Self {
+        let (commits, checkpoint, intents, doubt) = Default::default();
+        Self { commits, checkpoint, members, intents, doubt }
+    }
+}

@@ -4,3 +4,13 @@ pub(crate) mod activity;
 pub(crate) mod explain;
 pub(crate) mod residence;
 pub(crate) mod status;
+
+use residence::Since;
+use status::Written;
+
+/// What is counted for people alone.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) since: Since,
+    pub(crate) written: Written,
+}

@@ -43,6 +43,7 @@
 
 mod admin;
 mod background;
+mod core;
 mod device;
 mod durability;
 mod flight;
@@ -87,20 +88,15 @@ pub use space::{SpaceRules, SpaceStatus, WhenFull};
 pub use units::Percent;
 pub use weir_map::Hardening;
 
+use crate::core::Core;
 use crate::device::Device;
 use crate::durability::commit::Commits;
 use crate::flight::{Flight, Step};
-use crate::io::commands::Commands;
-use crate::request::active::Active;
-use crate::request::block_locks::Locks;
-use crate::request::piece::Piece;
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
-use slab::Slab;
-use std::collections::VecDeque;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng, Seed};
+use weir_model::{Bytes, Io, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -112,49 +108,18 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(3);
 /// The engine of one pool. See the crate's documentation.
 #[derive(Debug)]
 pub struct Engine {
-    map: Map,
-    policies: policy::registry::Policies,
-    advice: policy::advice::Advice,
-    /// What the policy may draw from.
-    random: Rng,
-    mover: mover::Mover,
-    since: inspect::residence::Since,
-    cache: read::cache::ExtentCache,
-    inference: background::fs_metadata::Inference,
-    harm: policy::harm::Harm,
-    devices: Vec<Device>,
-    active: Slab<Active>,
-    pieces: Slab<Piece>,
-    locks: Locks,
-    scratch: Scratch,
-    commits: Commits,
-    verification: device::verify::Verification,
-    last_check: device::last_check::LastCheck,
-    members: durability::members::Members,
+    core: Core,
+    requests: request::Requests,
+    reads: read::Reads,
     mirror: write::copies::Mirror,
-    intents: durability::intents::Intents,
-    reclaim: space::reclaim::Reclaim,
-    extra: space::extra::Extra,
-    consolidation: background::consolidate::Consolidation,
-    resync: background::resync::Resync,
-    doubt: durability::doubt::Doubt,
-    abandoned: device::abandoned::Abandoned,
-    again: read::failover::Again,
-    through: read::gap_read::Through,
-    checkpoint: durability::checkpoint::Checkpoint,
+    space: space::Space,
+    durability: durability::Durability,
+    checks: device::Checks,
+    mover: mover::Mover,
+    background: background::Background,
+    host: policy::Host,
     admin: admin::Admin,
-    ranges: Ranges,
-    ready: Ready,
-    space: space::SpaceState,
-    notices: notice::Notices,
-    unreachable: background::unreachable::Unreachable,
-    written: Written,
-    probing: background::probe::Probing,
-    commands: Commands,
-    replies: VecDeque<Reply>,
-    /// Why changes are no longer accepted.
-    stopped_changes: Option<StoppedChanges>,
-    now: Nanos,
+    counts: inspect::Counts,
 }
 
 /// Why the engine accepts no more changes.
@@ -212,54 +177,29 @@ impl Engine {
             return Err(StartError::Memory { have, least: RESERVED_MEMORY });
         };
         let planted = map.planted();
+        let per_device = devices.iter().map(|settings| Device::new(*settings, planted)).collect();
+        let members = durability::members::Members::new(map.members(), &scratch);
+        let host = policy::Host::new(now, policy, &map);
         let mut engine = Self {
-            devices: devices.iter().map(|settings| Device::new(*settings, planted)).collect(),
-            members: durability::members::Members::new(map.members(), &scratch),
-            advice: policy::advice::Advice::new(&map),
-            map,
-            random: Rng::new(Seed(0)),
-            mover: mover::Mover::default(),
-            since: inspect::residence::Since::default(),
-            cache: read::cache::ExtentCache::new(planted),
-            inference: background::fs_metadata::Inference::default(),
-            harm: policy::harm::Harm::new(devices.len()),
-            policies: policy::registry::Policies::new(now, policy),
-            active: Slab::new(),
-            pieces: Slab::new(),
-            locks: Locks::new(planted),
-            scratch,
-            commits: Commits::default(),
-            verification,
-            last_check: device::last_check::LastCheck::default(),
+            core: Core::new(now, map, per_device),
+            requests: request::Requests::new(planted),
+            reads: read::Reads::new(planted),
             mirror: write::copies::Mirror::default(),
-            intents: durability::intents::Intents::default(),
-            reclaim: space::reclaim::Reclaim::default(),
-            extra: space::extra::Extra::default(),
-            consolidation: background::consolidate::Consolidation::default(),
-            resync: background::resync::Resync::default(),
-            doubt: durability::doubt::Doubt::default(),
-            abandoned: device::abandoned::Abandoned::default(),
-            again: read::failover::Again::default(),
-            through: read::gap_read::Through::new(),
-            checkpoint: durability::checkpoint::Checkpoint::default(),
+            space: space::Space::new(now, scratch),
+            durability: durability::Durability::new(members),
+            checks: device::Checks { verification, last_check: device::last_check::LastCheck::default() },
+            mover: mover::Mover::default(),
+            background: background::Background::default(),
+            host,
             admin: admin::Admin::default(),
-            ranges: Ranges::default(),
-            ready: Ready::default(),
-            space: space::SpaceState::new(now, Bytes(0)),
-            notices: notice::Notices::default(),
-            unreachable: background::unreachable::Unreachable::default(),
-            written: Written::default(),
-            probing: background::probe::Probing::default(),
-            commands: Commands::new(planted),
-            replies: VecDeque::new(),
-            stopped_changes: None,
-            now,
+            counts: inspect::Counts::default(),
         };
         let (used, _) = engine.data_space();
-        engine.space = space::SpaceState::new(now, used);
-        for device in engine.map.absent().iter() {
-            engine.devices[device.index()].state = device::State::Lost { why: LostWhy::Absent, since: now };
-            engine.verification.lost(device, LostWhy::Absent);
+        engine.space.state = space::SpaceState::new(now, used);
+        for device in engine.core.map.absent().iter() {
+            engine.core.devices[device.index()].state =
+                device::State::Lost { why: LostWhy::Absent, since: now };
+            engine.checks.verification.lost(device, LostWhy::Absent);
         }
         engine.begin_tasks();
         engine.set_options(options);
@@ -272,8 +212,8 @@ impl Engine {
         self.resume_removals();
         self.look_for_lacking();
         self.look_for_metadata();
-        if !self.map.absent().is_empty() {
-            self.unreachable.look(self.now, &self.map);
+        if !self.core.map.absent().is_empty() {
+            self.background.unreachable.look(self.core.now, &self.core.map);
         }
     }
 
@@ -282,15 +222,15 @@ impl Engine {
         let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
         self.set_space_rules(space);
         self.mover.set_share(mover_share);
-        self.cache.set_size(extent_cache);
+        self.reads.cache.set_size(extent_cache);
         self.judge_moves(moves);
-        self.commits.set_rules(flushes);
-        self.random = Rng::new(seed);
+        self.durability.commits.set_rules(flushes);
+        self.host.random = Rng::new(seed);
     }
 
     /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once.
     pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
-        self.now = now;
+        self.core.now = now;
         self.accept(request, memory);
     }
 
@@ -298,42 +238,43 @@ impl Engine {
     /// after each batch of [`Self::submit`] and [`Self::complete`] (a batch of FLUSHes is then one
     /// commit), and when [`Self::deadline`] has come.
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
-        self.now = now;
+        self.core.now = now;
         self.run_tasks(memory);
     }
 
     /// The next command for a device, to be started now.
     #[inline]
     pub fn next_io(&mut self) -> Option<Io> {
-        self.commands.next()
+        self.core.commands.next()
     }
 
     /// The next finished request.
     #[inline]
     pub fn next_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.requests.replies.pop_front()
     }
 
     /// The next thing whoever looks after the pool should know.
     pub fn next_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
+        self.core.notices.pop()
     }
 
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        if self.can_run_tasks() { Some(self.now) } else { self.tasks_due() }
+        if self.can_run_tasks() { Some(self.core.now) } else { self.tasks_due() }
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
     pub fn can_accept(&self) -> bool {
-        self.active.len() < REQUESTS_MAX && !self.devices.iter().any(|device| device.epochs.is_behind())
+        self.requests.active.len() < REQUESTS_MAX
+            && !self.core.devices.iter().any(|device| device.epochs.is_behind())
     }
 
     /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
     /// verifies the devices once more.
     pub fn begin_stop(&mut self, now: Nanos) {
-        self.now = now;
-        self.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.core.now = now;
+        self.core.stopped_changes.get_or_insert(StoppedChanges::Stopping);
         self.fail_draining_removals();
         self.want_last_check();
         self.close_intents();
@@ -347,37 +288,41 @@ impl Engine {
     }
 
     fn is_at_rest(&self) -> bool {
-        let has_commands = self.commands.len() != self.abandoned.len() || self.commands.any_wait();
-        self.stopped_changes.is_some() && !has_commands && self.replies.is_empty() && self.tasks_are_idle()
+        let has_commands =
+            self.core.commands.len() != self.core.abandoned.len() || self.core.commands.any_wait();
+        self.core.stopped_changes.is_some()
+            && !has_commands
+            && self.requests.replies.is_empty()
+            && self.tasks_are_idle()
     }
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
-        self.verification.give(memory);
-        self.cache.give(memory);
-        self.scratch.give(memory);
+        self.checks.verification.give(memory);
+        self.reads.cache.give(memory);
+        self.space.scratch.give(memory);
     }
 
     /// Whether this mutant is planted.
     #[inline(always)]
     pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
-        self.map.planted().is(mutant)
+        self.core.is_planted(mutant)
     }
 
     /// The map, to look at.
     pub fn map(&self) -> &Map {
-        &self.map
+        &self.core.map
     }
 
     /// Queues a device command.
     #[inline(always)]
     fn start(&mut self, mut flight: Flight) {
-        let device = &mut self.devices[flight.device.index()];
+        let device = &mut self.core.devices[flight.device.index()];
         if device.is_lost() {
-            return self.abandoned.refuse(flight);
+            return self.core.abandoned.refuse(flight);
         }
-        device.begin(self.now, &mut flight);
-        self.advice.set_in_flight(flight.device, device.in_flight());
+        device.begin(self.core.now, &mut flight);
+        self.host.advice.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
             flight.promise = Some(device.promises.begin());
             if flight.kind == (IoKind::Write { fua: true })
@@ -386,8 +331,8 @@ impl Engine {
                 flight.step = Step::Writing;
             }
         }
-        flight.started = self.now;
-        self.commands.send(flight);
+        flight.started = self.core.now;
+        self.core.commands.send(flight);
     }
 }
 

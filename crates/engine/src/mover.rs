@@ -131,9 +131,9 @@ impl Engine {
 
     /// The blocks of a range that the extent has, and the device exists.
     pub(crate) fn sound(&self, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
-        let end = blocks.end().min(self.map.extent().blocks());
+        let end = blocks.end().min(self.core.map.extent().blocks());
         let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
-        (place.device.index() < self.devices.len()).then_some(BlockRange { first: blocks.first, count })
+        (place.device.index() < self.core.devices.len()).then_some(BlockRange { first: blocks.first, count })
     }
 
     fn begin_move(
@@ -145,15 +145,15 @@ impl Engine {
         feed: Option<Feed>,
     ) {
         let Some(blocks) = self.sound(blocks, to) else { return };
-        let all = self.map.extent().blocks();
+        let all = self.core.map.extent().blocks();
         // Where two copies are wanted they are all that is.
         if self.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
             return;
         }
-        if matches!(self.map.find(key), Found::Empty) || !self.locks.begin_move(key, all) {
+        if matches!(self.core.map.find(key), Found::Empty) || !self.requests.locks.begin_move(key, all) {
             return;
         }
-        let Some(buffer) = self.scratch.for_move(blocks, feed.is_some()) else {
+        let Some(buffer) = self.space.scratch.for_move(blocks, feed.is_some()) else {
             return self.leave_extent(key);
         };
         let mut left = BlockSet::none(all);
@@ -176,11 +176,11 @@ impl Engine {
     /// there is always some, or bringing blocks home would wait for what only that can release; a second copy
     /// is owed.
     fn has_room_for_move(&self, key: ExtentKey, to: PlaceId) -> bool {
-        let is_owed = self.is_mirrored(key) || matches!(self.map.find(key), Found::Record(_));
+        let is_owed = self.is_mirrored(key) || matches!(self.core.map.find(key), Found::Record(_));
         if to.kind == PlaceKind::Whole && is_owed {
-            self.map.has_metadata_room()
+            self.core.map.has_metadata_room()
         } else {
-            self.map.has_room_for_places()
+            self.core.map.has_room_for_places()
         }
     }
 
@@ -189,11 +189,12 @@ impl Engine {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.admin.is_being_removed(key.volume);
-        let stopped = self.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
-        let Some(record) = lookup::record(&self.map, key).filter(|_| !stopped) else {
+        let stopped =
+            self.core.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
+        let Some(record) = lookup::record(&self.core.map, key).filter(|_| !stopped) else {
             return self.end_move(id);
         };
-        let taken = self.locks.watch(key);
+        let taken = self.requests.locks.watch(key);
         let mut todo = taken.none_of_these();
         record.places.iter().for_each(|p| todo.union(&p.valid));
         todo.intersect(&task.left);
@@ -201,21 +202,24 @@ impl Engine {
         if let Some(there) = record.place(to) {
             todo.subtract(&there.valid);
         }
-        let Some(run) = todo.next_run(0, self.map.extent().blocks()) else { return self.end_move(id) };
+        let Some(run) = todo.next_run(0, self.core.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
         let route = self.route(key.volume, &record, run);
-        let (run, Some(source)) = lookup::run(&self.map, &record, &route, run) else {
+        let (run, Some(source)) = lookup::run(&self.core.map, &record, &route, run) else {
             return self.end_move(id);
         };
-        if !self.is_usable(source.device) || !self.map.may_have(key, to) || !self.has_room_for_move(key, to) {
+        if !self.is_usable(source.device)
+            || !self.core.map.may_have(key, to)
+            || !self.has_room_for_move(key, to)
+        {
             return self.end_move(id);
         }
         // What is read here may be of a cache whose writes are lost already: it never goes where a block
         // could come back to, were it so.
         let may_return = |engine: &Self| {
-            engine.map.may_come_back(key, to, run) && !engine.is_planted(Mutant::MoveOverReturningPlace)
+            engine.core.map.may_come_back(key, to, run) && !engine.is_planted(Mutant::MoveOverReturningPlace)
         };
-        let is_free = || self.map.may_overwrite(key, to, run) && !may_return(self);
+        let is_free = || self.core.map.may_overwrite(key, to, run) && !may_return(self);
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
@@ -232,7 +236,7 @@ impl Engine {
         let run = Run {
             blocks: BlockRange { count, ..run },
             destination,
-            source: self.devices[source.device.index()].epochs.owes(source.device),
+            source: self.core.devices[source.device.index()].epochs.owes(source.device),
             distrusts: self.distrusts(),
         };
         let task = &mut self.mover.moves[id.0];
@@ -251,8 +255,8 @@ impl Engine {
         if self.is_mirrored(key) {
             return None;
         }
-        let (now, share) = (self.now, self.mover.share());
-        let free = devices.map(|device| self.devices[device.index()].pacing.free_at(now, share));
+        let (now, share) = (self.core.now, self.mover.share());
+        let free = devices.map(|device| self.core.devices[device.index()].pacing.free_at(now, share));
         let [source, to] = free;
         Some(source.max(to)).filter(|at| *at > now)
     }
@@ -287,8 +291,9 @@ impl Engine {
         let (device, is_mirrored) = (task.to.device, record.copies > 1);
         let is_there = record.place(task.to).is_some() && task.to.kind == PlaceKind::Whole;
         // Who moves all of an extent takes space for two only as long as that lasts.
-        let moves_all =
-            task.alone && task.to.kind == PlaceKind::Whole && task.blocks.count == self.map.extent().blocks();
+        let moves_all = task.alone
+            && task.to.kind == PlaceKind::Whole
+            && task.blocks.count == self.core.map.extent().blocks();
         if !is_there && !is_mirrored && !moves_all && !self.volume_may_take_extra(task.key.volume) {
             return None;
         }
@@ -302,8 +307,8 @@ impl Engine {
         if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
             return Some((Destination { spot: Spot::Whole(*whole), fresh: false }, count));
         }
-        let wanted = record.copies > 1 && !self.space.is_waited_for();
-        let whole = (wanted || self.has_reserve(device)).then(|| self.map.allocate(device))??;
+        let wanted = record.copies > 1 && !self.space.state.is_waited_for();
+        let whole = (wanted || self.has_reserve(device)).then(|| self.core.map.allocate(device))??;
         self.note_used();
         self.note_second_place();
         Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
@@ -311,15 +316,15 @@ impl Engine {
 
     /// Whether copies may take space there: not what requests wait for, nor the last of it.
     pub(crate) fn has_reserve(&self, device: DeviceId) -> bool {
-        let space = self.map.space(device);
-        !self.space.is_waited_for() && space.free() > space.extents() / RESERVE
+        let space = self.core.map.space(device);
+        !self.space.state.is_waited_for() && space.free() > space.extents() / RESERVE
     }
 
     /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents
     /// that are.
     fn slots_for_copies(&self, device: DeviceId, count: u16) -> u16 {
-        let space = self.map.space(device);
-        let there = if self.space.is_waited_for() { 0 } else { space.free_slots() };
+        let space = self.core.map.space(device);
+        let there = if self.space.state.is_waited_for() { 0 } else { space.free_slots() };
         if self.has_reserve(device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
     }
 
@@ -331,12 +336,12 @@ impl Engine {
         let Some(run) = task.stage.take_read() else { return self.end_move(id) };
         let mut submitted = task.left.none_of_these();
         submitted.insert(run.blocks);
-        if let Some(touched) = self.locks.touched(key) {
+        if let Some(touched) = self.requests.locks.touched(key) {
             submitted.subtract(touched);
         }
-        let allowed = run.destination.fresh || self.map.may_overwrite(key, to, run.blocks);
+        let allowed = run.destination.fresh || self.core.map.may_overwrite(key, to, run.blocks);
         if task.failed || submitted.is_empty() || !allowed {
-            return self.end_run(id, run, None, &BlockSet::none(self.map.extent().blocks()));
+            return self.end_run(id, run, None, &BlockSet::none(self.core.map.extent().blocks()));
         }
         let (mut at, mut left) = (run.blocks.first, 0);
         while let Some(part) = submitted.next_run(at, run.blocks.end()) {
@@ -345,7 +350,7 @@ impl Engine {
             let io = NewIo {
                 device: to.device,
                 kind: IoKind::Write { fua: false },
-                at: lookup::address(&self.map, run.destination.spot, run.blocks, within),
+                at: lookup::address(&self.core.map, run.destination.spot, run.blocks, within),
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             left += 1;
@@ -365,8 +370,8 @@ impl Engine {
 
     /// A part of the copy has been written.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let (distrusts, planted) = (self.distrusts(), self.map.planted());
-        let device = &mut self.devices[flight.device.index()];
+        let (distrusts, planted) = (self.distrusts(), self.core.map.planted());
+        let device = &mut self.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
         let Stage::Writes(_, writing) = stage else { return };
         match result {
@@ -388,12 +393,12 @@ impl Engine {
         // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
         // flushed for never will be. What was read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
-            *failed |= distrusts != run.distrusts || self.doubt.has(*key);
+            *failed |= distrusts != run.distrusts || self.durability.doubt.has(*key);
         }
         let mut good = submitted;
         if *failed {
             good = good.none_of_these();
-        } else if let Some(touched) = self.locks.touched(*key) {
+        } else if let Some(touched) = self.requests.locks.touched(*key) {
             good.subtract(touched);
         }
         waiting.into_iter().for_each(|piece| self.go_on(piece));
@@ -402,7 +407,7 @@ impl Engine {
 
     /// How often devices have lost writes.
     fn distrusts(&self) -> u32 {
-        self.devices.iter().map(|device| device.epochs.distrusts()).sum()
+        self.core.devices.iter().map(|device| device.epochs.distrusts()).sum()
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.
@@ -411,13 +416,13 @@ impl Engine {
         let task = &mut self.mover.moves[id.0];
         let key = task.key;
         task.left.remove(run);
-        let before = lookup::record(&self.map, key);
+        let before = lookup::record(&self.core.map, key);
         let mut at = run.first;
-        let mut kept = BlockSet::none(self.map.extent().blocks());
+        let mut kept = BlockSet::none(self.core.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
             at = part.end();
             let location = spot.location_of(run, part);
-            match self.map.copied(key, location, part, source.take(), needs) {
+            match self.core.map.copied(key, location, part, source.take(), needs) {
                 Copied::Yes => kept.insert(part),
                 Copied::Refused => break,
             }
@@ -443,7 +448,7 @@ impl Engine {
                 for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
                     let slot = Slot { block: first.block + (block - run.first), ..first };
                     if self.is_planted(Mutant::MovedSlotsReused) {
-                        self.map.reuse(Chunk::Slot(device, slot));
+                        self.core.map.reuse(Chunk::Slot(device, slot));
                     } else {
                         self.rest(Chunk::Slot(device, slot));
                     }
@@ -467,9 +472,9 @@ impl Engine {
 
     /// The mover is done with the extent: places that hold nothing go when nobody else is there.
     pub(crate) fn leave_extent(&mut self, key: ExtentKey) {
-        self.locks.tidy_later(key);
-        if self.locks.end_move(key) {
-            self.map.give_back(key);
+        self.requests.locks.tidy_later(key);
+        if self.requests.locks.end_move(key) {
+            self.core.map.give_back(key);
             self.note_change();
         }
     }
@@ -480,7 +485,7 @@ impl Engine {
         if self.is_planted(Mutant::WriteBesideMove) {
             return false;
         }
-        let key = self.pieces[piece.0 as usize].key;
+        let key = self.requests.pieces[piece.0 as usize].key;
         let mut moves = self.mover.moves.iter_mut();
         let Some(busy) = moves.find_map(|(_, m)| m.writes(key, place, run)) else { return false };
         busy.waiting.push(piece);

@@ -7,3 +7,31 @@ pub(crate) mod registry;
 pub(crate) mod rounds;
 pub(crate) mod runs;
 pub(crate) mod which;
+
+use advice::Advice;
+use harm::Harm;
+use registry::Policies;
+use weir_map::Map;
+use weir_model::{Nanos, Rng, Seed};
+use weir_policy::placement::Placement;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) policies: Policies,
+    pub(crate) advice: Advice,
+    pub(crate) harm: Harm,
+    /// What the policies may draw from.
+    pub(crate) random: Rng,
+}
+
+impl Host {
+    pub(crate) fn new(now: Nanos, policy: Box<dyn Placement>, map: &Map) -> Self {
+        Self {
+            policies: Policies::new(now, policy),
+            advice: Advice::new(map),
+            harm: Harm::new(map.devices().len()),
+            random: Rng::new(Seed(0)),
+        }
+    }
+}

@@ -13,13 +13,28 @@ use crate::policy::advice::places_of;
 use crate::read::gap_read::Long;
 use crate::request::piece::{Piece, PieceState, Reading};
 use weir_map::{Found, Record, Whole};
-use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
+use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant, Planted};
 use weir_policy::placement::Places;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    pub(crate) cache: cache::ExtentCache,
+    pub(crate) again: failover::Again,
+    pub(crate) through: gap_read::Through,
+}
+
+impl Reads {
+    pub(crate) fn new(planted: Planted) -> Self {
+        let cache = cache::ExtentCache::new(planted);
+        Self { cache, again: failover::Again::default(), through: gap_read::Through::new() }
+    }
+}
 
 impl Engine {
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let goes_past = !self.cache.is_on() || self.doubtful(id).is_some();
+        let goes_past = !self.reads.cache.is_on() || self.doubtful(id).is_some();
         if goes_past || !self.read_cached(id, memory) {
             self.read_past_cache(id, memory);
         }
@@ -27,10 +42,10 @@ impl Engine {
 
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let key = self.pieces[id.0 as usize].key;
-        let alone = match self.map.find(key) {
-            Found::Direct(whole) if self.doubt.is_empty() => return self.read_directly(id, whole),
-            Found::Record(record) if self.doubt.is_empty() => self.alone(id, &record),
+        let key = self.requests.pieces[id.0 as usize].key;
+        let alone = match self.core.map.find(key) {
+            Found::Direct(whole) if self.durability.doubt.is_empty() => return self.read_directly(id, whole),
+            Found::Record(record) if self.durability.doubt.is_empty() => self.alone(id, &record),
             _ => None,
         };
         match alone {
@@ -46,20 +61,21 @@ impl Engine {
     /// not wait for copies being written; and, if the policy is to be told, where its blocks are.
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
-        let Piece { key, range, takes_blocks, told, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, takes_blocks, told, .. } = self.requests.pieces[id.0 as usize];
         if !takes_blocks && self.is_being_copied(key, range) {
             return None;
         }
         let spot = alone_in(record, range)?;
-        let source = Source { device: spot.place().device, at: lookup::address(&self.map, spot, range, 0) };
-        let is_told = self.policies.watches(key.volume).accesses && !told;
+        let source =
+            Source { device: spot.place().device, at: lookup::address(&self.core.map, spot, range, 0) };
+        let is_told = self.host.policies.watches(key.volume).accesses && !told;
         Some((source, if is_told { places_of(record, range) } else { Places::NONE }))
     }
 
     #[inline(always)]
     fn read_directly(&mut self, id: PieceId, whole: Whole) {
-        let range = self.pieces[id.0 as usize].range;
-        let at = self.map.address(whole, u32::from(range.first) * BLOCK as u32);
+        let range = self.requests.pieces[id.0 as usize].range;
+        let at = self.core.map.address(whole, u32::from(range.first) * BLOCK as u32);
         self.tell_access(id, |engine| engine.held_directly(whole, range));
         self.read_one(id, Source { device: whole.device, at });
     }
@@ -73,7 +89,7 @@ impl Engine {
     /// Reads all of the piece in one command.
     #[inline(always)]
     fn read_one(&mut self, id: PieceId, source: Source) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
@@ -83,15 +99,15 @@ impl Engine {
     /// Reads a piece whatever it is that the map has, and though there may be doubt.
     #[inline(never)]
     fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         if let Some(error) = self.doubtful(id) {
-            self.pieces[id.0 as usize].error = Some(error);
+            self.requests.pieces[id.0 as usize].error = Some(error);
             return self.piece_ended(id);
         }
         let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
-        let is_told = self.policies.watches(key.volume).accesses;
-        let held = match self.map.find(key) {
+        let is_told = self.host.policies.watches(key.volume).accesses;
+        let held = match self.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => return self.read_in_turn(id),
             Found::Record(record) if is_told => places_of(&record, range),
@@ -108,9 +124,9 @@ impl Engine {
     /// The piece is all zeros. They are filled in only if another piece of the request may hold data:
     /// a request that is all zeros says so instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(0, (false, true)));
-        if self.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
+        if self.requests.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
             memory.bytes_mut(piece.buffer).fill(0);
         }
         self.piece_ended(id);
@@ -118,7 +134,7 @@ impl Engine {
 
     /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
     fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Long>)> {
-        let record = lookup::lent(&self.map, key)?;
+        let record = lookup::lent(&self.core.map, key)?;
         let route = self.route(key.volume, &record, range);
         let has_holes = range.count > 1
             && !record.places.iter().any(|place| place.valid.contains_all(range))
@@ -126,24 +142,24 @@ impl Engine {
         let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
         let (plan, through) = match has_holes {
             true => self.plan_around_holes(&record, route, range),
-            false => (lookup::plan(&self.map, &record, &route, range), None),
+            false => (lookup::plan(&self.core.map, &record, &route, range), None),
         };
         if !can_probe || !self.is_probe_drawn() {
             return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
         }
-        let record = lookup::lent(&self.map, key)?;
-        Some((lookup::plan(&self.map, &record, &self.probe_first(&record, route, range), range), None))
+        let record = lookup::lent(&self.core.map, key)?;
+        Some((lookup::plan(&self.core.map, &record, &self.probe_first(&record, route, range), range), None))
     }
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
         let first_counts = self.is_planted(Mutant::ReadEndsWithFirstPart);
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
         let left = if first_counts { 1 } else { reads as u32 };
         piece.state = PieceState::Reads(Reading::new(left, (true, holes)));
         for (run, source) in plan {
-            let part = self.pieces[id.0 as usize].part(*run);
+            let part = self.requests.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
                     self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
@@ -167,12 +183,13 @@ impl Engine {
         memory: &mut M,
     ) -> bool {
         let Some(tried) = flight.tried() else { return false };
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let volume = piece.key.volume;
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
-        let all = lookup::record(&self.map, piece.key).unwrap_or_else(|| self.map.empty_record(piece.key));
+        let all = lookup::record(&self.core.map, piece.key)
+            .unwrap_or_else(|| self.core.map.empty_record(piece.key));
         let mut record = all.clone();
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
@@ -180,12 +197,12 @@ impl Engine {
             return false;
         }
         let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
-        if written || self.abandoned.uses(flight.buffer) {
-            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+        if written || self.core.abandoned.uses(flight.buffer) {
+            self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             return true;
         }
         let route = self.route(volume, &record, range);
-        for (run, source) in lookup::plan(&self.map, &record, &route, range) {
+        for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
@@ -231,14 +248,14 @@ impl Engine {
         if let (Err(error), false) = (result, saved) {
             // The device may have been given up meanwhile, with writes to these blocks.
             let error = self.doubtful(id).unwrap_or_else(|| flight.error(error));
-            self.pieces[id.0 as usize].error.get_or_insert(error);
+            self.requests.pieces[id.0 as usize].error.get_or_insert(error);
         }
         self.part_read(id, memory);
     }
 
     /// One more command of a read piece is about to begin.
     pub(crate) fn expect_read(&mut self, id: PieceId) {
-        if let PieceState::Reads(reading) = &mut self.pieces[id.0 as usize].state {
+        if let PieceState::Reads(reading) = &mut self.requests.pieces[id.0 as usize].state {
             reading.left += 1;
         }
     }
@@ -246,7 +263,7 @@ impl Engine {
     /// One of the commands of a read piece has ended.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let PieceState::Reads(reading) = &mut piece.state else { return };
         reading.left -= 1;
         if reading.left > 0 {

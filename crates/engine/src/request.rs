@@ -9,13 +9,42 @@ pub(crate) mod ready;
 
 use crate::ids::{ActiveId, Waiter};
 use crate::request::active::Active;
+use crate::request::block_locks::Locks;
 use crate::request::piece::{Piece, WaitsFor, Work};
+use crate::request::ranges::Ranges;
+use crate::request::ready::Ready;
 use crate::{Engine, StoppedChanges};
+use slab::Slab;
+use std::collections::VecDeque;
 use weir_map::Hardening;
 use weir_model::{
-    BLOCK, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, ReadShape, Reply, Request, RequestError,
-    Span, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, Planted, ReadShape, Reply, Request,
+    RequestError, Span, VolumeId, VolumeOffset,
 };
+
+/// What is in flight of clients' requests.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    pub(crate) active: Slab<Active>,
+    pub(crate) pieces: Slab<Piece>,
+    pub(crate) locks: Locks,
+    pub(crate) ranges: Ranges,
+    pub(crate) ready: Ready,
+    pub(crate) replies: VecDeque<Reply>,
+}
+
+impl Requests {
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self {
+            active: Slab::new(),
+            pieces: Slab::new(),
+            locks: Locks::new(planted),
+            ranges: Ranges::default(),
+            ready: Ready::default(),
+            replies: VecDeque::new(),
+        }
+    }
+}
 
 impl Engine {
     #[inline]
@@ -23,17 +52,18 @@ impl Engine {
         if let Err(error) = self.check(&request) {
             let result = Err(error);
             let reply = Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) };
-            self.replies.push_back(reply);
+            self.requests.replies.push_back(reply);
             return;
         }
-        self.verification.note_use();
+        self.checks.verification.note_use();
         let id = self.activate(request, false);
         match request.op {
             Op::Read | Op::Write => self.cut(id, request, memory),
             Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
             Op::Flush => {
-                self.active[id.0].commit = true;
-                self.active[id.0].error = self.owed(request.volume).or_else(|| self.damage(request.volume));
+                self.requests.active[id.0].commit = true;
+                self.requests.active[id.0].error =
+                    self.owed(request.volume).or_else(|| self.damage(request.volume));
                 self.request_ended(id);
             }
         }
@@ -44,9 +74,9 @@ impl Engine {
     pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
         let next = request.offset;
         let continues = self.continues(&request);
-        ActiveId(self.active.insert(Active {
+        ActiveId(self.requests.active.insert(Active {
             request,
-            submitted: self.now,
+            submitted: self.core.now,
             left: 0,
             error: None,
             found: (false, false),
@@ -60,11 +90,11 @@ impl Engine {
     #[inline(always)]
     fn check(&self, request: &Request) -> Result<(), RequestError> {
         let &Request { offset, len, op, .. } = request;
-        let volume = self.map.volume(request.volume).ok_or(RequestError::NoVolume)?;
+        let volume = self.core.map.volume(request.volume).ok_or(RequestError::NoVolume)?;
         if self.admin.is_being_removed(request.volume) {
             return Err(RequestError::NoVolume);
         }
-        if op != Op::Read && self.stopped_changes.is_some() {
+        if op != Op::Read && self.core.stopped_changes.is_some() {
             return Err(RequestError::ReadOnly);
         }
         if op == Op::Flush {
@@ -90,13 +120,13 @@ impl Engine {
     #[inline]
     pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
         let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
-        fua || self.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
+        fua || self.core.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
     }
 
     /// Cuts a read or write into pieces at extent borders.
     fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
         let Some(buffer) = request.buffer else { return };
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let (mut at, end) = (request.offset, request.offset + request.len);
         let work = if matches!(request.op, Op::Read) { Work::Read } else { Work::Write { zeros: false } };
         let key = |at| ExtentKey { volume: request.volume, index: extent.index(at) };
@@ -104,9 +134,9 @@ impl Engine {
             let span = Span { start: extent.within(at), len: request.len.0 as u32 };
             return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
         }
-        self.commands.expect_parts();
+        self.core.commands.expect_parts();
         // One more than the pieces, so that the request does not end while it is being cut.
-        self.active[id.0].left = 1;
+        self.requests.active[id.0].left = 1;
         while at.0 < end.0 {
             let start = extent.within(at);
             let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
@@ -127,7 +157,7 @@ impl Engine {
         let id = self.insert_piece(piece);
         if is_read {
             self.start_read(id, memory);
-        } else if self.locks.take(key, range, id) {
+        } else if self.requests.locks.take(key, range, id) {
             self.start_write(id, memory);
         } else {
             self.wait(id, WaitsFor::Blocks);
@@ -136,8 +166,8 @@ impl Engine {
 
     /// No more pieces are coming.
     fn piece_made(&mut self, id: ActiveId) {
-        self.active[id.0].left -= 1;
-        if self.active[id.0].left == 0 {
+        self.requests.active[id.0].left -= 1;
+        if self.requests.active[id.0].left == 0 {
             self.request_ended(id);
         }
     }
@@ -145,7 +175,7 @@ impl Engine {
     /// All pieces have ended: replies, or waits for the commit.
     #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
-        let active = &self.active[id.0];
+        let active = &self.requests.active[id.0];
         if active.error.is_none() && active.commit {
             self.wait_for_commit(Waiter::Request(id));
         } else if active.error.is_none() && active.request.fua {
@@ -159,12 +189,12 @@ impl Engine {
     /// Answers the request and forgets it.
     #[inline(always)]
     pub(crate) fn reply(&mut self, id: ActiveId) {
-        if self.again.defers(id) {
+        if self.reads.again.defers(id) {
             return;
         }
         // Only what is needed is copied out of the table: an entry is large.
-        let Active { request, submitted, error, found, internal, .. } = self.active[id.0];
-        self.active.remove(id.0);
+        let Active { request, submitted, error, found, internal, .. } = self.requests.active[id.0];
+        self.requests.active.remove(id.0);
         if internal {
             return self.clearing_ended(request.volume, error);
         }
@@ -175,16 +205,21 @@ impl Engine {
             (false, _) => ReadShape::Data,
         };
         let mut buffer = request.buffer;
-        if let Some(kept) = buffer.filter(|b| self.abandoned.uses(*b)) {
-            self.abandoned.keep(kept);
+        if let Some(kept) = buffer.filter(|b| self.core.abandoned.uses(*b)) {
+            self.core.abandoned.keep(kept);
             buffer = None;
         }
         let result = error.map_or(Ok(shape), Err);
-        self.replies.push_back(Reply { id: request.id, result, buffer, response: self.now.since(submitted) });
+        self.requests.replies.push_back(Reply {
+            id: request.id,
+            result,
+            buffer,
+            response: self.core.now.since(submitted),
+        });
     }
 
     /// Why changes are refused, for those already under way.
     pub(crate) fn changes_have_stopped(&self) -> bool {
-        self.stopped_changes == Some(StoppedChanges::MetadataFailed)
+        self.core.stopped_changes == Some(StoppedChanges::MetadataFailed)
     }
 }

@@ -27,6 +27,22 @@ use fill_rate::FillRate;
 use gauge::Gauge;
 use lack::Lack;
 
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) state: SpaceState,
+    pub(crate) reclaim: reclaim::Reclaim,
+    pub(crate) extra: extra::Extra,
+    pub(crate) scratch: scratch::Scratch,
+}
+
+impl Space {
+    pub(crate) fn new(now: Nanos, scratch: scratch::Scratch) -> Self {
+        let (reclaim, extra) = Default::default();
+        Self { state: SpaceState::new(now, Bytes(0)), reclaim, extra, scratch }
+    }
+}
+
 /// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
 /// so that one whose every write waits can still read, overwrite and trim.
 const WAITING_MAX: usize = 64;
@@ -153,12 +169,12 @@ impl SpaceState {
 impl Task for SpaceState {
     /// When the first piece has waited long enough.
     fn due(engine: &Engine) -> Option<Nanos> {
-        engine.space.expires
+        engine.space.state.expires
     }
 
     /// Refuses what has waited long enough.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if engine.space.expires.is_some_and(|at| at <= engine.now) {
+        if engine.space.state.expires.is_some_and(|at| at <= engine.core.now) {
             engine.retry_waiting_space();
         }
     }
@@ -167,40 +183,40 @@ impl Task for SpaceState {
 impl Engine {
     /// From now on these are the rules for running out of space.
     pub(crate) fn set_space_rules(&mut self, rules: SpaceRules) {
-        self.space.rules = rules;
+        self.space.state.rules = rules;
         self.note_used();
     }
 
     /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
     /// about to stop.
     pub fn stop_waiting_for_space(&mut self, now: Nanos) {
-        self.now = now;
-        self.space.rules.when_full = WhenFull::Error;
+        self.core.now = now;
+        self.space.state.rules.when_full = WhenFull::Error;
         self.retry_waiting_space();
     }
 
     /// How full the pool is.
     pub fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.data_space();
-        let (need, room) = self.map.metadata_need();
-        let rate = self.space.rate.per_second(self.now);
-        let full_in = self.space.rate.time_for(self.now, Bytes(total.0.saturating_sub(used.0)));
+        let (need, room) = self.core.map.metadata_need();
+        let rate = self.space.state.rate.per_second(self.core.now);
+        let full_in = self.space.state.rate.time_for(self.core.now, Bytes(total.0.saturating_sub(used.0)));
         SpaceStatus {
             promised: self.promised(),
             total,
             used,
-            warning: self.space.data.at(&self.space.rules.warn_at, used.0, total.0),
-            metadata_warning: self.space.metadata.at(&self.space.rules.warn_at, need.0, room.0),
-            full: self.space.full.filter(|lacking| !self.has_room_again(*lacking)),
-            waiting: self.space.waiting.len(),
-            refused: self.space.refused,
+            warning: self.space.state.data.at(&self.space.state.rules.warn_at, used.0, total.0),
+            metadata_warning: self.space.state.metadata.at(&self.space.state.rules.warn_at, need.0, room.0),
+            full: self.space.state.full.filter(|lacking| !self.has_room_again(*lacking)),
+            waiting: self.space.state.waiting.len(),
+            refused: self.space.state.refused,
             fill_rate: rate,
             full_in,
         }
     }
 
     fn promised(&self) -> Bytes {
-        let volumes = self.map.catalogue().volumes.iter();
+        let volumes = self.core.map.catalogue().volumes.iter();
         let staying = volumes.filter(|(id, _)| !self.admin.is_being_removed(**id));
         let sizes = staying.map(|(_, volume)| volume.size.0.saturating_mul(volume.copies.into()));
         Bytes(sizes.fold(0, u64::saturating_add))
@@ -208,11 +224,11 @@ impl Engine {
 
     /// Space for data on the devices that are there: what is taken of it by what is in effect, and all of it.
     pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
-        let extent = self.map.extent().bytes().0;
-        let all = self.map.devices().iter().zip(&self.devices);
+        let extent = self.core.map.extent().bytes().0;
+        let all = self.core.map.devices().iter().zip(&self.core.devices);
         let there = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| sb.device);
         let (used, total) = there.fold((0, 0), |(used, total), device| {
-            let space = self.map.space(device);
+            let space = self.core.map.space(device);
             let taken = space.extents() - space.free() - self.releasing_extents(device);
             (used + u64::from(taken), total + u64::from(space.extents()))
         });
@@ -221,20 +237,20 @@ impl Engine {
 
     /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.map.releasing_extents(device) + self.devices[device.index()].resting.extents()
+        self.core.map.releasing_extents(device) + self.core.devices[device.index()].resting.extents()
     }
 
     /// Extents of the devices that are there which can be handed out, now or once their release is durable.
     fn available_extents(&self) -> u64 {
-        let there = self.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
-        there.map(|id| u64::from(self.map.space(id).free() + self.releasing_extents(id))).sum()
+        let there = self.core.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
+        there.map(|id| u64::from(self.core.map.space(id).free() + self.releasing_extents(id))).sum()
     }
 
     /// Whether there is room again since a write last got none for want of this.
     fn has_room_again(&self, lacking: Room) -> bool {
         match lacking {
-            Room::Data => self.space.lack.is_over(self.available_extents()),
-            Room::Metadata => self.map.has_metadata_room(),
+            Room::Data => self.space.state.lack.is_over(self.available_extents()),
+            Room::Metadata => self.core.map.has_metadata_room(),
         }
     }
 
@@ -253,13 +269,13 @@ impl Engine {
         };
         // Space may be on its way: given up, but its release not durable yet, or a command that may
         // still touch it not ended. What rests on a lost device may do so for good.
-        let releasing = self.map.releasing() > 0;
+        let releasing = self.core.map.releasing() > 0;
         if releasing {
             self.request_commit();
         }
-        if releasing || self.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
+        if releasing || self.core.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
-            self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.now));
+            self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.core.now));
             return None;
         }
         if lacking == Room::Data && self.may_reclaim() {
@@ -267,102 +283,102 @@ impl Engine {
             return None;
         }
         self.note_full(lacking);
-        let until = self.may_wait_until(id).filter(|until| *until > self.now);
-        let len = Bytes(self.pieces[id.0 as usize].buffer.len.into());
-        let fits =
-            self.space.waiting.len() < WAITING_MAX && self.space.waiting_bytes + len <= WAITING_BYTES_MAX;
+        let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
+        let len = Bytes(self.requests.pieces[id.0 as usize].buffer.len.into());
+        let fits = self.space.state.waiting.len() < WAITING_MAX
+            && self.space.state.waiting_bytes + len <= WAITING_BYTES_MAX;
         if until.is_some() && fits {
             self.wait_for_space(id, until);
         } else {
-            self.space.refused += 1;
+            self.space.state.refused += 1;
             self.piece_failed(id, RequestError::NoSpace);
         }
         None
     }
 
     fn find_space(&mut self, id: PieceId, key: ExtentKey) -> Result<Whole, Room> {
-        if !self.map.has_metadata_room() {
+        if !self.core.map.has_metadata_room() {
             return Err(Room::Metadata);
         }
         let mut access = self.access(id);
         access.held = self.held(key);
-        let which = self.policies.of(key.volume);
+        let which = self.host.policies.of(key.volume);
         let chosen = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
-        chosen.and_then(|device| self.map.allocate(device)).ok_or(Room::Data)
+        chosen.and_then(|device| self.core.map.allocate(device)).ok_or(Room::Data)
     }
 
     /// Whether the device takes data.
     pub(crate) fn is_usable(&self, device: DeviceId) -> bool {
-        !self.devices[device.index()].is_lost()
+        !self.core.devices[device.index()].is_lost()
     }
 
     /// How long the piece's request may wait for others to free some space; `None` if not at all.
     fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
-        let WhenFull::Wait { at_most } = self.space.rules.when_full else { return None };
-        let active = &self.active[self.pieces[id.0 as usize].request.0];
+        let WhenFull::Wait { at_most } = self.space.state.rules.when_full else { return None };
+        let active = &self.requests.active[self.requests.pieces[id.0 as usize].request.0];
         let stays = !self.admin.is_being_removed(active.request.volume);
-        (stays && self.stopped_changes.is_none()).then(|| active.submitted + at_most)
+        (stays && self.core.stopped_changes.is_none()).then(|| active.submitted + at_most)
     }
 
     fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
         self.wait(id, WaitsFor::Space);
-        let space = &mut self.space;
+        let space = &mut self.space.state;
         space.waiting.push_back(id);
-        space.waiting_bytes += Bytes(self.pieces[id.0 as usize].buffer.len.into());
+        space.waiting_bytes += Bytes(self.requests.pieces[id.0 as usize].buffer.len.into());
         space.expires = space.expires.into_iter().chain(until).min();
     }
 
     /// Space has come back, or some piece has waited long enough, or none is on its way any more:
     /// whoever waits tries again, in the same order.
     pub(crate) fn retry_waiting_space(&mut self) {
-        self.space.expires = None;
-        self.space.waiting_bytes = Bytes(0);
-        let waiting = std::mem::take(&mut self.space.waiting);
+        self.space.state.expires = None;
+        self.space.state.waiting_bytes = Bytes(0);
+        let waiting = std::mem::take(&mut self.space.state.waiting);
         waiting.into_iter().for_each(|id| self.go_on(id));
     }
 
     /// Space was found: the pool is not full.
     fn note_room(&mut self) {
-        self.space.full = None;
-        self.reclaim.note_room();
+        self.space.state.full = None;
+        self.space.reclaim.note_room();
         self.tell_full();
         self.note_used();
     }
 
     fn note_full(&mut self, lacking: Room) {
-        self.space.full = Some(lacking);
-        self.space.lack =
-            Lack::of(self.available_extents(), self.data_space().1.0 / self.map.extent().bytes().0);
+        self.space.state.full = Some(lacking);
+        self.space.state.lack =
+            Lack::of(self.available_extents(), self.data_space().1.0 / self.core.map.extent().bytes().0);
         self.tell_full();
     }
 
     /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
     /// its limit may be full and not full many times a second.
     fn tell_full(&mut self) {
-        let (told, recently) = match self.space.told {
-            Some((told, at)) => (told, self.now.since(at) < NOTICE_AFTER),
+        let (told, recently) = match self.space.state.told {
+            Some((told, at)) => (told, self.core.now.since(at) < NOTICE_AFTER),
             None => (None, false),
         };
-        if told != self.space.full && !recently {
-            self.space.told = Some((self.space.full, self.now));
-            self.notices.push(self.space.full.map_or(Notice::RoomAgain, Notice::Full));
+        if told != self.space.state.full && !recently {
+            self.space.state.told = Some((self.space.state.full, self.core.now));
+            self.core.notices.push(self.space.state.full.map_or(Notice::RoomAgain, Notice::Full));
         }
     }
 
     /// How much is taken has changed.
     pub(crate) fn note_used(&mut self) {
-        if self.space.full.is_some_and(|lacking| self.has_room_again(lacking)) {
-            self.space.full = None;
+        if self.space.state.full.is_some_and(|lacking| self.has_room_again(lacking)) {
+            self.space.state.full = None;
             self.tell_full();
         }
         let (used, total) = self.data_space();
-        self.space.rate.note(self.now, used);
-        if let Some(at) = self.space.data.note(&self.space.rules.warn_at, used.0, total.0) {
-            self.notices.push(Notice::Filling { room: Room::Data, at, used, total });
+        self.space.state.rate.note(self.core.now, used);
+        if let Some(at) = self.space.state.data.note(&self.space.state.rules.warn_at, used.0, total.0) {
+            self.core.notices.push(Notice::Filling { room: Room::Data, at, used, total });
         }
-        let (used, total) = self.map.metadata_need();
-        if let Some(at) = self.space.metadata.note(&self.space.rules.warn_at, used.0, total.0) {
-            self.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
+        let (used, total) = self.core.map.metadata_need();
+        if let Some(at) = self.space.state.metadata.note(&self.space.state.rules.warn_at, used.0, total.0) {
+            self.core.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
         }
     }
 }

@@ -27,7 +27,7 @@ use weir_policy::placement::{Access, Places, WriteTo};
 
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
@@ -35,29 +35,29 @@ impl Engine {
         if let Some(error) = self.doubtful(id) {
             return self.piece_failed(id, error);
         }
-        if self.cache.is_on() {
+        if self.reads.cache.is_on() {
             self.cache_write(id, memory);
         }
-        let which = self.policies.of(key.volume);
-        let watches = self.policies.all[which.0].watches;
+        let which = self.host.policies.of(key.volume);
+        let watches = self.host.policies.all[which.0].watches;
         let mut wish = None;
         let plain = if watches.accesses || watches.writes {
             let asked = self.plain_spot_and_wish(id, which);
             wish = asked.map(|(_, wish)| wish);
             asked.filter(|(spot, wish)| stays(*spot, *wish)).map(|(spot, _)| spot)
         } else {
-            let Piece { key, range, .. } = self.pieces[id.0 as usize];
+            let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
             self.plain_spot(key, range, |_| ())
         };
         if let Some(spot) = plain {
             return self.overwrite(id, spot, memory);
         }
-        let record = lookup::record(&self.map, key);
+        let record = lookup::record(&self.core.map, key);
         self.tell_access(id, |engine| {
-            let range = engine.pieces[id.0 as usize].range;
+            let range = engine.requests.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
         });
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
@@ -72,7 +72,7 @@ impl Engine {
         }
         let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
         // It may have been given a place just now.
-        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
         self.write_to(id, spot, Some(&record), memory);
     }
 
@@ -81,7 +81,7 @@ impl Engine {
     /// most writes find: nothing is copied to tell. `know` is then told what the map has there.
     #[inline(always)]
     fn plain_spot(&self, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
-        let found = self.map.find(key);
+        let found = self.core.map.find(key);
         let spot = match &found {
             Found::Empty => return None,
             Found::Direct(whole) => Spot::Whole(*whole),
@@ -90,8 +90,8 @@ impl Engine {
         };
         let place = spot.place();
         // What is durable is the only state there is: it has the blocks in one place.
-        let may = self.map.pending() == 0 || self.map.may_overwrite(key, place, range);
-        debug_assert!(!may || self.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
+        let may = self.core.map.pending() == 0 || self.core.map.may_overwrite(key, place, range);
+        debug_assert!(!may || self.core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
         if !may || !self.is_usable(place.device) {
             return None;
         }
@@ -102,7 +102,7 @@ impl Engine {
     /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
     fn plain_spot_and_wish(&mut self, id: PieceId, which: Which) -> Option<(Spot, WriteTo)> {
-        let blocks = self.map.extent().blocks();
+        let blocks = self.core.map.extent().blocks();
         let mut access = self.access(id);
         let Access { key, blocks: range, held, .. } = &mut access;
         let spot = self.plain_spot(*key, *range, |found| see(found, *range, blocks, held))?;
@@ -113,30 +113,31 @@ impl Engine {
     /// the blocks are whole.
     fn overwrite<M: Memory>(&mut self, id: PieceId, spot: Spot, memory: &mut M) {
         debug_assert!(self.goes_there_anyway(id, spot), "the long way leads elsewhere than to {spot:?}");
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, spot, None, memory);
         }
         piece.state = PieceState::Writes(Writing::new(1, Target::at(spot, span.start, span.end()), None));
-        let fua = self.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
+        let fua =
+            self.requests.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
-        let at = lookup::address(&self.map, spot, range, 0);
+        let at = lookup::address(&self.core.map, spot, range, 0);
         self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
     fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let held =
-            lookup::record(&self.map, key).and_then(|record| self.held_spot(id, &record, Preferred::Any));
-        held == Some((spot, range)) && self.map.may_overwrite(key, spot.place(), range)
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let held = lookup::record(&self.core.map, key)
+            .and_then(|record| self.held_spot(id, &record, Preferred::Any));
+        held == Some((spot, range)) && self.core.map.may_overwrite(key, spot.place(), range)
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
     /// block is valid there.
     fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
-        let Piece { span, range, .. } = self.pieces[id.0 as usize];
+        let Piece { span, range, .. } = self.requests.pieces[id.0 as usize];
         let place = record.map(|r| r.place(spot.place()).filter(|_| !spot.is_fresh()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
         let target = Target {
@@ -145,7 +146,7 @@ impl Engine {
             mirrored: self.mirror.has(id),
             ..Target::at(spot, span.start, span.end())
         };
-        let sector = self.devices[spot.place().device.index()].settings.sector;
+        let sector = self.core.devices[spot.place().device.index()].settings.sector;
         self.complete_blocks(id, target, record, sector, valid_here, memory);
     }
 
@@ -160,7 +161,7 @@ impl Engine {
         valid_here: impl Fn(u16) -> bool,
         memory: &mut M,
     ) {
-        let Piece { key, span, range, buffer, .. } = self.pieces[id.0 as usize];
+        let Piece { key, span, range, buffer, .. } = self.requests.pieces[id.0 as usize];
         let (spot, sector) = (target.spot, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let sectors_anyway = in_sectors && self.is_planted(Mutant::SectorsToInvalidBlock);
@@ -192,7 +193,8 @@ impl Engine {
         block: u16,
     ) -> Option<Source> {
         let Some(record) = record else {
-            let at = lookup::address(&self.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
+            let at =
+                lookup::address(&self.core.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
             return Some(Source { device: spot.place().device, at });
         };
         self.source_of(volume, record, block)
@@ -201,10 +203,10 @@ impl Engine {
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
     /// waits for some, and chooses anew.
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
-        let Some(blocks) = self.scratch.blocks(reads.len()) else {
+        let Some(blocks) = self.space.scratch.blocks(reads.len()) else {
             self.give_up_target(id, target.spot);
             self.wait(id, WaitsFor::Scratch);
-            self.scratch.wait(id);
+            self.space.scratch.wait(id);
             return;
         };
         let mut all = Old::new();
@@ -217,7 +219,7 @@ impl Engine {
         }
         let left = all.len() as u32;
         let writing = Writing::new(left, target, Some(Box::new(all)));
-        self.pieces[id.0 as usize].state = PieceState::Completes(writing);
+        self.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
     /// A command of a write has ended.
@@ -243,13 +245,13 @@ impl Engine {
     ) {
         let other = result.err().and_then(|error| Some((error, self.merge_source(id, flight)?)));
         if let Some((error, (Source { device, at }, tried))) = other {
-            if !self.abandoned.uses(flight.buffer) {
+            if !self.core.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
                 return self.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
-            self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
         }
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
@@ -268,7 +270,7 @@ impl Engine {
             self.put_back_scratch(id);
             return self.piece_failed(id, error);
         }
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
         let Some(writing) = piece.writing() else { return };
         let (target, old) = (writing.target, writing.old.take());
@@ -288,18 +290,18 @@ impl Engine {
     /// Where else an old block is that a device could not deliver, if it is anywhere.
     fn merge_source(&self, id: PieceId, flight: &Flight) -> Option<(Source, Tried)> {
         let tried = flight.tried()?;
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let volume = piece.key.volume;
         let PieceState::Completes(writing) = &piece.state else { return None };
         let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
-        let mut record = lookup::record(&self.map, piece.key)?;
+        let mut record = lookup::record(&self.core.map, piece.key)?;
         record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
         Some((self.source_of(volume, &record, block)?, tried))
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
-        if let Some(target) = self.pieces[id.0 as usize].take_target() {
+        if let Some(target) = self.requests.pieces[id.0 as usize].take_target() {
             self.give_up_target(id, target.spot);
         }
         self.go_on(id);
@@ -308,7 +310,7 @@ impl Engine {
     /// Writes the piece's bytes to its target. `old`: the blocks that it completes.
     fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
         let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
-        self.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
+        self.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
         let left = match target.mirrored {
             true => self.write_copies(id, target, first_old),
             false => self.write_spot(id, target, first_old),
@@ -317,14 +319,14 @@ impl Engine {
             // Every place has failed meanwhile.
             return self.finish_copies(id, target);
         }
-        if let Some(writing) = self.pieces[id.0 as usize].writing() {
+        if let Some(writing) = self.requests.pieces[id.0 as usize].writing() {
             writing.left = left;
         }
     }
 
     /// Writes the piece's bytes to the target's spot; how many commands that takes.
     pub(crate) fn write_spot(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let len = target.end - target.start;
         let buffer = match (piece.work, old) {
             (Work::Write { zeros: true }, Some(old)) => old,
@@ -337,7 +339,7 @@ impl Engine {
 
     /// Writes zeros to the piece's target, as many at a time as there are in memory.
     fn write_zeros(&mut self, id: PieceId, target: Target) -> u32 {
-        let zeros = self.scratch.zeros();
+        let zeros = self.space.scratch.zeros();
         let starts = (target.start..target.end).step_by(zeros.len as usize);
         let commands = starts.len() as u32;
         for start in starts {
@@ -347,14 +349,14 @@ impl Engine {
     }
 
     fn write_bytes(&mut self, id: PieceId, target: Target, start: u32, buffer: Buffer) {
-        let piece = &self.pieces[id.0 as usize];
-        let fua = self.active[piece.request.0].request.fua;
+        let piece = &self.requests.pieces[id.0 as usize];
+        let fua = self.requests.active[piece.request.0].request.fua;
         // What changes the map waits for a commit, which flushes the device.
         let ignored =
             piece.work == (Work::Write { zeros: true }) && self.is_planted(Mutant::FuaIgnoredForZeros);
         let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
         let at = lookup::address(
-            &self.map,
+            &self.core.map,
             target.spot,
             piece.range,
             start - u32::from(piece.range.first) * BLOCK as u32,
@@ -364,7 +366,9 @@ impl Engine {
 
     #[inline]
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
-        if let Some(old) = self.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take()) {
+        if let Some(old) =
+            self.requests.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take())
+        {
             old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
         }
     }

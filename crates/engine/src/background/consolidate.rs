@@ -47,27 +47,32 @@ pub(crate) struct Consolidation {
 impl Task for Consolidation {
     /// When to look again.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let may = engine.space.rules().quiet.is_some() && engine.stopped_changes.is_none();
-        (may && !engine.consolidation.settled).then_some(engine.consolidation.due)
+        let may = engine.space.state.rules().quiet.is_some() && engine.core.stopped_changes.is_none();
+        (may && !engine.background.consolidation.settled).then_some(engine.background.consolidation.due)
     }
 
     /// Looks whether it is quiet, and goes on with the walk then.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        let Some(quiet) = engine.space.rules().quiet.filter(|_| engine.consolidation.due <= engine.now)
+        let Some(quiet) = engine
+            .space
+            .state
+            .rules()
+            .quiet
+            .filter(|_| engine.background.consolidation.due <= engine.core.now)
         else {
             return;
         };
         let served = engine.served().sum();
-        let walk = &mut engine.consolidation;
-        if served != walk.served || !engine.active.is_empty() {
-            (walk.served, walk.since, walk.settled) = (served, engine.now, false);
+        let walk = &mut engine.background.consolidation;
+        if served != walk.served || !engine.requests.active.is_empty() {
+            (walk.served, walk.since, walk.settled) = (served, engine.core.now, false);
             walk.at = ExtentKey::default();
         }
         let begins = walk.since + quiet;
-        walk.due = begins.max(engine.now + NEXT);
+        walk.due = begins.max(engine.core.now + NEXT);
         if walk.settled {
-            walk.due = engine.now + quiet;
-        } else if engine.now >= begins {
+            walk.due = engine.core.now + quiet;
+        } else if engine.core.now >= begins {
             engine.walk_quietly();
         }
     }
@@ -75,26 +80,28 @@ impl Task for Consolidation {
 
 impl Engine {
     fn walk_quietly(&mut self) {
-        let is_held_up = self.stopped_changes.is_some() || self.space.is_waited_for();
-        if is_held_up || matches!(self.harm.moves(), Moves::Never) {
-            self.consolidation.settled = true;
+        let is_held_up = self.core.stopped_changes.is_some() || self.space.state.is_waited_for();
+        if is_held_up || matches!(self.host.harm.moves(), Moves::Never) {
+            self.background.consolidation.settled = true;
             return;
         }
-        if self.consolidation.at == ExtentKey::default() {
-            (self.consolidation.asked, self.consolidation.done) = (0, self.moved_and_dropped());
+        if self.background.consolidation.at == ExtentKey::default() {
+            (self.background.consolidation.asked, self.background.consolidation.done) =
+                (0, self.moved_and_dropped());
         }
         for _ in 0..LOOKS {
             if self.mover_load() >= MOVES {
-                self.consolidation.due = self.now + SOON;
+                self.background.consolidation.due = self.core.now + SOON;
                 return;
             }
-            let Some(key) = walk::next_extent(&self.map, self.consolidation.at, |volume| volume.copies == 1)
-            else {
+            let Some(key) = walk::next_extent(&self.core.map, self.background.consolidation.at, |volume| {
+                volume.copies == 1
+            }) else {
                 return self.end_quiet_walk();
             };
-            self.consolidation.at = after(key);
+            self.background.consolidation.at = after(key);
             if self.put_together(key) {
-                self.consolidation.asked += 1;
+                self.background.consolidation.asked += 1;
             }
         }
     }
@@ -103,16 +110,17 @@ impl Engine {
     /// that came to nothing is the last.
     fn end_quiet_walk(&mut self) {
         if self.mover_load() > 0 {
-            self.consolidation.due = self.now + SOON;
+            self.background.consolidation.due = self.core.now + SOON;
             return;
         }
-        let has_come_to_something = self.moved_and_dropped() > self.consolidation.done;
+        let has_come_to_something = self.moved_and_dropped() > self.background.consolidation.done;
         if has_come_to_something {
             // The space comes back once what was put together is durable.
             self.request_commit();
         }
-        self.consolidation.settled = self.consolidation.asked == 0 || !has_come_to_something;
-        self.consolidation.at = ExtentKey::default();
+        self.background.consolidation.settled =
+            self.background.consolidation.asked == 0 || !has_come_to_something;
+        self.background.consolidation.at = ExtentKey::default();
     }
 
     fn moved_and_dropped(&self) -> u64 {
@@ -122,8 +130,8 @@ impl Engine {
 
     /// Has an extent brought together; whether there was anything to do.
     fn put_together(&mut self, key: ExtentKey) -> bool {
-        let Keeps::On(kept) = self.keeps(self.policies.of(key.volume)) else { return false };
-        let Some(record) = lookup::record(&self.map, key).filter(|record| record.copies == 1) else {
+        let Keeps::On(kept) = self.keeps(self.host.policies.of(key.volume)) else { return false };
+        let Some(record) = lookup::record(&self.core.map, key).filter(|record| record.copies == 1) else {
             return false;
         };
         let others = record.places.iter().filter(|place| !kept.contains(place.device()));
@@ -143,7 +151,10 @@ impl Engine {
     /// Of these places the one that holds most.
     fn home_among<'a>(&self, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
         record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
-            (place.valid.count(), std::cmp::Reverse(self.advice.view(place.device()).reads.response.get()))
+            (
+                place.valid.count(),
+                std::cmp::Reverse(self.host.advice.view(place.device()).reads.response.get()),
+            )
         })
     }
 
@@ -151,9 +162,9 @@ impl Engine {
     /// data.
     fn make_home(&mut self, key: ExtentKey) {
         let access = self.access_to_all(key);
-        let which = self.policies.of(key.volume);
+        let which = self.host.policies.of(key.volume);
         let device = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         if let Some(device) = device {
             let to = PlaceId { device, kind: PlaceKind::Whole };
             self.request_action(Action::Move { key, blocks, to });
@@ -162,7 +173,7 @@ impl Engine {
 
     /// What places that are not kept hold besides this one goes there, and then leaves them.
     fn bring_pieces_to(&mut self, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         if kept.is_empty() {
             return self.request_action(Action::Move { key, blocks, to: home });
         }

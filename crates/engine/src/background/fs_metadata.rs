@@ -75,29 +75,29 @@ impl Inference {
 impl Task for Inference {
     /// When to look at a volume.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let Inference { survey, due, .. } = &engine.inference;
+        let Inference { survey, due, .. } = &engine.background.inference;
         if survey.is_some() { None } else { due.values().map(|due| due.at).min() }
     }
 
     /// Begins to look at a volume that is due.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        let mut all = engine.inference.due.iter().map(|(volume, due)| (*volume, *due));
-        let Some((volume, due)) = all.find(|(_, due)| due.at <= engine.now) else { return };
-        if engine.map.volume(volume).is_none() || !engine.policies.watches(volume).metadata {
-            return engine.inference.forget(volume);
+        let mut all = engine.background.inference.due.iter().map(|(volume, due)| (*volume, *due));
+        let Some((volume, due)) = all.find(|(_, due)| due.at <= engine.core.now) else { return };
+        if engine.core.map.volume(volume).is_none() || !engine.host.policies.watches(volume).metadata {
+            return engine.background.inference.forget(volume);
         }
-        let buffer = engine.scratch.blocks(1).and_then(|[buffer, _]| buffer);
+        let buffer = engine.space.scratch.blocks(1).and_then(|[buffer, _]| buffer);
         // Without a scratch block there will be one: requests have them.
         match (buffer, due.again) {
-            (Some(_), false) => drop(engine.inference.due.remove(&volume)),
-            _ => drop(engine.inference.due.insert(volume, Due::at(engine.now + AFTER))),
+            (Some(_), false) => drop(engine.background.inference.due.remove(&volume)),
+            _ => drop(engine.background.inference.due.insert(volume, Due::at(engine.core.now + AFTER))),
         }
         let Some(buffer) = buffer else { return };
         let (layout, metadata, at) = (None, Ranges::default(), Bytes(0));
-        engine.inference.survey = Some(Survey { volume, layout, metadata, at, buffer });
+        engine.background.inference.survey = Some(Survey { volume, layout, metadata, at, buffer });
         engine.survey_on();
     }
 }
@@ -105,10 +105,10 @@ impl Task for Inference {
 impl Engine {
     /// Policies have changed: looks at the volumes whose policy wants to know, unless that has been done.
     pub(crate) fn look_for_metadata(&mut self) {
-        for volume in self.map.catalogue().volumes.keys() {
-            let wanted = self.policies.watches(*volume).metadata;
-            if wanted && !self.inference.known.contains_key(volume) {
-                self.inference.due.entry(*volume).or_insert(Due::at(self.now));
+        for volume in self.core.map.catalogue().volumes.keys() {
+            let wanted = self.host.policies.watches(*volume).metadata;
+            if wanted && !self.background.inference.known.contains_key(volume) {
+                self.background.inference.due.entry(*volume).or_insert(Due::at(self.core.now));
             }
         }
     }
@@ -116,20 +116,20 @@ impl Engine {
     /// Blocks of an extent are to be changed: if the superblock may be among them, it is to be looked at.
     #[inline]
     pub(crate) fn note_superblock(&mut self, key: ExtentKey, range: BlockRange) {
-        if key.index.0 == 0 && range.first == 0 && self.policies.watches(key.volume).metadata {
-            let due = self.inference.due.entry(key.volume);
-            due.and_modify(|due| due.again = true).or_insert(Due::at(self.now + AFTER));
+        if key.index.0 == 0 && range.first == 0 && self.host.policies.watches(key.volume).metadata {
+            let due = self.background.inference.due.entry(key.volume);
+            due.and_modify(|due| due.again = true).or_insert(Due::at(self.core.now + AFTER));
         }
     }
 
     /// What the blocks are, if the client does not say.
     #[inline]
     pub(crate) fn hint(&self, said: Hint, key: ExtentKey, range: BlockRange) -> Hint {
-        if said != Hint::None || self.inference.known.is_empty() {
+        if said != Hint::None || self.background.inference.known.is_empty() {
             return said;
         }
-        let first = key.index.0 * u64::from(self.map.extent().blocks()) + u64::from(range.first);
-        let known = self.inference.known.get(&key.volume);
+        let first = key.index.0 * u64::from(self.core.map.extent().blocks()) + u64::from(range.first);
+        let known = self.background.inference.known.get(&key.volume);
         match known.is_some_and(|known| known.metadata.contain(first, range.count.into())) {
             true => Hint::Metadata,
             false => said,
@@ -138,15 +138,15 @@ impl Engine {
 
     /// Reads the next block that is anywhere. What is not reads as zeros, and says nothing.
     fn survey_on(&mut self) {
-        while let Some(Survey { volume, layout, at, buffer, .. }) = &self.inference.survey {
-            let (extent, buffer) = (self.map.extent(), *buffer);
+        while let Some(Survey { volume, layout, at, buffer, .. }) = &self.background.inference.survey {
+            let (extent, buffer) = (self.core.map.extent(), *buffer);
             if layout.is_some_and(|layout| at.0 >= layout.descriptors().1.0) {
                 return self.survey_ended(true);
             }
             let key = ExtentKey { volume: *volume, index: extent.index(VolumeOffset(at.0)) };
             let block = (u64::from(extent.within(VolumeOffset(at.0))) / BLOCK) as u16;
-            let in_doubt = self.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
-            let source = lookup::record(&self.map, key)
+            let in_doubt = self.durability.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
+            let source = lookup::record(&self.core.map, key)
                 .filter(|_| !in_doubt)
                 .and_then(|record| self.source_of(*volume, &record, block));
             if let Some(Source { device, at }) = source {
@@ -155,12 +155,12 @@ impl Engine {
             if layout.is_none() {
                 return self.survey_ended(false);
             }
-            let next = if lookup::record(&self.map, key).is_none() {
+            let next = if lookup::record(&self.core.map, key).is_none() {
                 extent.start(key.index).0 + extent.bytes().0
             } else {
                 at.0 + BLOCK
             };
-            if let Some(survey) = &mut self.inference.survey {
+            if let Some(survey) = &mut self.background.inference.survey {
                 survey.at = Bytes(next);
             }
         }
@@ -168,8 +168,9 @@ impl Engine {
 
     /// A block has been read, or could not be.
     pub(crate) fn survey_read<M: Memory>(&mut self, result: Result<(), IoError>, memory: &mut M) {
-        let Some(survey) = &mut self.inference.survey else { return };
-        let Some(size) = self.map.volume(survey.volume).map(|v| v.size).filter(|_| result.is_ok()) else {
+        let Some(survey) = &mut self.background.inference.survey else { return };
+        let Some(size) = self.core.map.volume(survey.volume).map(|v| v.size).filter(|_| result.is_ok())
+        else {
             return self.survey_ended(false);
         };
         let bytes = memory.bytes(survey.buffer);
@@ -178,7 +179,8 @@ impl Engine {
             survey.at.0 += BLOCK;
         } else {
             let Some(layout) = Layout::read(bytes, size) else { return self.survey_ended(false) };
-            if self.inference.known.get(&survey.volume).is_some_and(|known| known.layout == layout) {
+            if self.background.inference.known.get(&survey.volume).is_some_and(|known| known.layout == layout)
+            {
                 return self.survey_stopped();
             }
             layout.note_head(&mut survey.metadata);
@@ -191,19 +193,21 @@ impl Engine {
 
     /// What was found replaces what was known, or there is nothing to know.
     fn survey_ended(&mut self, found: bool) {
-        let Some(Survey { volume, layout, metadata, .. }) = &mut self.inference.survey else { return };
+        let Some(Survey { volume, layout, metadata, .. }) = &mut self.background.inference.survey else {
+            return;
+        };
         match layout.filter(|_| found) {
             Some(layout) => {
                 let known = Known { layout, metadata: std::mem::take(metadata) };
-                self.inference.known.insert(*volume, known);
+                self.background.inference.known.insert(*volume, known);
             }
-            None => drop(self.inference.known.remove(volume)),
+            None => drop(self.background.inference.known.remove(volume)),
         }
         self.survey_stopped();
     }
 
     fn survey_stopped(&mut self) {
-        if let Some(survey) = self.inference.survey.take() {
+        if let Some(survey) = self.background.inference.survey.take() {
             self.put_back_block(survey.buffer);
         }
     }

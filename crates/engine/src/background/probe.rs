@@ -20,48 +20,50 @@ pub(crate) struct Probing {
 impl Engine {
     /// Whether idle responses are still being measured: allocation waits for them.
     pub(crate) fn is_probing(&self) -> bool {
-        self.probing.devices_left > 0
+        self.background.probing.devices_left > 0
     }
 
     pub(crate) fn start_probes(&mut self) {
-        self.probing =
-            Probing { devices_left: self.devices.len(), answers: vec![Vec::new(); self.devices.len()] };
-        for i in 0..self.devices.len() {
+        self.background.probing = Probing {
+            devices_left: self.core.devices.len(),
+            answers: vec![Vec::new(); self.core.devices.len()],
+        };
+        for i in 0..self.core.devices.len() {
             let device = DeviceId(i as u8);
-            match self.scratch.blocks(1) {
+            match self.space.scratch.blocks(1) {
                 Some([Some(buffer), _]) => self.probe(device, buffer, 0),
                 // More devices than scratch blocks: the rest count as slow until they are used.
-                _ => self.probing.devices_left -= 1,
+                _ => self.background.probing.devices_left -= 1,
             }
         }
     }
 
     fn probe(&mut self, device: DeviceId, buffer: Buffer, number: u32) {
-        let extents = self.map.space(device).extents();
+        let extents = self.core.map.space(device).extents();
         // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
         let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
         let whole = Whole { device, extent: DeviceExtent(extent as u32) };
-        let at = self.map.address(whole, 0);
+        let at = self.core.map.address(whole, 0);
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
     }
 
     pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {
         let i = flight.device.index();
-        self.probing.answers[i].push(self.now.since(flight.started));
+        self.background.probing.answers[i].push(self.core.now.since(flight.started));
         if result.is_ok() && number + 1 < PROBES {
             return self.probe(flight.device, flight.buffer, number + 1);
         }
         // The median: the first may have waited for what the pool's opening wrote.
-        let answers = &mut self.probing.answers[i];
+        let answers = &mut self.background.probing.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
-        self.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
-        self.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
-        self.advice.device_changed();
+        self.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
+        self.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
+        self.host.advice.device_changed();
         self.put_back_block(flight.buffer);
-        self.probing.devices_left -= 1;
-        if self.probing.devices_left == 0 {
+        self.background.probing.devices_left -= 1;
+        if self.background.probing.devices_left == 0 {
             self.retry_waiting_space();
         }
     }

@@ -117,26 +117,28 @@ impl Resync {
 impl Task for Resync {
     /// When there is something to do.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let resync = &engine.resync;
+        let resync = &engine.background.resync;
         let idle = resync.walk.is_none() && resync.lacking.is_empty() && !resync.wants_commit();
-        (!idle && engine.stopped_changes.is_none()).then_some(engine.resync.due)
+        (!idle && engine.core.stopped_changes.is_none()).then_some(engine.background.resync.due)
     }
 
     /// Goes on with the walk, and has the mover make copies.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        if engine.resync.walk.is_some() {
+        if engine.background.resync.walk.is_some() {
             engine.walk();
         }
         let hopeful = engine.make_copies();
-        if engine.resync.wants_commit() && (engine.resync.lacking.is_empty() || !hopeful) {
-            engine.resync.committing = std::mem::take(&mut engine.resync.made);
+        if engine.background.resync.wants_commit()
+            && (engine.background.resync.lacking.is_empty() || !hopeful)
+        {
+            engine.background.resync.committing = std::mem::take(&mut engine.background.resync.made);
             engine.wait_for_commit(Waiter::Resync);
         }
-        engine.resync.due = engine.now
-            + match (engine.resync.walk, hopeful) {
+        engine.background.resync.due = engine.core.now
+            + match (engine.background.resync.walk, hopeful) {
                 (Some(_), _) => WALK_EVERY,
                 (None, true) => SOON,
                 (None, false) => LATER,
@@ -147,55 +149,58 @@ impl Task for Resync {
 impl Engine {
     /// The extent may lack a copy.
     pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
-        if self.resync.lacking.is_empty() {
-            self.resync.due = self.now + SOON;
+        if self.background.resync.lacking.is_empty() {
+            self.background.resync.due = self.core.now + SOON;
         }
-        self.resync.made.remove(key);
-        self.resync.committing.remove(key);
-        self.resync.lacking.add(key);
+        self.background.resync.made.remove(key);
+        self.background.resync.committing.remove(key);
+        self.background.resync.lacking.add(key);
     }
 
     /// What was made before the commit that has ended is durable.
     pub(crate) fn copies_are_durable(&mut self) {
-        self.resync.committing = Extents::default();
+        self.background.resync.committing = Extents::default();
     }
 
     /// Any extent may lack a copy: all are looked at.
     pub(crate) fn look_for_lacking(&mut self) {
-        let mirrored = self.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
-        self.resync.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
-        self.resync.due = self.now;
+        let mirrored =
+            self.core.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
+        self.background.resync.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
+        self.background.resync.due = self.core.now;
     }
 
     /// Space in extents of the volume that have blocks with one copy only, as far as known; and whether
     /// that is still being looked for.
     pub(crate) fn degraded(&self, volume: VolumeId) -> (Bytes, bool) {
-        let bytes = self.resync.lacking(volume) * self.map.extent().bytes().0;
-        (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
+        let bytes = self.background.resync.lacking(volume) * self.core.map.extent().bytes().0;
+        (Bytes(bytes), self.background.resync.walk.is_some_and(|at| at.volume <= volume))
     }
 
     /// Looks at all extents at once: where nobody serves the pool, no task does. Takes as long as reading the
     /// records of all volumes with two copies.
     pub fn look_for_all_lacking(&mut self) {
-        while self.resync.walk.is_some() {
+        while self.background.resync.walk.is_some() {
             self.walk();
         }
     }
 
     fn walk(&mut self) {
         for _ in 0..WALK {
-            let Some(from) = self.resync.walk.take() else { return };
-            let Some(key) = walk::next_extent(&self.map, from, |volume| volume.copies > 1) else { return };
+            let Some(from) = self.background.resync.walk.take() else { return };
+            let Some(key) = walk::next_extent(&self.core.map, from, |volume| volume.copies > 1) else {
+                return;
+            };
             if self.lacks(key) {
                 self.note_lacking(key);
             }
-            self.resync.walk = Some(after(key));
+            self.background.resync.walk = Some(after(key));
         }
     }
 
     /// Whether some block of the extent is not in two places on devices in use.
     fn lacks(&self, key: ExtentKey) -> bool {
-        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros())
+        let Some(record) = lookup::record(&self.core.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros())
         else {
             return false;
         };
@@ -211,24 +216,25 @@ impl Engine {
     /// been looked at since anything came of it.
     fn make_copies(&mut self) -> bool {
         for _ in 0..LOOKS {
-            let under_way = self.moving().filter(|key| self.resync.lacking.has(*key)).count();
+            let under_way = self.moving().filter(|key| self.background.resync.lacking.has(*key)).count();
             if !self.has_begun_what_is_owed() || under_way >= MOVES {
                 return true;
             }
-            let Some(key) = self.resync.lacking.next(self.resync.cursor) else {
+            let Some(key) = self.background.resync.lacking.next(self.background.resync.cursor) else {
                 let copied = self.mover_status().copied;
-                let copied = std::mem::replace(&mut self.resync.copied, copied);
-                self.resync.cursor = ExtentKey::default();
-                return std::mem::take(&mut self.resync.completed) || copied != self.resync.copied;
+                let copied = std::mem::replace(&mut self.background.resync.copied, copied);
+                self.background.resync.cursor = ExtentKey::default();
+                return std::mem::take(&mut self.background.resync.completed)
+                    || copied != self.background.resync.copied;
             };
-            self.resync.cursor = after(key);
+            self.background.resync.cursor = after(key);
             if !self.lacks(key) {
-                self.resync.lacking.remove(key);
-                self.resync.completed = true;
-                if self.map.has_pending(key) {
-                    self.resync.made.add(key);
+                self.background.resync.lacking.remove(key);
+                self.background.resync.completed = true;
+                if self.core.map.has_pending(key) {
+                    self.background.resync.made.add(key);
                 }
-            } else if let Some(record) = lookup::record(&self.map, key) {
+            } else if let Some(record) = lookup::record(&self.core.map, key) {
                 self.request_copies(key, &record);
             }
         }
@@ -244,7 +250,7 @@ impl Engine {
         if self.is_planted(not_made) {
             return;
         }
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
         if places.len() > 1 {
             if places.iter().filter(|device| self.is_usable(**device)).count() > 1 {

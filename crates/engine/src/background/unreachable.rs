@@ -53,14 +53,15 @@ impl Unreachable {
 impl Task for Unreachable {
     /// When to go on.
     fn due(engine: &Engine) -> Option<Nanos> {
-        engine.unreachable.walk.map(|_| engine.unreachable.due)
+        engine.background.unreachable.walk.map(|_| engine.background.unreachable.due)
     }
 
     /// Goes on with the walk.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if Self::due(engine).is_some_and(|due| due <= engine.now) {
-            let Engine { now, map, devices, notices, unreachable, .. } = engine;
-            unreachable.go_on(*now, View { map, devices, notices });
+        if Self::due(engine).is_some_and(|due| due <= engine.core.now) {
+            let Engine { core, background, .. } = engine;
+            let view = View { map: &core.map, devices: &core.devices, notices: &mut core.notices };
+            background.unreachable.go_on(core.now, view);
         }
     }
 }

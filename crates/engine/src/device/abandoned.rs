@@ -96,23 +96,23 @@ impl Abandoned {
 
 impl Task for Abandoned {
     fn can_run(engine: &Engine) -> bool {
-        engine.abandoned.is_lacking()
+        engine.core.abandoned.is_lacking()
     }
 
     /// What is kept back is made up for, so that requests still find memory, however many commands a device
     /// never ends; and scratch buffers that are kept back make way for others, as far as there is memory.
     /// (Where metadata is written from, each member has buffers of its own.)
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.abandoned.is_lacking() {
-            let lacking = engine.abandoned.lacking();
+        if engine.core.abandoned.is_lacking() {
+            let lacking = engine.core.abandoned.lacking();
             memory.make_up(lacking);
-            engine.abandoned.made_up.0 += lacking.0;
+            engine.core.abandoned.made_up.0 += lacking.0;
         }
-        engine.scratch.replace_runs(memory);
-        while engine.scratch.missing() > 0
+        engine.space.scratch.replace_runs(memory);
+        while engine.space.scratch.missing() > 0
             && let Some(block) = memory.take(Bytes(BLOCK))
         {
-            engine.scratch.add(block);
+            engine.space.scratch.add(block);
             engine.go_on_with_scratch();
         }
     }
@@ -121,28 +121,28 @@ impl Task for Abandoned {
 impl Engine {
     /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_run(&mut self, run: Buffer) {
-        if self.abandoned.uses(run) && !self.is_planted(Mutant::AbandonedBufferReused) {
-            self.abandoned.keep(run);
-            self.scratch.miss_run();
+        if self.core.abandoned.uses(run) && !self.is_planted(Mutant::AbandonedBufferReused) {
+            self.core.abandoned.keep(run);
+            self.space.scratch.miss_run();
         } else {
-            self.scratch.put_back_run(run);
+            self.space.scratch.put_back_run(run);
         }
     }
 
     /// There is a scratch block again: a piece that waits for one goes on.
     fn go_on_with_scratch(&mut self) {
-        if let Some(id) = self.scratch.next_waiting() {
+        if let Some(id) = self.space.scratch.next_waiting() {
             self.go_on(id);
         }
     }
 
     /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
-        if self.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
-            self.abandoned.keep(block);
-            self.scratch.miss();
+        if self.core.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
+            self.core.abandoned.keep(block);
+            self.space.scratch.miss();
         } else {
-            self.scratch.put_back(block);
+            self.space.scratch.put_back(block);
             self.go_on_with_scratch();
         }
     }

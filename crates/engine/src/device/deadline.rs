@@ -66,19 +66,19 @@ pub(crate) struct Deadlines;
 impl Task for Deadlines {
     /// When some command is overdue.
     fn due(engine: &Engine) -> Option<Nanos> {
-        engine.devices.iter().filter_map(|d| d.watch()).min()
+        engine.core.devices.iter().filter_map(|d| d.watch()).min()
     }
 
     /// Gives up devices that have not answered a command within their deadline.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for i in 0..engine.devices.len() {
+        for i in 0..engine.core.devices.len() {
             let device = DeviceId(i as u8);
-            if !engine.devices[i].is_watch_due(engine.now) {
+            if !engine.core.devices[i].is_watch_due(engine.core.now) {
                 continue;
             }
-            let outstanding = engine.commands.iter().filter(|flight| flight.device == device);
+            let outstanding = engine.core.commands.iter().filter(|flight| flight.device == device);
             let oldest = outstanding.map(|flight| flight.started).min();
-            if engine.devices[i].is_overdue(engine.now, oldest) {
+            if engine.core.devices[i].is_overdue(engine.core.now, oldest) {
                 engine.lose(device, LostWhy::Hung, memory);
             }
         }

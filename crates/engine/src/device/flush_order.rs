@@ -50,20 +50,20 @@ impl Promises {
 impl Engine {
     /// A flush or durable write of the device ended: the flushes that waited for it alone count.
     pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
-        while let Some(flush) = self.devices[device.index()].promises.next_counting() {
+        while let Some(flush) = self.core.devices[device.index()].promises.next_counting() {
             self.end_flight(&flush, Ok(()), memory);
         }
     }
 
     /// A flush or durable write of the device failed: the flushes that wait have failed with it.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        let held: Vec<_> = self.devices[device.index()].promises.take_held().collect();
+        let held: Vec<_> = self.core.devices[device.index()].promises.take_held().collect();
         for flush in held {
             if let Some(piece) = flush.purpose.written() {
                 // A durable write, of which the flush is the second step.
                 self.note_unfinished(piece, device);
             }
-            self.abandoned.refuse(flush);
+            self.core.abandoned.refuse(flush);
         }
     }
 }

@@ -18,12 +18,12 @@ pub(crate) enum LastCheck {
 
 impl Task for LastCheck {
     fn can_run(engine: &Engine) -> bool {
-        engine.last_check == Self::Wanted && engine.is_at_rest()
+        engine.checks.last_check == Self::Wanted && engine.is_at_rest()
     }
 
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
         if Self::can_run(engine) {
-            engine.last_check = Self::Began(engine.verify_unless(|_, _| false));
+            engine.checks.last_check = Self::Began(engine.verify_unless(|_, _| false));
         }
     }
 }
@@ -31,11 +31,11 @@ impl Task for LastCheck {
 impl Engine {
     /// The stop waits for one more check of all devices.
     pub(crate) fn want_last_check(&mut self) {
-        self.last_check = LastCheck::Wanted;
+        self.checks.last_check = LastCheck::Wanted;
     }
 
     /// Whether the check that ends a stop has ended.
     pub(crate) fn last_check_is_over(&self) -> bool {
-        matches!(self.last_check, LastCheck::Began(round) if self.verification.is_over(round))
+        matches!(self.checks.last_check, LastCheck::Began(round) if self.checks.verification.is_over(round))
     }
 }

@@ -30,7 +30,7 @@ impl Engine {
         event: DeviceEvent,
         memory: &mut M,
     ) {
-        self.now = now;
+        self.core.now = now;
         match event {
             DeviceEvent::Lost => self.lose(device, LostWhy::Gone, memory),
         }
@@ -40,7 +40,7 @@ impl Engine {
     /// Whether the device is lost.
     #[inline]
     pub(crate) fn is_lost(&self, device: DeviceId) -> bool {
-        self.devices[device.index()].is_lost()
+        self.core.devices[device.index()].is_lost()
     }
 
     /// The device is no longer used.
@@ -48,21 +48,21 @@ impl Engine {
         if self.is_lost(device) {
             return;
         }
-        self.devices[device.index()].state = State::Lost { why, since: self.now };
-        self.verification.lost(device, why);
-        self.advice.device_changed();
-        self.notices.push(Notice::Lost { device, why });
+        self.core.devices[device.index()].state = State::Lost { why, since: self.core.now };
+        self.checks.verification.lost(device, why);
+        self.host.advice.device_changed();
+        self.core.notices.push(Notice::Lost { device, why });
         self.doubt(device);
         self.member_failed(device, IoError::Lost);
         if why.is_damage() {
             self.record_damage(device);
         }
         self.look_for_lacking();
-        self.unreachable.look(self.now, &self.map);
-        let (ids, unsent) = self.commands.give_up(device);
+        self.background.unreachable.look(self.core.now, &self.core.map);
+        let (ids, unsent) = self.core.commands.give_up(device);
         for id in ids {
             if unsent.contains(&id) {
-                let flight = self.commands.remove(id);
+                let flight = self.core.commands.remove(id);
                 let whose = flight.purpose.whose();
                 self.end_at_device(&flight, whose);
                 self.end_flight(&flight, Err(IoError::Lost), memory);
@@ -76,8 +76,8 @@ impl Engine {
 
     /// Ends the command for whoever waits for it, though the device still has it.
     fn abandon<M: Memory>(&mut self, id: IoId, memory: &mut M) {
-        let ended = self.commands.abandon(id);
-        self.abandoned.add(id, ended.buffer);
+        let ended = self.core.commands.abandon(id);
+        self.core.abandoned.add(id, ended.buffer);
         self.end_flight(&ended, Err(IoError::Lost), memory);
     }
 }

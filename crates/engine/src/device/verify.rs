@@ -164,27 +164,27 @@ impl Verification {
 impl Task for Verification {
     /// When devices are to be verified next because clients use the pool.
     fn due(engine: &Engine) -> Option<Nanos> {
-        if !engine.verification.used {
+        if !engine.checks.verification.used {
             return None;
         }
-        let checked = engine.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
+        let checked = engine.checks.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
         checked.map(|checks| checks.began + interval(checks.within)).min()
     }
 
     /// Has the devices verified whose turn it is because clients use the pool.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        engine.verification.used = false;
+        engine.checks.verification.used = false;
         if engine.is_planted(Mutant::TruncationNotChecked) {
             return;
         }
-        engine.verification.round.0 += 1;
-        let round = engine.verification.round;
-        for i in 0..engine.verification.devices.len() {
-            let Some(checks) = &mut engine.verification.devices[i] else { continue };
-            if !checks.is_over && checks.began + interval(checks.within) <= engine.now {
+        engine.checks.verification.round.0 += 1;
+        let round = engine.checks.verification.round;
+        for i in 0..engine.checks.verification.devices.len() {
+            let Some(checks) = &mut engine.checks.verification.devices[i] else { continue };
+            if !checks.is_over && checks.began + interval(checks.within) <= engine.core.now {
                 checks.asked = round;
                 engine.verify_device(DeviceId(i as u8));
             }
@@ -203,14 +203,14 @@ impl Engine {
     /// As above; but no device is verified whose checks so far are good enough.
     pub(super) fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
         if self.is_planted(Mutant::TruncationNotChecked) {
-            return self.verification.round;
+            return self.checks.verification.round;
         }
-        self.verification.round.0 += 1;
-        let round = self.verification.round;
+        self.checks.verification.round.0 += 1;
+        let round = self.checks.verification.round;
         let once = self.is_planted(Mutant::VerifiedOnceForAll);
-        for i in 0..self.verification.devices.len() {
-            let Some(checks) = &mut self.verification.devices[i] else { continue };
-            let counts = is_fresh(checks, self.now) || (once && checks.whole_at.is_some());
+        for i in 0..self.checks.verification.devices.len() {
+            let Some(checks) = &mut self.checks.verification.devices[i] else { continue };
+            let counts = is_fresh(checks, self.core.now) || (once && checks.whole_at.is_some());
             if !counts && !checks.is_over {
                 checks.asked = round;
                 self.verify_device(DeviceId(i as u8));
@@ -224,31 +224,31 @@ impl Engine {
         if self.is_planted(Mutant::TruncationNotChecked) {
             return None;
         }
-        let checks = self.verification.devices.get_mut(device.index())?.as_mut()?;
+        let checks = self.checks.verification.devices.get_mut(device.index())?.as_mut()?;
         if checks.is_over {
             return None;
         }
-        self.verification.round.0 += 1;
-        checks.asked = self.verification.round;
+        self.checks.verification.round.0 += 1;
+        checks.asked = self.checks.verification.round;
         self.verify_device(device);
-        Some(self.verification.round)
+        Some(self.checks.verification.round)
     }
 
     /// Whether the check has ended, or nothing is to be learnt of the device any more.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
-        let checks = self.verification.devices.get(device.index()).and_then(Option::as_ref);
+        let checks = self.checks.verification.devices.get(device.index()).and_then(Option::as_ref);
         checks.is_none_or(|checks| checks.is_over || checks.done >= round)
     }
 
     /// Begins a check of the device, unless one is in flight: then another follows.
     fn verify_device(&mut self, device: DeviceId) {
-        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+        let Some(checks) = &mut self.checks.verification.devices[device.index()] else { return };
         if checks.in_flight.is_some() {
             return;
         }
         checks.in_flight = Some(checks.asked);
-        checks.began = self.now;
-        let at = Superblock::second_at(self.map.devices()[device.index()].size);
+        checks.began = self.core.now;
+        let at = Superblock::second_at(self.core.map.devices()[device.index()].size);
         let io = NewIo { device, kind: IoKind::Read, at, buffer: checks.buffer };
         self.launch(io, Purpose::Verify);
     }
@@ -260,10 +260,10 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+        let Some(checks) = &mut self.checks.verification.devices[device.index()] else { return };
         checks.done = checks.in_flight.take().unwrap_or_default().max(checks.done);
         if result.is_ok() {
-            let expected = &self.map.devices()[device.index()];
+            let expected = &self.core.map.devices()[device.index()];
             if is_of(expected, memory.bytes(checks.buffer)) {
                 checks.whole_at = Some(checks.began);
             } else {
@@ -271,7 +271,7 @@ impl Engine {
             }
         }
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
-        if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
+        if self.checks.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verify_device(device);
         }
         self.answer_verified();
@@ -280,12 +280,12 @@ impl Engine {
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
     pub(crate) fn removed(&mut self, device: DeviceId) {
-        if self.is_lost(device) || self.verification.removed.contains(device) {
+        if self.is_lost(device) || self.checks.verification.removed.contains(device) {
             return;
         }
-        self.verification.removed.insert(device);
-        self.verification.damaged.insert(device);
-        self.notices.push(Notice::Removed { device });
+        self.checks.verification.removed.insert(device);
+        self.checks.verification.damaged.insert(device);
+        self.core.notices.push(Notice::Removed { device });
         self.member_failed(device, IoError::Removed);
         self.record_damage(device);
     }
@@ -295,7 +295,7 @@ impl Engine {
     /// have.
     pub(crate) fn record_damage(&mut self, device: DeviceId) {
         if !self.is_planted(Mutant::DamageNotRecorded) {
-            self.map.note_damaged(device);
+            self.core.map.note_damaged(device);
             self.record_superblocks();
         }
     }
@@ -303,10 +303,10 @@ impl Engine {
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device
     /// has been verified as of `round`; with an error if durable data was found to be gone.
     pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
-        if self.verification.is_over(round) && !self.is_recording_damage() {
+        if self.checks.verification.is_over(round) && !self.is_recording_damage() {
             self.answer_if_whole(who);
         } else {
-            self.verification.waiting.push((round, who));
+            self.checks.verification.waiting.push((round, who));
         }
     }
 
@@ -315,7 +315,7 @@ impl Engine {
         if self.is_recording_damage() {
             return;
         }
-        for who in self.verification.take_over() {
+        for who in self.checks.verification.take_over() {
             self.answer_if_whole(who);
         }
     }
@@ -323,12 +323,12 @@ impl Engine {
     fn answer_if_whole(&mut self, who: Waiter) {
         match who {
             Waiter::Request(id) => {
-                let active = &self.active[id.0];
+                let active = &self.requests.active[id.0];
                 let error = match active.internal {
                     true => self.metadata_damage().map(RequestError::FlushFailed),
                     false => self.damage(active.request.volume),
                 };
-                let active = &mut self.active[id.0];
+                let active = &mut self.requests.active[id.0];
                 active.error = active.error.or(error);
                 self.reply(id);
             }
@@ -344,14 +344,14 @@ impl Engine {
     /// be once the device is closed. `None` if no device is damaged, or all that was on it is durable
     /// elsewhere.
     pub fn damaged_device(&self) -> Option<DeviceId> {
-        let volumes = self.map.catalogue().volumes.keys();
+        let volumes = self.core.map.catalogue().volumes.keys();
         self.metadata_damage().or_else(|| volumes.copied().find_map(|volume| self.damaged_for(volume)))
     }
 
     /// The only metadata member, if it is damaged: nothing can be made durable without it.
     pub(crate) fn metadata_damage(&self) -> Option<DeviceId> {
-        let members = self.map.members().iter().copied();
-        { members }.find(|device| self.verification.damaged.contains(*device))
+        let members = self.core.map.members().iter().copied();
+        { members }.find(|device| self.checks.verification.damaged.contains(*device))
     }
 
     /// Why nothing of the volume can be acknowledged as durable any more.
@@ -363,11 +363,11 @@ impl Engine {
     /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that
     /// is lost or absent, or not made yet.
     fn damaged_for(&self, volume: VolumeId) -> Option<DeviceId> {
-        let damaged = &self.verification.damaged;
+        let damaged = &self.checks.verification.damaged;
         let device = damaged.iter().next()?;
-        let copies = self.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
+        let copies = self.core.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
         let is_lost = |device: DeviceId| self.is_lost(device);
-        let mut devices = self.map.devices().iter().map(|superblock| superblock.device);
+        let mut devices = self.core.map.devices().iter().map(|superblock| superblock.device);
         // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
         let is_degraded = || !damaged.iter().any(is_lost) && self.degraded(volume).0 > Bytes(0);
         let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();

@@ -32,28 +32,32 @@ pub(crate) struct Checkpoint {
 impl Task for Checkpoint {
     /// The checkpoint under way has nothing left to wait for.
     fn can_run(engine: &Engine) -> bool {
-        let waits = engine.commits.metadata_failed || engine.members.are_recording();
-        !waits && matches!(engine.checkpoint.phase, Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0))
+        let waits = engine.durability.commits.metadata_failed || engine.durability.members.are_recording();
+        !waits
+            && matches!(
+                engine.durability.checkpoint.phase,
+                Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0)
+            )
     }
 
     /// Begins a checkpoint if one is due, and moves the one under way on.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.commits.metadata_failed {
+        if engine.durability.commits.metadata_failed {
             return;
         }
-        let stopping = engine.stopped_changes.is_some()
-            && engine.active.is_empty()
+        let stopping = engine.core.stopped_changes.is_some()
+            && engine.requests.active.is_empty()
             && engine.commits_are_settled()
             && !engine.checkpoint_is_settled();
-        let due = engine.map.wants_checkpoint() && !engine.checkpoint.no_room;
-        let wanted = engine.checkpoint.requested || due || stopping;
-        if matches!(engine.checkpoint.phase, Phase::Idle) && wanted && engine.is_between_frames() {
+        let due = engine.core.map.wants_checkpoint() && !engine.durability.checkpoint.no_room;
+        let wanted = engine.durability.checkpoint.requested || due || stopping;
+        if matches!(engine.durability.checkpoint.phase, Phase::Idle) && wanted && engine.is_between_frames() {
             engine.begin_checkpoint();
         }
-        if engine.members.are_recording() {
+        if engine.durability.members.are_recording() {
             return;
         }
-        match engine.checkpoint.phase {
+        match engine.durability.checkpoint.phase {
             Phase::Pages(0) => engine.write_pages(memory),
             Phase::Flush(0) => engine.write_root(memory),
             Phase::Root(_, 0) => engine.root_durable(),
@@ -62,36 +66,37 @@ impl Task for Checkpoint {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.commits.metadata_failed || engine.checkpoint_is_settled()
+        engine.durability.commits.metadata_failed || engine.checkpoint_is_settled()
     }
 }
 
 impl Engine {
     /// A checkpoint is wanted.
     pub(crate) fn request_checkpoint(&mut self) {
-        self.checkpoint.requested = true;
+        self.durability.checkpoint.requested = true;
     }
 
     /// The durable map has changed: one that found no room may find some.
     pub(crate) fn durable_map_changed(&mut self) {
-        self.checkpoint.no_room = false;
+        self.durability.checkpoint.no_room = false;
     }
 
     /// No checkpoint is under way or needed.
     pub(crate) fn checkpoint_is_settled(&self) -> bool {
-        matches!(self.checkpoint.phase, Phase::Idle) && (self.checkpoint.no_room || !self.map.has_unwritten())
+        matches!(self.durability.checkpoint.phase, Phase::Idle)
+            && (self.durability.checkpoint.no_room || !self.core.map.has_unwritten())
     }
 
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
-        !matches!(self.checkpoint.phase, Phase::Idle)
+        !matches!(self.durability.checkpoint.phase, Phase::Idle)
     }
 
     fn begin_checkpoint(&mut self) {
-        self.checkpoint.requested = false;
-        self.checkpoint.no_room = self.map.begin_checkpoint().is_err();
-        if !self.checkpoint.no_room {
-            self.checkpoint.phase = Phase::Pages(0);
-        } else if !self.map.has_journal_room() {
+        self.durability.checkpoint.requested = false;
+        self.durability.checkpoint.no_room = self.core.map.begin_checkpoint().is_err();
+        if !self.durability.checkpoint.no_room {
+            self.durability.checkpoint.phase = Phase::Pages(0);
+        } else if !self.core.map.has_journal_room() {
             // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
             // so this is the end of a metadata area that was damaged in size.
             self.metadata_failed(IoError::Os(Errno::ENOSPC));
@@ -99,19 +104,20 @@ impl Engine {
     }
 
     fn write_pages<M: Memory>(&mut self, memory: &mut M) {
-        let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
-        self.checkpoint.phase = match self.map.next_pages(self.members.pages_len(), &mut bytes) {
-            Some(at) => Phase::Pages(self.write_to_members(MetadataIo::Pages, at, &bytes, memory)),
-            None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
-            None => Phase::Flush(self.flush_members()),
-        };
-        self.checkpoint.bytes = bytes;
+        let mut bytes = std::mem::take(&mut self.durability.checkpoint.bytes);
+        self.durability.checkpoint.phase =
+            match self.core.map.next_pages(self.durability.members.pages_len(), &mut bytes) {
+                Some(at) => Phase::Pages(self.write_to_members(MetadataIo::Pages, at, &bytes, memory)),
+                None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
+                None => Phase::Flush(self.flush_members()),
+            };
+        self.durability.checkpoint.bytes = bytes;
     }
 
     fn write_root<M: Memory>(&mut self, memory: &mut M) {
-        let Some((root, page, at)) = self.map.finished_root() else { return };
+        let Some((root, page, at)) = self.core.map.finished_root() else { return };
         let left = self.write_to_members(MetadataIo::Root, at, &page[..], memory);
-        self.checkpoint.phase = Phase::Root(Box::new(root), left);
+        self.durability.checkpoint.phase = Phase::Root(Box::new(root), left);
     }
 
     /// A member has answered.
@@ -119,19 +125,23 @@ impl Engine {
         if let Err(error) = result {
             self.member_failed(device, error);
         }
-        if let Phase::Pages(left) | Phase::Flush(left) | Phase::Root(_, left) = &mut self.checkpoint.phase {
+        if let Phase::Pages(left) | Phase::Flush(left) | Phase::Root(_, left) =
+            &mut self.durability.checkpoint.phase
+        {
             *left -= 1;
         }
-        if matches!(self.checkpoint.phase, Phase::Root(_, 0)) && !self.members.are_recording() {
+        if matches!(self.durability.checkpoint.phase, Phase::Root(_, 0))
+            && !self.durability.members.are_recording()
+        {
             self.root_durable();
         }
     }
 
     fn root_durable(&mut self) {
         if let (Phase::Root(root, _), false) =
-            (std::mem::take(&mut self.checkpoint.phase), self.commits.metadata_failed)
+            (std::mem::take(&mut self.durability.checkpoint.phase), self.durability.commits.metadata_failed)
         {
-            self.map.checkpoint_durable(*root);
+            self.core.map.checkpoint_durable(*root);
         }
     }
 }

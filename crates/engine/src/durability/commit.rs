@@ -112,17 +112,17 @@ impl Commits {
 impl Task for Commits {
     /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let commits = &engine.commits;
+        let commits = &engine.durability.commits;
         if commits.metadata_failed {
-            return (!commits.next.is_empty()).then_some(engine.now);
+            return (!commits.next.is_empty()).then_some(engine.core.now);
         }
         if commits.phase != Phase::Idle {
             return None;
         }
-        let many = commits.changed.is_some() && engine.map.pending() > PENDING_MAX;
+        let many = commits.changed.is_some() && engine.core.map.pending() > PENDING_MAX;
         let requested = commits.requested && !engine.all_wait_for_flushes_beside();
         let due = match !commits.next.is_empty() || requested || many || engine.stop_needs_a_step() {
-            true => Some(engine.now),
+            true => Some(engine.core.now),
             false => commits.changed.map(|at| at + COMMIT_AFTER),
         };
         // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
@@ -132,57 +132,57 @@ impl Task for Commits {
     /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
     /// looked at it, as commands refused by a lost device do.
     fn can_run(engine: &Engine) -> bool {
-        if engine.commits.metadata_failed || engine.members.are_recording() {
+        if engine.durability.commits.metadata_failed || engine.durability.members.are_recording() {
             return false;
         }
-        match engine.commits.phase {
+        match engine.durability.commits.phase {
             Phase::Flushing(0) | Phase::Frame(0) => true,
-            Phase::NextFrame => engine.map.has_journal_room() || !engine.checkpoint_is_under_way(),
+            Phase::NextFrame => engine.core.map.has_journal_room() || !engine.checkpoint_is_under_way(),
             Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
         }
     }
 
     /// Begins a commit if one is due, and moves the one under way on.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.commits.metadata_failed {
+        if engine.durability.commits.metadata_failed {
             return engine.fail_commit_waiters(RequestError::ReadOnly);
         }
-        let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.now);
-        if engine.commits.phase == Phase::Idle && is_due {
+        let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.core.now);
+        if engine.durability.commits.phase == Phase::Idle && is_due {
             if engine.is_stopping() && engine.commits_are_settled() {
                 // Changes that came to nothing: no commit is due for them later either.
-                engine.commits.changed = None;
+                engine.durability.commits.changed = None;
             } else if engine.has_nothing_to_commit() {
-                engine.commits.now = std::mem::take(&mut engine.commits.next);
+                engine.durability.commits.now = std::mem::take(&mut engine.durability.commits.next);
                 engine.verify_for_waiters();
                 engine.end_commit();
             } else {
                 engine.begin_commit();
             }
         }
-        if engine.commits.phase == Phase::Flushing(0) {
-            engine.map.begin_commit();
-            engine.commits.phase = Phase::NextFrame;
+        if engine.durability.commits.phase == Phase::Flushing(0) {
+            engine.core.map.begin_commit();
+            engine.durability.commits.phase = Phase::NextFrame;
             if engine.is_planted(Mutant::WaiterJoinsLate) {
-                let late = std::mem::take(&mut engine.commits.next);
-                engine.commits.now.extend(late);
+                let late = std::mem::take(&mut engine.durability.commits.next);
+                engine.durability.commits.now.extend(late);
             }
         }
         // Nothing is acknowledged that a member left behind may not know before that is recorded.
-        if engine.members.are_recording() && !engine.is_planted(Mutant::RecordNotAwaited) {
+        if engine.durability.members.are_recording() && !engine.is_planted(Mutant::RecordNotAwaited) {
             return;
         }
-        if engine.commits.phase == Phase::Frame(0) {
+        if engine.durability.commits.phase == Phase::Frame(0) {
             engine.frames_durable();
-            engine.commits.phase = Phase::NextFrame;
+            engine.durability.commits.phase = Phase::NextFrame;
         }
-        if engine.commits.phase == Phase::NextFrame {
+        if engine.durability.commits.phase == Phase::NextFrame {
             engine.write_frame(memory);
         }
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.commits.metadata_failed || engine.commits_are_settled()
+        engine.durability.commits.metadata_failed || engine.commits_are_settled()
     }
 }
 
@@ -190,34 +190,36 @@ impl Engine {
     /// Something changed that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self) {
-        self.commits.changed.get_or_insert(self.now);
+        self.durability.commits.changed.get_or_insert(self.core.now);
     }
 
     /// A commit is wanted, though nobody waits for it.
     pub(crate) fn request_commit(&mut self) {
-        self.commits.requested = true;
+        self.durability.commits.requested = true;
     }
 
     pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
-        self.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
+        self.durability.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
     }
 
     /// The device misses what had been written of the extent: what is durable has to say so, or where else it
     /// is, before anybody who waits is told that it is durable.
     pub(crate) fn note_cleared(&mut self, key: ExtentKey, device: DeviceId) {
-        self.commits.cleared.push((key, device));
+        self.durability.commits.cleared.push((key, device));
     }
 
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
-        let beside = |key| self.map.needs(key).any(|needs| self.commits.beside.contains(&needs.device));
-        !self.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
+        let beside = |key| {
+            self.core.map.needs(key).any(|needs| self.durability.commits.beside.contains(&needs.device))
+        };
+        !self.durability.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
     }
 
     /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
     fn stop_needs_a_step(&self) -> bool {
-        self.stopped_changes.is_some()
-            && self.active.is_empty()
+        self.core.stopped_changes.is_some()
+            && self.requests.active.is_empty()
             && !(self.commits_are_settled()
                 && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
     }
@@ -231,56 +233,59 @@ impl Engine {
         let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
             device.epochs.owes(sb.device).is_some()
         };
-        let any_owes = self.map.devices().iter().zip(&self.devices).any(owes);
-        !(self.commits.next.is_empty() || self.commits.requested)
-            && self.commits.beside.is_empty()
+        let any_owes = self.core.map.devices().iter().zip(&self.core.devices).any(owes);
+        !(self.durability.commits.next.is_empty() || self.durability.commits.requested)
+            && self.durability.commits.beside.is_empty()
             && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
-            && self.map.pending() == 0
-            && !self.map.has_uncommitted()
-            && self.commits.pieces.is_empty()
-            && !self.members.are_recording()
-            && self.stopped_changes.is_none()
+            && self.core.map.pending() == 0
+            && !self.core.map.has_uncommitted()
+            && self.durability.commits.pieces.is_empty()
+            && !self.durability.members.are_recording()
+            && self.core.stopped_changes.is_none()
     }
 
     /// Has devices verified for those who wait for this commit, or need none.
     fn verify_for_waiters(&mut self) {
-        if !self.commits.now.is_empty() {
-            self.commits.verified = self.verify_devices();
+        if !self.durability.commits.now.is_empty() {
+            self.durability.commits.verified = self.verify_devices();
         }
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
+        self.core.stopped_changes.is_some()
+            && self.durability.commits.next.is_empty()
+            && !self.durability.commits.requested
     }
 
     fn begin_commit(&mut self) {
-        let commits = &mut self.commits;
+        let commits = &mut self.durability.commits;
         commits.now = std::mem::take(&mut commits.next);
         commits.requested = false;
         commits.changed = None;
         commits.cleared.clear();
-        let dirty: Vec<DeviceId> = (self.map.devices().iter().zip(&self.devices))
+        let dirty: Vec<DeviceId> = (self.core.map.devices().iter().zip(&self.core.devices))
             .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
         // Beside the flushes: whoever waits was submitted before.
         self.verify_for_waiters();
-        let hurried = self.is_hurried(&self.commits.now);
+        let hurried = self.is_hurried(&self.durability.commits.now);
         let (later, now): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
-        if !later.is_empty() && self.map.has_uncommitted() {
+        if !later.is_empty() && self.core.map.has_uncommitted() {
             // Looked at again.
             self.note_change();
         }
         let beside: Vec<_> = now.iter().copied().filter(|id| !hurried && self.is_dear(*id)).collect();
-        self.commits.phase = Phase::Flushing(now.len() - beside.len());
-        self.commits.beside.extend(beside);
+        self.durability.commits.phase = Phase::Flushing(now.len() - beside.len());
+        self.durability.commits.beside.extend(beside);
         for id in now {
-            let covered = self.devices[id.index()].epochs.begin_flush(self.now);
-            if self.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited) {
-                self.devices[id.index()].epochs.flush_succeeded(covered);
+            let covered = self.core.devices[id.index()].epochs.begin_flush(self.core.now);
+            if self.durability.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited)
+            {
+                self.core.devices[id.index()].epochs.flush_succeeded(covered);
             }
-            let other = !self.map.members().contains(&id);
+            let other = !self.core.map.members().contains(&id);
             let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
             if others_skipped || self.is_planted(Mutant::FlushSkipped) {
                 self.data_flush_ended(id, covered, Ok(()));
@@ -292,26 +297,26 @@ impl Engine {
 
     /// Whether a commit for these is one that a client waits for, or that makes room.
     fn is_hurried(&self, waiters: &[Waiting]) -> bool {
-        let many = self.map.pending() > PENDING_MAX;
-        !waiters.is_empty() || many || self.space.is_waited_for() || self.stopped_changes.is_some()
+        let many = self.core.map.pending() > PENDING_MAX;
+        !waiters.is_empty() || many || self.space.state.is_waited_for() || self.core.stopped_changes.is_some()
     }
 
     /// Whether flushes of the device take long, as measured.
     fn is_dear(&self, id: DeviceId) -> bool {
-        self.advice.view(id).flush.get().is_some_and(|mean| mean > self.commits.rules.dear)
+        self.host.advice.view(id).flush.get().is_some_and(|mean| mean > self.durability.commits.rules.dear)
     }
 
     /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes
     /// long while clients use the device, was done not long ago, and no piece or move waits for what it makes
     /// durable.
     fn may_flush_later(&self, id: DeviceId) -> bool {
-        if self.commits.beside.contains(&id) {
+        if self.durability.commits.beside.contains(&id) {
             return true;
         }
-        let device = &self.devices[id.index()];
-        let may_wait =
-            !device.is_idle(self.now) && device.epochs.unflushed_for(self.now) < self.commits.rules.patience;
-        let waits_for_it = |key| self.map.needs(key).any(|needs| needs.device == id);
+        let device = &self.core.devices[id.index()];
+        let may_wait = !device.is_idle(self.core.now)
+            && device.epochs.unflushed_for(self.core.now) < self.durability.commits.rules.patience;
+        let waits_for_it = |key| self.core.map.needs(key).any(|needs| needs.device == id);
         self.is_dear(id)
             && may_wait
             && !device.epochs.has_many_unflushed()
@@ -320,19 +325,19 @@ impl Engine {
 
     /// The extents of pieces and moves that go on once something of theirs is durable.
     fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
-        let pieces = self.commits.pieces.iter().map(|id| self.pieces[id.0 as usize].key);
+        let pieces = self.durability.commits.pieces.iter().map(|id| self.requests.pieces[id.0 as usize].key);
         pieces.chain(self.mover.waiting_for_commit())
     }
 
     pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
         if result.is_ok() {
-            self.devices[device.index()].epochs.flush_succeeded(covered);
+            self.core.devices[device.index()].epochs.flush_succeeded(covered);
         }
-        if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
-            self.commits.beside.swap_remove(at);
+        if let Some(at) = self.durability.commits.beside.iter().position(|id| *id == device) {
+            self.durability.commits.beside.swap_remove(at);
             return self.request_commit();
         }
-        if let Phase::Flushing(left) = &mut self.commits.phase {
+        if let Phase::Flushing(left) = &mut self.durability.commits.phase {
             *left -= 1;
         }
     }
@@ -351,16 +356,16 @@ impl Engine {
     /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
     /// Changes are refused from now on, reads go on.
     pub(crate) fn metadata_failed(&mut self, error: IoError) {
-        self.notices.push(Notice::ReadOnly { error });
-        self.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
-        self.commits.metadata_failed = true;
+        self.core.notices.push(Notice::ReadOnly { error });
+        self.core.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
+        self.durability.commits.metadata_failed = true;
         self.fail_commit_waiters(RequestError::ReadOnly);
         if !self.is_planted(Mutant::DrainingRemovalForgotten) {
             self.fail_draining_removals();
         }
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
-        while let Some(id) = self.scratch.next_waiting() {
+        while let Some(id) = self.space.scratch.next_waiting() {
             self.go_on(id);
         }
         self.retry_waiting_commit();
@@ -368,23 +373,23 @@ impl Engine {
 
     /// Writes the next frame, or ends the commit if there is none.
     fn write_frame<M: Memory>(&mut self, memory: &mut M) {
-        if !self.map.has_journal_room() {
+        if !self.core.map.has_journal_room() {
             // Goes on when the checkpoint has made room.
             return self.request_checkpoint();
         }
-        let devices = &self.devices;
+        let devices = &self.core.devices;
         let flushed = |id: DeviceId| devices[id.index()].epochs.flushed();
-        let mut bytes = std::mem::take(&mut self.commits.frame);
-        match self.map.next_frame(flushed, &mut bytes) {
+        let mut bytes = std::mem::take(&mut self.durability.commits.frame);
+        match self.core.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
                 if self.is_planted(Mutant::JournalAfterAcknowledgement) {
-                    let waiters = std::mem::take(&mut self.commits.now);
+                    let waiters = std::mem::take(&mut self.durability.commits.now);
                     let (early, rest) =
                         waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
-                    self.commits.now = rest;
+                    self.durability.commits.now = rest;
                     <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
-                self.commits.phase =
+                self.durability.commits.phase =
                     Phase::Frame(self.write_to_members(MetadataIo::Frame, at, &bytes, memory));
             }
             None => {
@@ -392,21 +397,22 @@ impl Engine {
                 self.end_commit();
             }
         }
-        self.commits.frame = bytes;
+        self.durability.commits.frame = bytes;
     }
 
     pub(crate) fn frame_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
         if let Err(error) = result {
             self.member_failed(device, error);
         }
-        if let Phase::Frame(left) = &mut self.commits.phase {
+        if let Phase::Frame(left) = &mut self.durability.commits.phase {
             *left -= 1;
             let ended = *left == 0;
-            let recording = self.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
-            if ended && !self.commits.metadata_failed && !recording {
+            let recording =
+                self.durability.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
+            if ended && !self.durability.commits.metadata_failed && !recording {
                 self.frames_durable();
                 self.durable_map_changed();
-                self.commits.phase = Phase::NextFrame;
+                self.durability.commits.phase = Phase::NextFrame;
             }
         }
     }
@@ -414,7 +420,7 @@ impl Engine {
     /// What the frames say is durable: the space they release may rest.
     fn frames_durable(&mut self) {
         let mut released = Vec::new();
-        self.map.commit_durable(&mut released);
+        self.core.map.commit_durable(&mut released);
         for chunk in released {
             self.rest(chunk);
         }
@@ -422,13 +428,13 @@ impl Engine {
     }
 
     fn end_commit(&mut self) {
-        self.commits.phase = Phase::Idle;
-        let waiters = std::mem::take(&mut self.commits.now);
-        let cleared = std::mem::take(&mut self.commits.cleared);
+        self.durability.commits.phase = Phase::Idle;
+        let waiters = std::mem::take(&mut self.durability.commits.now);
+        let cleared = std::mem::take(&mut self.durability.commits.cleared);
         let mut missing = DeviceSet::default();
-        let pending = cleared
-            .into_iter()
-            .filter(|(key, _)| self.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted));
+        let pending = cleared.into_iter().filter(|(key, _)| {
+            self.core.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted)
+        });
         pending.for_each(|(_, device)| missing.insert(device));
         // That a device misses what they wait for, or where else that is, may follow a change that needs
         // another flush. The next commit covers both. What the same device misses by then, nobody waits for
@@ -436,7 +442,7 @@ impl Engine {
         let (again, done): (Vec<_>, Vec<_>) =
             waiters.into_iter().partition(|w| !missing.without(w.again).is_empty());
         let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });
-        self.commits.next.splice(0..0, again);
+        self.durability.commits.next.splice(0..0, again);
         done.into_iter().for_each(|waiting| self.answer(waiting.who, None));
         self.retry_waiting_space();
     }
@@ -444,22 +450,22 @@ impl Engine {
     fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {
         match waiter {
             Waiter::Request(id) => {
-                let active = &mut self.active[id.0];
+                let active = &mut self.requests.active[id.0];
                 active.error = active.error.or(error);
                 match active.error {
                     Some(_) => self.reply(id),
-                    None => self.acknowledge(waiter, self.commits.verified),
+                    None => self.acknowledge(waiter, self.durability.commits.verified),
                 }
             }
             Waiter::Admin(step) if error.is_some() => self.admin_step_ended(step, error),
             Waiter::Resync if error.is_some() => {}
-            Waiter::Admin(_) | Waiter::Resync => self.acknowledge(waiter, self.commits.verified),
+            Waiter::Admin(_) | Waiter::Resync => self.acknowledge(waiter, self.durability.commits.verified),
         }
     }
 
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
-        let mut waiters = std::mem::take(&mut self.commits.now);
-        waiters.append(&mut self.commits.next);
+        let mut waiters = std::mem::take(&mut self.durability.commits.now);
+        waiters.append(&mut self.durability.commits.next);
         for waiting in waiters {
             self.answer(waiting.who, Some(error));
         }
@@ -467,15 +473,15 @@ impl Engine {
 
     /// No commit is under way or needed.
     pub(crate) fn commits_are_settled(&self) -> bool {
-        self.commits.phase == Phase::Idle
-            && self.commits.next.is_empty()
-            && self.commits.beside.is_empty()
-            && !self.map.has_uncommitted()
-            && !self.devices.iter().any(|d| d.epochs.is_dirty())
+        self.durability.commits.phase == Phase::Idle
+            && self.durability.commits.next.is_empty()
+            && self.durability.commits.beside.is_empty()
+            && !self.core.map.has_uncommitted()
+            && !self.core.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
     /// Whether the durable map may be checkpointed: not while a frame is being written.
     pub(crate) fn is_between_frames(&self) -> bool {
-        !matches!(self.commits.phase, Phase::Frame(_))
+        !matches!(self.durability.commits.phase, Phase::Frame(_))
     }
 }

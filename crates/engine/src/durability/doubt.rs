@@ -119,7 +119,7 @@ impl Engine {
     /// A write completed on `device`, and a flush must follow before it is durable.
     #[inline]
     pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
-        if self.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
+        if self.core.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
             self.request_commit();
         }
     }
@@ -128,7 +128,7 @@ impl Engine {
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
-        let mut unflushed = self.devices[device.index()].distrust();
+        let mut unflushed = self.core.devices[device.index()].distrust();
         if !self.is_planted(Mutant::WritesInFlightNotDoubted) {
             unflushed.extend(self.being_written(device));
         }
@@ -136,11 +136,11 @@ impl Engine {
         let written = self.blocks_of(&unflushed);
         self.note_copies(device, &written);
         let lost = self.lost_blocks(device, written);
-        let flushed = self.devices[device.index()].epochs.flushed();
-        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
-        for key in self.map.withdraw(device, flushed) {
+        let flushed = self.core.devices[device.index()].epochs.flushed();
+        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+        for key in self.core.map.withdraw(device, flushed) {
             if !self.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.cache.forget(key, all);
+                self.reads.cache.forget(key, all);
             }
             self.review_writes(key);
             // What was moved from there is in a later change alone, which may need another flush.
@@ -150,10 +150,10 @@ impl Engine {
         let mut volumes = Vec::new();
         for (key, (doubtful, elsewhere)) in lost {
             if !self.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.cache.forget(key, all);
+                self.reads.cache.forget(key, all);
             }
             if !elsewhere.is_empty() {
-                self.map.distrust(key, device, &elsewhere);
+                self.core.map.distrust(key, device, &elsewhere);
                 self.note_cleared(key, device);
                 self.note_lacking(key);
                 self.review_writes(key);
@@ -172,7 +172,7 @@ impl Engine {
         }
         self.tell_waiting(device, &volumes);
         self.note_change();
-        self.notices.push(Notice::Doubt { device, blocks });
+        self.core.notices.push(Notice::Doubt { device, blocks });
     }
 
     /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it
@@ -180,10 +180,10 @@ impl Engine {
     /// cache, but is not written any more, could be copied after that, and a cut would leave two places that
     /// differ. Without metadata room for it, it does not outlast the engine.
     pub(crate) fn put_in_doubt(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
-        if !blocks.is_empty() && self.map.has_metadata_room() {
+        if !blocks.is_empty() && self.core.map.has_metadata_room() {
             let mut at = 0;
-            while let Some(run) = blocks.next_run(at, self.map.extent().blocks()) {
-                self.map.intend(key, run);
+            while let Some(run) = blocks.next_run(at, self.core.map.extent().blocks()) {
+                self.core.map.intend(key, run);
                 at = run.end();
                 if self.is_planted(Mutant::FirstDoubtfulRunIntended) {
                     break;
@@ -191,31 +191,32 @@ impl Engine {
             }
             self.request_commit();
         }
-        self.doubt.add(device, key, blocks);
+        self.durability.doubt.add(device, key, blocks);
     }
 
     /// Commands under way may bring what the device had before what it has lost: what they read is read
     /// again, and then is in doubt, or elsewhere.
     fn read_anew(&mut self, device: DeviceId) {
-        let reads = self.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
+        let reads =
+            self.core.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
         for piece in reads.filter_map(|flight| flight.purpose.piece()) {
-            self.pieces[piece.0 as usize].begin_again(None);
+            self.requests.pieces[piece.0 as usize].begin_again(None);
         }
     }
 
     /// What writes under way to the device cover: what they leave there a flush no longer tells.
     fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
-        let flights = self.commands.iter().filter(move |f| f.device == device);
+        let flights = self.core.commands.iter().filter(move |f| f.device == device);
         flights.filter_map(|flight| {
             let id = flight.purpose.written()?;
-            let Piece { key, range, .. } = self.pieces[id.0 as usize];
+            let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
             Some(Unflushed { key, range, wrote: Wrote::Data })
         })
     }
 
     /// Per extent: the blocks of which writes may be lost.
     fn blocks_of(&self, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
-        let none = || BlockSet::none(self.map.extent().blocks());
+        let none = || BlockSet::none(self.core.map.extent().blocks());
         let mut written = BTreeMap::new();
         for Unflushed { key, range, wrote } in unflushed {
             let blocks = written.entry(*key).or_insert_with(none);
@@ -231,13 +232,13 @@ impl Engine {
     /// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
     /// as for what was written there.
     fn note_copies(&mut self, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
-        let end = self.map.extent().blocks();
+        let end = self.core.map.extent().blocks();
         for (key, written) in written {
-            for (i, other) in self.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
-                if i < device.index() && self.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
+            for (i, other) in self.core.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
+                if i < device.index() && self.core.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
                     continue;
                 }
-                let unsure = self.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
+                let unsure = self.core.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
                 let Some((mut blocks, epoch)) = unsure else { continue };
                 blocks.intersect(written);
                 let mut at = 0;
@@ -255,11 +256,11 @@ impl Engine {
         device: DeviceId,
         written: BTreeMap<ExtentKey, BlockSet>,
     ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
-        let none = || BlockSet::none(self.map.extent().blocks());
+        let none = || BlockSet::none(self.core.map.extent().blocks());
         let mut lost = BTreeMap::new();
         for (key, blocks) in written {
             let (mut doubtful, mut elsewhere) = (none(), none());
-            let found = self.map.find(key);
+            let found = self.core.map.find(key);
             for block in blocks.iter() {
                 let (here, there) = self.holders(&found, block, device);
                 let one = BlockRange { first: block, count: 1 };
@@ -286,7 +287,7 @@ impl Engine {
                 let holding = record.places.iter().filter(|p| p.valid.contains(block));
                 holding.fold((false, false), |(here, there), place| match place.device() {
                     d if d == device => (true, there),
-                    d => (here, there || !self.devices[d.index()].is_lost()),
+                    d => (here, there || !self.core.devices[d.index()].is_lost()),
                 })
             }
         }
@@ -298,7 +299,7 @@ impl Engine {
         self.mirror.fail(device);
         let to_device =
             |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.spot.place().device == device);
-        for piece in self.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
+        for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }
     }
@@ -307,19 +308,19 @@ impl Engine {
     /// was valid when they began; and a place may be left that holds nothing.
     fn review_writes(&mut self, key: ExtentKey) {
         let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
-        for (_, piece) in self.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
+        for (_, piece) in self.requests.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
             if let Some(writing) = piece.writing() {
                 writing.target.changes = true;
             }
         }
-        if !self.locks.tidy_later(key) {
-            self.map.give_back(key);
+        if !self.requests.locks.tidy_later(key) {
+            self.core.map.give_back(key);
         }
     }
 
     /// Fails what claimed, or was to claim, that doubtful blocks are durable.
     fn tell_waiting(&mut self, device: DeviceId, volumes: &[VolumeId]) {
-        let failed: Vec<_> = (self.active.iter())
+        let failed: Vec<_> = (self.requests.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
             .filter(|(id, a)| match a.request.op {
                 Op::Flush => !self.is_planted(Mutant::FlushWaitersNotTold),
@@ -327,17 +328,17 @@ impl Engine {
             })
             .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
             .collect();
-        for volume in volumes.iter().filter(|_| !self.map.planted().is(Mutant::NextFlushNotFailed)) {
-            self.doubt.owed.insert(*volume, device);
+        for volume in volumes.iter().filter(|_| !self.core.map.planted().is(Mutant::NextFlushNotFailed)) {
+            self.durability.doubt.owed.insert(*volume, device);
         }
         for volume in volumes {
-            let loss = self.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
+            let loss = self.durability.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
             *loss = Loss { number: loss.number + 1, device };
         }
         for (id, op, volume) in failed {
-            self.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
+            self.requests.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
             if op == Op::Flush {
-                self.doubt.owed.remove(&volume);
+                self.durability.doubt.owed.remove(&volume);
             }
         }
     }
@@ -345,19 +346,22 @@ impl Engine {
     /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
     /// the next FLUSH makes them so: the one that failed was asked for before.
     fn vouches_for_doubtful(&self, id: ActiveId, request: &weir_model::Request) -> bool {
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let end = request.offset.0 + request.len.0;
         let key = |index| ExtentKey { volume: request.volume, index };
         let first = extent.index(request.offset);
         let last = extent.index(weir_model::VolumeOffset(end - 1));
         let is_durable = self.map_is_durable_when_acknowledged(request.volume, request.fua);
-        self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
+        self.durability.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
             let start = extent.start(key.index).0;
             let from = request.offset.0.saturating_sub(start) as u32;
             let to = (end - start).min(extent.bytes().0) as u32;
             let touched = weir_model::Span { start: from, len: to - from }.touched();
             let still_comes = |block| {
-                self.pieces.iter().any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
+                self.requests
+                    .pieces
+                    .iter()
+                    .any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
             };
             let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
             blocks.any(|block| is_durable || !still_comes(block))
@@ -366,32 +370,36 @@ impl Engine {
 
     /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
     pub fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
-        if self.doubt.losses.is_empty() { None } else { self.doubt.losses.get(&volume).copied() }
+        if self.durability.doubt.losses.is_empty() {
+            None
+        } else {
+            self.durability.doubt.losses.get(&volume).copied()
+        }
     }
 
     /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
     /// fails, too.
     pub fn owe(&mut self, volume: VolumeId, device: DeviceId) {
-        if self.map.volume(volume).is_some() {
-            self.doubt.owed.insert(volume, device);
+        if self.core.map.volume(volume).is_some() {
+            self.durability.doubt.owed.insert(volume, device);
         }
     }
 
     /// The error the volume's next FLUSH is owed.
     pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
-        self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
+        self.durability.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
     }
 
     /// A read piece, or a write that needs what was there, meets doubtful blocks.
     #[inline]
     pub(crate) fn doubtful(&self, id: PieceId) -> Option<RequestError> {
-        if self.doubt.is_empty() { None } else { self.doubtful_among(id) }
+        if self.durability.doubt.is_empty() { None } else { self.doubtful_among(id) }
     }
 
     #[cold]
     fn doubtful_among(&self, id: PieceId) -> Option<RequestError> {
-        let piece = &self.pieces[id.0 as usize];
-        let about = |range| self.doubt.about(piece.key, range);
+        let piece = &self.requests.pieces[id.0 as usize];
+        let about = |range| self.durability.doubt.about(piece.key, range);
         let device = match piece.work {
             Work::Read => about(piece.range),
             Work::Write { .. } => {

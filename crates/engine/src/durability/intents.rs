@@ -42,8 +42,8 @@ impl Intents {
 impl Task for Intents {
     /// When to look which intents are to be closed.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let looks = !engine.intents.are_closed() && !engine.commits.metadata_failed;
-        looks.then_some(engine.intents.next_look)
+        let looks = !engine.durability.intents.are_closed() && !engine.durability.commits.metadata_failed;
+        looks.then_some(engine.durability.intents.next_look)
     }
 
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
@@ -51,42 +51,43 @@ impl Task for Intents {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.commits.metadata_failed || engine.intents.are_closed()
+        engine.durability.commits.metadata_failed || engine.durability.intents.are_closed()
     }
 }
 
 impl Engine {
     /// The copies of the extent's blocks may differ from now on, whatever happens.
     pub(crate) fn open_intent(&mut self, key: ExtentKey) {
-        if self.intents.open.is_empty() {
-            self.intents.next_look = self.now + LOOK_EVERY;
+        if self.durability.intents.open.is_empty() {
+            self.durability.intents.next_look = self.core.now + LOOK_EVERY;
         }
-        self.intents.open.insert(key, self.now);
-        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
-        self.map.intend(key, all);
+        self.durability.intents.open.insert(key, self.core.now);
+        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+        self.core.map.intend(key, all);
         self.note_change();
     }
 
     /// The extent has been written.
     pub(crate) fn use_intent(&mut self, key: ExtentKey) {
-        if let Some(used) = self.intents.open.get_mut(&key) {
-            *used = self.now;
+        if let Some(used) = self.durability.intents.open.get_mut(&key) {
+            *used = self.core.now;
         }
     }
 
     /// Closes intents of extents that are no longer written: after a while, if there are too many, and
     /// when the engine stops.
     pub(crate) fn close_intents(&mut self) {
-        let Intents { open, next_look } = &self.intents;
-        if open.is_empty() || self.commits.metadata_failed {
+        let Intents { open, next_look } = &self.durability.intents;
+        if open.is_empty() || self.durability.commits.metadata_failed {
             return;
         }
-        let stopping = self.stopped_changes == Some(StoppedChanges::Stopping) && self.active.is_empty();
+        let stopping =
+            self.core.stopped_changes == Some(StoppedChanges::Stopping) && self.requests.active.is_empty();
         let many = open.len() > OPEN_MAX;
-        if !stopping && !many && *next_look > self.now {
+        if !stopping && !many && *next_look > self.core.now {
             return;
         }
-        let idle = |used: Nanos| stopping || many || used + IDLE <= self.now;
+        let idle = |used: Nanos| stopping || many || used + IDLE <= self.core.now;
         let mut idle: Vec<_> =
             open.iter().filter(|(_, used)| idle(**used)).map(|(k, used)| (*used, *k)).collect();
         if many && !stopping {
@@ -94,10 +95,10 @@ impl Engine {
             idle.sort_unstable();
             idle.truncate(OPEN_MAX / 2);
         }
-        self.intents.next_look = self.now + LOOK_EVERY;
+        self.durability.intents.next_look = self.core.now + LOOK_EVERY;
         for (_, key) in idle {
-            if !self.locks.is_taken(key) || self.is_planted(Mutant::IntentClosedUnderWrites) {
-                self.intents.open.remove(&key);
+            if !self.requests.locks.is_taken(key) || self.is_planted(Mutant::IntentClosedUnderWrites) {
+                self.durability.intents.open.remove(&key);
                 self.close_intent(key);
             }
         }
@@ -105,11 +106,11 @@ impl Engine {
 
     /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
     fn close_intent(&mut self, key: ExtentKey) {
-        let Some(record) = lookup::record(&self.map, key) else { return };
+        let Some(record) = lookup::record(&self.core.map, key) else { return };
         let owed =
-            lookup::wholes(&record).filter_map(|w| self.devices[w.device.index()].epochs.owes(w.device));
+            lookup::wholes(&record).filter_map(|w| self.core.devices[w.device.index()].epochs.owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
-        if owed.len() > 2 || self.doubt.has(key) {
+        if owed.len() > 2 || self.durability.doubt.has(key) {
             // A version waits for two devices at most; and of what is in doubt none is known to be durable.
             // The next opening settles it.
             return;
@@ -118,8 +119,8 @@ impl Engine {
         if self.is_planted(Mutant::IntentClosedUnflushed) {
             needs = [None; 2];
         }
-        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
-        self.map.settled(key, all, needs);
+        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+        self.core.map.settled(key, all, needs);
         self.note_change();
     }
 }

@@ -59,11 +59,15 @@ impl Members {
 impl Task for Members {
     /// A superblock could be written now.
     fn can_run(engine: &Engine) -> bool {
-        engine.members.writing.is_none()
-            && !engine.members.to_record.is_empty()
-            && engine.scratch.has_blocks()
+        engine.durability.members.writing.is_none()
+            && !engine.durability.members.to_record.is_empty()
+            && engine.space.scratch.has_blocks()
             && engine.may_record()
-            && engine.members.checked.is_none_or(|(device, round)| engine.is_checked(device, round))
+            && engine
+                .durability
+                .members
+                .checked
+                .is_none_or(|(device, round)| engine.is_checked(device, round))
     }
 
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
@@ -71,8 +75,9 @@ impl Task for Members {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        let may_be_left = engine.commits.metadata_failed && !engine.verification.any_damaged();
-        may_be_left || !engine.members.are_recording()
+        let may_be_left =
+            engine.durability.commits.metadata_failed && !engine.checks.verification.any_damaged();
+        may_be_left || !engine.durability.members.are_recording()
     }
 }
 
@@ -85,7 +90,7 @@ impl Engine {
         bytes: &[u8],
         memory: &mut M,
     ) -> usize {
-        let mut members = self.members.list.clone();
+        let mut members = self.durability.members.list.clone();
         let to_one = match part {
             MetadataIo::Frame => Mutant::FrameToOneMember,
             MetadataIo::Root => Mutant::RootToOneMember,
@@ -98,7 +103,7 @@ impl Engine {
             let buffer = if part == MetadataIo::Frame { member.frame } else { member.pages };
             let buffer = buffer.part(0, bytes.len() as u32);
             memory.bytes_mut(buffer).copy_from_slice(bytes);
-            let volatile = self.devices[member.device.index()].settings.volatile_cache;
+            let volatile = self.core.devices[member.device.index()].settings.volatile_cache;
             let fua = match part {
                 MetadataIo::Frame => volatile && !self.is_planted(Mutant::FrameNotDurable),
                 MetadataIo::Root => true,
@@ -112,7 +117,7 @@ impl Engine {
 
     /// Flushes every member; how many flushes that are.
     pub(crate) fn flush_members(&mut self) -> usize {
-        let members = self.members.list.clone();
+        let members = self.durability.members.list.clone();
         for member in &members {
             self.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
         }
@@ -123,81 +128,81 @@ impl Engine {
     /// durable there. The pool goes on with the other member; without one the map can no longer be made
     /// durable.
     pub(crate) fn member_failed(&mut self, device: DeviceId, error: IoError) {
-        if self.commits.metadata_failed || !self.map.members().contains(&device) {
+        if self.durability.commits.metadata_failed || !self.core.map.members().contains(&device) {
             return;
         }
-        if !self.map.leave_behind(device) {
+        if !self.core.map.leave_behind(device) {
             return self.metadata_failed(error);
         }
-        self.members.list.retain(|member| member.device != device);
+        self.durability.members.list.retain(|member| member.device != device);
         self.record_superblocks();
     }
 
     /// Has the superblocks written to all devices that take them.
     pub(crate) fn record_superblocks(&mut self) {
-        let left = self.map.devices().iter().filter(|sb| self.takes_superblock(sb));
+        let left = self.core.map.devices().iter().filter(|sb| self.takes_superblock(sb));
         let copies =
             left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
         // A removed file before anything counts against its being older, then the member that is left: it
         // counts.
         let order = |device: DeviceId| {
-            (!self.verification.is_removed(device), !self.map.members().contains(&device), device)
+            (!self.checks.verification.is_removed(device), !self.core.map.members().contains(&device), device)
         };
         let mut copies: Vec<_> = copies.collect();
         copies.sort_by_key(|(device, at)| (order(*device), *at));
-        self.members.to_record = copies.into();
-        self.members.checked = None;
+        self.durability.members.to_record = copies.into();
+        self.durability.members.checked = None;
     }
 
     /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
     /// worth it.
     fn may_record(&self) -> bool {
-        !self.commits.metadata_failed || self.verification.any_damaged()
+        !self.durability.commits.metadata_failed || self.checks.verification.any_damaged()
     }
 
     /// Superblocks do not yet say that a device was damaged.
     pub(crate) fn is_recording_damage(&self) -> bool {
-        self.verification.any_damaged() && self.members.are_recording()
+        self.checks.verification.any_damaged() && self.durability.members.are_recording()
     }
 
     /// Superblocks are being written because a member was left behind.
     pub fn is_recording(&self) -> bool {
-        self.members.are_recording()
+        self.durability.members.are_recording()
     }
 
     /// Whether the superblock in the device's last page may be written: only once a check that began for it
     /// has ended. Written to a device that was truncated it would make the device grow again, and look whole.
     fn may_record_last_page(&mut self, device: DeviceId) -> bool {
-        let wanted = match self.members.checked {
+        let wanted = match self.durability.members.checked {
             Some((checked, round)) if checked == device => Some(round),
             _ => self.check_device(device),
         };
-        self.members.checked = wanted.map(|round| (device, round));
+        self.durability.members.checked = wanted.map(|round| (device, round));
         wanted.is_none_or(|round| self.is_checked(device, round))
     }
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
-        let is_removed = self.verification.is_removed(sb.device);
-        (is_removed || !self.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
+        let is_removed = self.checks.verification.is_removed(sb.device);
+        (is_removed || !self.core.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
     }
 
     /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
     pub(crate) fn write_superblock<M: Memory>(&mut self, memory: &mut M) {
-        if self.members.writing.is_some() || !self.may_record() {
+        if self.durability.members.writing.is_some() || !self.may_record() {
             return;
         }
-        let Some(&(device, at)) = self.members.to_record.front() else { return };
+        let Some(&(device, at)) = self.durability.members.to_record.front() else { return };
         if at != DeviceOffset(0) && !self.may_record_last_page(device) {
             return;
         }
         // With all scratch blocks out, pieces under way give some back.
-        let Some([Some(buffer), _]) = self.scratch.blocks(1) else { return };
-        self.members.to_record.pop_front();
-        self.members.checked = None;
-        let page = self.map.devices()[device.index()].encode();
+        let Some([Some(buffer), _]) = self.space.scratch.blocks(1) else { return };
+        self.durability.members.to_record.pop_front();
+        self.durability.members.checked = None;
+        let page = self.core.map.devices()[device.index()].encode();
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        self.members.writing = Some(buffer);
-        let kind = IoKind::Write { fua: self.devices[device.index()].settings.volatile_cache };
+        self.durability.members.writing = Some(buffer);
+        let kind = IoKind::Write { fua: self.core.devices[device.index()].settings.volatile_cache };
         self.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
 
@@ -219,13 +224,13 @@ impl Engine {
     }
 
     fn superblock_ended<M: Memory>(&mut self, device: DeviceId, result: Result<(), IoError>, memory: &mut M) {
-        if let Some(buffer) = self.members.writing.take() {
+        if let Some(buffer) = self.durability.members.writing.take() {
             self.put_back_block(buffer);
         }
         if let Err(error) = result {
             // A device without metadata that cannot be told is lost itself; it cannot mislead anybody
             // who does not accept a rollback.
-            self.members.to_record.retain(|(d, _)| *d != device);
+            self.durability.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
         self.write_superblock(memory);

@@ -85,25 +85,26 @@ impl fmt::Display for Activity {
 impl Engine {
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
-        let in_flight = |is: fn(&Purpose) -> bool| self.commands.iter().any(|flight| is(&flight.purpose));
+        let in_flight =
+            |is: fn(&Purpose) -> bool| self.core.commands.iter().any(|flight| is(&flight.purpose));
         match activity {
             Activity::Reading => in_flight(|p| p.piece().is_some() && p.written().is_none()),
             Activity::Writing => in_flight(|p| p.written().is_some()),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
             Activity::Frame => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Frame))),
-            Activity::JournalWrapped => self.map.journal_has_wrapped(),
+            Activity::JournalWrapped => self.core.map.journal_has_wrapped(),
             Activity::CheckpointPages => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Pages))),
             Activity::CheckpointFlush => {
                 in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::PagesFlush)))
             }
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.is_removing(),
-            Activity::SpaceResting => self.devices.iter().any(|device| device.resting.any()),
-            Activity::WaitingForSpace => self.space.is_waited_for(),
+            Activity::SpaceResting => self.core.devices.iter().any(|device| device.resting.any()),
+            Activity::WaitingForSpace => self.space.state.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
-            Activity::IntentOpen => !self.intents.are_closed(),
-            Activity::Degraded => self.map.is_mirrored() && self.map.members().len() < 2,
-            Activity::InDoubt => !self.doubt.is_empty(),
+            Activity::IntentOpen => !self.durability.intents.are_closed(),
+            Activity::Degraded => self.core.map.is_mirrored() && self.core.map.members().len() < 2,
+            Activity::InDoubt => !self.durability.doubt.is_empty(),
         }
     }
 }

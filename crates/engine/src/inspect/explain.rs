@@ -75,17 +75,17 @@ impl Engine {
     /// # Errors
     /// If there is no such volume, or it ends before.
     pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
-        let catalogue = self.map.catalogue();
-        let found = catalogue.by_name(volume).and_then(|id| Some((id, self.map.volume(id)?.size)));
+        let catalogue = self.core.map.catalogue();
+        let found = catalogue.by_name(volume).and_then(|id| Some((id, self.core.map.volume(id)?.size)));
         let (id, size) = found.ok_or_else(|| ExplainError::NoVolume(volume.to_owned()))?;
         if at.0 >= size.0 {
             return Err(ExplainError::Beyond { at: Bytes(at.0), volume: volume.to_owned(), size });
         }
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let key = ExtentKey { volume: id, index: extent.index(at) };
         let number = (u64::from(extent.within(at)) / BLOCK) as u16;
         let one = BlockRange { first: number, count: 1 };
-        let record = lookup::record(&self.map, key);
+        let record = lookup::record(&self.core.map, key);
         let places = record.iter().flat_map(|record| &record.places);
         let held = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
         let (policy, reasons) = self.reasons(key, number, held);
@@ -95,7 +95,7 @@ impl Engine {
             extent_size: extent.bytes(),
             number,
             places: places.map(|place| self.explain_place(key, place, number)).collect(),
-            in_doubt: self.doubt.about(key, one).is_some(),
+            in_doubt: self.durability.doubt.about(key, one).is_some(),
             policy,
             reasons,
         })
@@ -105,27 +105,27 @@ impl Engine {
         let id = place.at.id();
         let mut blocks = Vec::new();
         let mut from = 0;
-        while let Some(run) = place.valid.next_run(from, self.map.extent().blocks()) {
+        while let Some(run) = place.valid.next_run(from, self.core.map.extent().blocks()) {
             from = run.end();
             blocks.push(run);
         }
         let at = place.slot(block).map(|slot| {
             let whole = weir_map::Whole { device: id.device, extent: slot.extent };
-            self.map.address(whole, u32::from(slot.block) * BLOCK as u32)
+            self.core.map.address(whole, u32::from(slot.block) * BLOCK as u32)
         });
-        ExplainedPlace { id, at, blocks, age: self.since.age(key, id, self.now) }
+        ExplainedPlace { id, at, blocks, age: self.counts.since.age(key, id, self.core.now) }
     }
 
     /// The policy of an extent's volume, and what it has to say.
     fn reasons(&self, key: ExtentKey, block: u16, held: Places) -> (&'static str, Reasons) {
-        let which = self.policies.of(key.volume);
-        let policy = &self.policies.all[which.0].policy;
-        let names: Vec<_> = self.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
+        let which = self.host.policies.of(key.volume);
+        let policy = &self.host.policies.all[which.0].policy;
+        let names: Vec<_> = self.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
         let moment = Moment {
-            now: self.now,
+            now: self.core.now,
             devices: &self.views_now(),
-            measured: self.advice.measured(),
-            extent: self.map.extent(),
+            measured: self.host.advice.measured(),
+            extent: self.core.map.extent(),
             map: &self.whereabouts(which),
             random: &mut Rng::new(Seed(0)),
             actions: &mut Vec::new(),

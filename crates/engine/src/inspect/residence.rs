@@ -30,7 +30,7 @@ impl Engine {
     /// The extent has a whole place there from now on.
     pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
         self.note_begin(key, whole.device);
-        self.map.place(key, whole);
+        self.core.map.place(key, whole);
         self.note_since(key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
     }
 
@@ -43,7 +43,7 @@ impl Engine {
     }
 
     fn note_since(&mut self, key: ExtentKey, place: PlaceId) {
-        self.since.0.insert((key, place), self.now);
+        self.counts.since.0.insert((key, place), self.core.now);
     }
 }
 

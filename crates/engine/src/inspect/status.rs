@@ -1,5 +1,7 @@
 //! What the pool is doing, as plain data.
 
+use crate::Engine;
+use crate::StoppedChanges;
 use crate::admin::VolumeInfo;
 use crate::device::ErrorCounts;
 use crate::device::State;
@@ -14,7 +16,6 @@ use crate::policy::which::Which;
 use crate::read::cache::CacheStatus;
 use crate::space::SpaceStatus;
 use crate::space::extra::Spread;
-use crate::{Engine, StoppedChanges};
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
@@ -169,10 +170,10 @@ pub const STATUS_EXTENTS_MAX: usize = 1024;
 impl Engine {
     /// The pool as it is. Walks the leaves of every volume: for people, not for every request.
     pub fn status(&self) -> PoolStatus {
-        let map = &self.map;
+        let map = &self.core.map;
         let extent = map.extent().bytes();
         let device = |sb: &weir_map::Superblock| {
-            let (device, space) = (&self.devices[sb.device.index()], map.space(sb.device));
+            let (device, space) = (&self.core.devices[sb.device.index()], map.space(sb.device));
             let releasing = u64::from(self.releasing_extents(sb.device));
             DeviceStatus {
                 id: sb.device,
@@ -183,42 +184,42 @@ impl Engine {
                 releasing: Bytes(releasing * extent.0),
                 reads: device.load.completed(false),
                 writes: device.load.completed(true),
-                read_response: self.advice.view(sb.device).reads.response.get(),
-                write_response: self.advice.view(sb.device).writes.response.get(),
+                read_response: self.host.advice.view(sb.device).reads.response.get(),
+                write_response: self.host.advice.view(sb.device).writes.response.get(),
                 idle_response: device.idle.response,
                 flushes: device.load.flushes(),
                 errors: device.errors,
                 in_flight: device.in_flight().into(),
                 mover: device.pacing.status(self.mover.share()),
-                load: device.load.load(self.now),
+                load: device.load.load(self.core.now),
                 responses: device.load.responses(),
                 state: match device.state {
                     State::InUse => DeviceState::InUse,
-                    State::Lost { why, since } => DeviceState::Lost { why, for_: self.now.since(since) },
+                    State::Lost { why, since } => DeviceState::Lost { why, for_: self.core.now.since(since) },
                 },
-                removed: self.verification.is_removed(sb.device),
-                doubtful: self.doubt.blocks(sb.device),
+                removed: self.checks.verification.is_removed(sb.device),
+                doubtful: self.durability.doubt.blocks(sb.device),
                 metadata: map.members().contains(&sb.device),
             }
         };
         PoolStatus {
             name: map.devices().first().map(|sb| sb.pool_name.clone()).unwrap_or_default(),
             extent,
-            policy: self.policies.name(),
+            policy: self.host.policies.name(),
             devices: map.devices().iter().map(device).collect(),
             volumes: self.volumes().collect(),
             memory: map.memory(),
             metadata: map.room(),
             space: self.space_status(),
-            written: self.written,
+            written: self.counts.written,
             spread: self.spread(),
             mover: self.mover_status(),
-            cache: self.cache.status(),
+            cache: self.reads.cache.status(),
             moves: self.moves_status(Which(0)),
             remarks: self.remarks().collect(),
-            requests: self.active.len(),
-            unreachable: self.unreachable.found(),
-            read_only: self.stopped_changes == Some(StoppedChanges::MetadataFailed),
+            requests: self.requests.active.len(),
+            unreachable: self.background.unreachable.found(),
+            read_only: self.core.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }
     }
 
@@ -234,7 +235,7 @@ impl Engine {
         most: usize,
         out: &mut Vec<Status>,
     ) {
-        let Some(size) = self.map.volume(volume).map(|v| v.size.0) else { return };
+        let Some(size) = self.core.map.volume(volume).map(|v| v.size.0) else { return };
         let end = offset.0.saturating_add(len.0).min(size);
         let first = out.len();
         let mut push = |len: u64, kind: RunKind| {
@@ -246,7 +247,7 @@ impl Engine {
             }
             true
         };
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let mut at = offset.0;
         for _ in 0..STATUS_EXTENTS_MAX {
             if at >= end {
@@ -254,13 +255,15 @@ impl Engine {
             }
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
-            let (run_end, kind) = match self.map.find(key) {
-                Found::Empty if !self.doubt.has(key) => (self.next_used(key).0.min(end), RunKind::Hole),
+            let (run_end, kind) = match self.core.map.find(key) {
+                Found::Empty if !self.durability.doubt.has(key) => {
+                    (self.next_used(key).0.min(end), RunKind::Hole)
+                }
                 Found::Direct(_) => (extent_end, RunKind::Data),
                 found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
                     // What is in doubt is no hole: who took it for zeros would not notice the loss.
-                    let data_at = |b| found.holds(b) || self.doubt.about(key, one(b)).is_some();
+                    let data_at = |b| found.holds(b) || self.durability.doubt.about(key, one(b)).is_some();
                     let data = data_at(first);
                     let blocks = extent.blocks();
                     let past = (first..blocks).find(|b| data_at(*b) != data).unwrap_or(blocks);

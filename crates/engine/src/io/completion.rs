@@ -19,8 +19,8 @@ impl Engine {
     /// Takes the completion of a device command.
     #[inline]
     pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
-        self.now = now;
-        if let Some(parts) = self.commands.take_parts(done.id) {
+        self.core.now = now;
+        if let Some(parts) = self.core.commands.take_parts(done.id) {
             return self.complete_joined(done, &parts, memory);
         }
         self.finish_flight(done.id, done.result, memory);
@@ -29,10 +29,10 @@ impl Engine {
     #[inline(never)]
     fn complete_joined<M: Memory>(&mut self, done: IoDone, parts: &[IoId], memory: &mut M) {
         for id in std::iter::once(&done.id).chain(parts) {
-            let Some(flight) = self.commands.get(*id) else { continue };
+            let Some(flight) = self.core.commands.get(*id) else { continue };
             match done.result {
                 Err(error @ IoError::Os(_)) if may_join(flight) && !self.is_spoilt(flight) => {
-                    let flight = self.commands.remove(*id);
+                    let flight = self.core.commands.remove(*id);
                     self.send_alone(flight, error);
                 }
                 result => self.finish_flight(*id, result, memory),
@@ -43,21 +43,21 @@ impl Engine {
     /// A device command has ended.
     #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let Some(flight) = self.commands.get(id) else { return };
+        let Some(flight) = self.core.commands.get(id) else { return };
         let (of, promise) = (flight.device, flight.promise);
         let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
             Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover_is_fed() => {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
-                self.commands.remove(id);
+                self.core.commands.remove(id);
                 self.part_read(piece, memory);
                 self.reuse_any_rested(of);
             }
             Purpose::Write(WriteIo::Data(piece)) if is_plain => {
                 self.measure_flight(id, Whose::Client, IoKind::Write { fua: false }, Some(piece));
-                let flight = self.commands.remove(id);
-                self.written.note(&flight);
+                let flight = self.core.commands.remove(id);
+                self.counts.written.note(&flight);
                 self.write_ended(piece, &flight, Ok(()));
                 self.reuse_any_rested(of);
             }
@@ -74,16 +74,16 @@ impl Engine {
     /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
     fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
-        let Self { commands, devices, advice, mover, .. } = self;
-        let Some(flight) = commands.get(id) else { return };
-        let device = &mut devices[flight.device.index()];
-        let Ended { response, took, .. } = device.end(self.now, flight, whose, mover.share());
+        let Self { core, host, mover, .. } = self;
+        let Some(flight) = core.commands.get(id) else { return };
+        let device = &mut core.devices[flight.device.index()];
+        let Ended { response, took, .. } = device.end(core.now, flight, whose, mover.share());
         let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
-        device.measure(kind, &command, self.now);
+        device.measure(kind, &command, core.now);
         let of = flight.device;
         let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
-        advice.set_in_flight(of, device.in_flight());
-        advice.measure(of, whose, &command);
+        host.advice.set_in_flight(of, device.in_flight());
+        host.advice.measure(of, whose, &command);
         if tells_of_device {
             self.weigh(of, piece, &command);
         }
@@ -91,20 +91,20 @@ impl Engine {
 
     /// A device command has ended that is not measured.
     pub(crate) fn end_at_device(&mut self, flight: &Flight, whose: Whose) {
-        let device = &mut self.devices[flight.device.index()];
-        device.end(self.now, flight, whose, self.mover.share());
-        self.advice.set_in_flight(flight.device, device.in_flight());
+        let device = &mut self.core.devices[flight.device.index()];
+        device.end(self.core.now, flight, whose, self.mover.share());
+        self.host.advice.set_in_flight(flight.device, device.in_flight());
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
         if result.is_ok() && self.was_written(id) {
             return;
         }
-        let Some(flight) = self.commands.get(id) else { return };
+        let Some(flight) = self.core.commands.get(id) else { return };
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
-            self.devices[of].promises.end(promise);
+            self.core.devices[of].promises.end(promise);
         }
         // The system may have had the page in memory: that says nothing of the device.
         let is_measured = !matches!(flight.purpose, Purpose::Verify);
@@ -112,27 +112,27 @@ impl Engine {
             let piece = flight.purpose.piece();
             self.measure_flight(id, whose, kind, piece);
         }
-        let flight = self.commands.remove(id);
+        let flight = self.core.commands.remove(id);
         if result.is_ok() && !is_abandoned && !is_measured {
             self.end_at_device(&flight, whose);
         }
         if is_abandoned {
             self.end_at_device(&flight, whose);
-            self.abandoned.ended(id, memory);
+            self.core.abandoned.ended(id, memory);
             self.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            self.written.note(&flight);
+            self.counts.written.note(&flight);
             if matches!(flight.purpose, Purpose::DataFlush(_)) {
-                self.advice.measure_flush(flight.device, self.now.since(flight.started));
+                self.host.advice.measure_flush(flight.device, self.core.now.since(flight.started));
             }
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(Errno::EIO)), memory);
             } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
             {
-                self.devices[of].promises.hold(flight);
+                self.core.devices[of].promises.hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
@@ -142,15 +142,15 @@ impl Engine {
     /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is
     /// not what has ended, or comes to nothing.
     fn was_written(&mut self, id: IoId) -> bool {
-        let Some(flight) = self.commands.get(id) else { return false };
+        let Some(flight) = self.core.commands.get(id) else { return false };
         if flight.step != Step::Writing
             || matches!(flight.purpose, Purpose::Abandoned)
             || self.is_spoilt(flight)
         {
             return false;
         }
-        let flight = Flight { step: Step::Flushing, ..self.commands.remove(id) };
-        self.commands.send(flight);
+        let flight = Flight { step: Step::Flushing, ..self.core.commands.remove(id) };
+        self.core.commands.send(flight);
         true
     }
 
@@ -168,7 +168,7 @@ impl Engine {
             IoError::Removed => self.removed(flight.device),
             IoError::Os(_) => {}
         }
-        if flight.fails_promise() && !is_full(flight.command(), error, self.map.planted()) {
+        if flight.fails_promise() && !is_full(flight.command(), error, self.core.map.planted()) {
             self.flush_failed(flight.device, error);
         }
         self.end_flight(&flight, Err(error), memory);
@@ -214,15 +214,15 @@ impl Engine {
 
     #[inline]
     fn reuse_any_rested(&mut self, device: DeviceId) {
-        if self.devices[device.index()].resting.any() {
+        if self.core.devices[device.index()].resting.any() {
             self.reuse_rested(device);
         }
     }
 
     /// Space whose release is durable can be handed out once the commands begun before have ended.
     pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
-        while let Some(chunk) = self.devices[device.index()].rested() {
-            self.map.reuse(chunk);
+        while let Some(chunk) = self.core.devices[device.index()].rested() {
+            self.core.map.reuse(chunk);
             self.note_used();
             self.retry_waiting_space();
         }
@@ -230,9 +230,9 @@ impl Engine {
 
     pub(crate) fn rest(&mut self, chunk: Chunk) {
         if self.is_planted(Mutant::ReusedWhileInUse) {
-            return self.map.reuse(chunk);
+            return self.core.map.reuse(chunk);
         }
-        self.devices[chunk.device().index()].rest(chunk);
+        self.core.devices[chunk.device().index()].rest(chunk);
         self.reuse_rested(chunk.device());
     }
 }

@@ -12,7 +12,7 @@ use weir_model::{BlockRange, ExtentKey, PlaceId, PlaceKind};
 impl Engine {
     /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
     pub(crate) fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
-        let Some(record) = lookup::record(&self.map, key) else { return };
+        let Some(record) = lookup::record(&self.core.map, key) else { return };
         let Some(there) = record.place(to).map(|p| p.valid.clone()) else { return };
         let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
         for from in others {
@@ -24,9 +24,9 @@ impl Engine {
     /// somebody is writing.
     pub(crate) fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
         let Some(blocks) = self.sound(blocks, from) else { return };
-        let all = self.map.extent().blocks();
-        let Some(record) = lookup::record(&self.map, key) else { return };
-        if self.locks.begin_move(key, all) {
+        let all = self.core.map.extent().blocks();
+        let Some(record) = lookup::record(&self.core.map, key) else { return };
+        if self.requests.locks.begin_move(key, all) {
             let mut held = BlockSet::none(all);
             // What is in two places in slots, and not at home, is so for safety's sake.
             let counts = |p: &&Place| from.kind == PlaceKind::Whole || p.at.id().kind == PlaceKind::Whole;
@@ -38,24 +38,24 @@ impl Engine {
 
     /// What places other than `from` hold on devices that are not lost: a lost one may hold it in vain.
     fn held_besides(&self, record: &Record, from: PlaceId) -> BlockSet {
-        let mut held = BlockSet::none(self.map.extent().blocks());
+        let mut held = BlockSet::none(self.core.map.extent().blocks());
         let others = record.places.iter().filter(|p| p.at.id() != from && self.is_usable(p.device()));
         others.for_each(|p| held.union(&p.valid));
         held
     }
 
     fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
-        let all = self.map.extent().blocks();
+        let all = self.core.map.extent().blocks();
         // Two copies are kept where two are wanted.
-        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies == 1) else { return };
+        let Some(record) = lookup::record(&self.core.map, key).filter(|r| r.copies == 1) else { return };
         let mut going = self.held_besides(&record, from);
         going.intersect(&record.shared(from, all));
         going.intersect(which);
-        going.subtract(&self.locks.watch(key));
+        going.subtract(&self.requests.locks.watch(key));
         let mut at = blocks.first;
         while let Some(run) = going.next_run(at, blocks.end()) {
             at = run.end();
-            if self.map.dropped(key, from, run) {
+            if self.core.map.dropped(key, from, run) {
                 self.mover.note_dropped(run.count);
                 self.note_change();
             }

@@ -42,12 +42,13 @@ impl Engine {
 
     #[inline(never)]
     fn feed_queued(&mut self, piece: PieceId, source: Source) {
-        let Piece { key, range, takes_blocks, .. } = self.pieces[piece.0 as usize];
+        let Piece { key, range, takes_blocks, .. } = self.requests.pieces[piece.0 as usize];
         if takes_blocks {
             // To the mover they are as blocks that are being written.
             return;
         }
-        let [one, more] = [1, 2].map(|count| self.scratch.has_for_move(BlockRange { first: 0, count }, true));
+        let [one, more] =
+            [1, 2].map(|count| self.space.scratch.has_for_move(BlockRange { first: 0, count }, true));
         let brings = |blocks: &BlockRange| {
             let within = blocks.first >= range.first && blocks.end() <= range.end();
             within && if blocks.count == 1 { one } else { more }
@@ -72,7 +73,7 @@ impl Engine {
         if !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             return;
         }
-        let first = self.pieces[piece.0 as usize].range.first;
+        let first = self.requests.pieces[piece.0 as usize].range.first;
         while let Some((id, run, buffer)) = self.take_fed(piece) {
             if result.is_ok() {
                 let from = flight.buffer.part(u32::from(run.first - first) * BLOCK as u32, buffer.len);

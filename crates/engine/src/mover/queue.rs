@@ -116,7 +116,7 @@ impl Engine {
 
     /// Something is queued that could begin now.
     pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && self.scratch.has_run()
+        !self.mover.queue.is_empty() && self.space.scratch.has_run()
     }
 
     /// Something is queued that could begin now with the bytes of a client's read.
@@ -138,16 +138,16 @@ impl Engine {
     /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
     /// moved any more.
     fn move_due(&self, task: &Move) -> Option<Nanos> {
-        let ends = self.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
+        let ends = self.core.stopped_changes.is_some() || self.admin.is_being_removed(task.key.volume);
         match task.stage {
-            Stage::WaitsForTime(at) => Some(if ends { self.now } else { at }),
+            Stage::WaitsForTime(at) => Some(if ends { self.core.now } else { at }),
             _ => None,
         }
     }
 
     /// Goes on with moves that waited for time of their devices.
     fn resume_moves(&mut self) {
-        let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.now);
+        let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.core.now);
         let due: SmallVec<[usize; 4]> =
             self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
         for id in due {
@@ -159,8 +159,8 @@ impl Engine {
     /// Begins what is asked for, with the bytes of a read if one has them.
     pub(crate) fn carry_out(&mut self, action: Action, feed: Option<Feed>) {
         let volume = action.key().volume;
-        let gone = self.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
-        if gone || self.stopped_changes.is_some() {
+        let gone = self.core.map.volume(volume).is_none() || self.admin.is_being_removed(volume);
+        if gone || self.core.stopped_changes.is_some() {
             return;
         }
         match action {
@@ -178,10 +178,10 @@ impl Engine {
 
     /// Whole places get what they lack.
     fn refresh(&mut self, key: ExtentKey) {
-        let Found::Record(record) = self.map.find(key) else { return };
+        let Found::Record(record) = self.core.map.find(key) else { return };
         let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);
         let places: Vec<_> = ids.collect();
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         for to in places {
             self.request_action(Action::Copy { key, blocks, to });
         }

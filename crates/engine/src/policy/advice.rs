@@ -4,6 +4,7 @@ use crate::Engine;
 use crate::device::Device;
 use crate::flight::Whose;
 use crate::ids::PieceId;
+use crate::policy::Host;
 use crate::policy::runs::Runs;
 use crate::policy::which::{Which, is_about};
 use weir_map::{Found, Map, Place, Record, Whole};
@@ -77,35 +78,35 @@ impl Advice {
 impl Engine {
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
-        self.advice.views.iter().map(DeviceView::completed)
+        self.host.advice.views.iter().map(DeviceView::completed)
     }
 
     /// The devices as policies see them.
     #[inline]
     pub(crate) fn views(&mut self) -> &[DeviceView] {
-        if self.advice.filled != Some(self.map.space_changes()) {
+        if self.host.advice.filled != Some(self.core.map.space_changes()) {
             self.fill_in_views();
         }
         debug_assert!(self.are_filled_in(), "something of a device has changed unnoticed");
-        &self.advice.views
+        &self.host.advice.views
     }
 
     /// Whether filling in would change nothing.
     fn are_filled_in(&self) -> bool {
-        let mut all = self.advice.views.iter().zip(&self.devices);
+        let mut all = self.host.advice.views.iter().zip(&self.core.devices);
         all.all(|(view, device)| {
             let mut now = *view;
-            fill_in(&mut now, device, &self.map);
+            fill_in(&mut now, device, &self.core.map);
             now == *view
         })
     }
 
     #[inline(never)]
     fn fill_in_views(&mut self) {
-        let Self { advice, devices, map, .. } = self;
-        advice.filled = Some(map.space_changes());
-        for (view, device) in advice.views.iter_mut().zip(devices) {
-            if fill_in(view, device, map) {
+        let Self { core, host: Host { advice, .. }, .. } = self;
+        advice.filled = Some(core.map.space_changes());
+        for (view, device) in advice.views.iter_mut().zip(&core.devices) {
+            if fill_in(view, device, &core.map) {
                 advice.measured += 1;
             }
         }
@@ -113,16 +114,16 @@ impl Engine {
 
     /// The devices as policies see them, without filling in the shared views: a copy.
     pub(crate) fn views_now(&self) -> Vec<DeviceView> {
-        let mut views = self.advice.views.clone();
-        for (view, device) in views.iter_mut().zip(&self.devices) {
-            fill_in(view, device, &self.map);
+        let mut views = self.host.advice.views.clone();
+        for (view, device) in views.iter_mut().zip(&self.core.devices) {
+            fill_in(view, device, &self.core.map);
         }
         views
     }
 
     /// The map as a policy sees it.
     pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
-        Whereabouts { map: &self.map, which, own: &self.policies.own }
+        Whereabouts { map: &self.core.map, which, own: &self.host.policies.own }
     }
 
     /// Asks a policy something.
@@ -154,19 +155,19 @@ impl Engine {
         devices: Option<&[DeviceView]>,
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
-        let Self { advice, map, policies, .. } = self;
+        let Self { core, host: Host { advice, policies, random, .. }, mover, .. } = self;
         let mut moment = Moment {
-            now: self.now,
+            now: core.now,
             devices: devices.unwrap_or(&advice.views),
             measured: advice.measured,
-            extent: map.extent(),
-            map: &Whereabouts { map, which, own: &policies.own },
-            random: &mut self.random,
+            extent: core.map.extent(),
+            map: &Whereabouts { map: &core.map, which, own: &policies.own },
+            random,
             actions: &mut advice.actions,
-            room: self.mover.room(),
+            room: mover.room(),
         };
         let answer = question(&mut *policies.all[which.0].policy, &mut moment);
-        if !self.advice.actions.is_empty() {
+        if !self.host.advice.actions.is_empty() {
             self.take_actions(which);
         }
         answer
@@ -175,29 +176,29 @@ impl Engine {
     /// Tells the mover what a policy has asked for, as far as that is to be done.
     #[inline(never)]
     fn take_actions(&mut self, which: Which) {
-        let mut actions = std::mem::take(&mut self.advice.actions);
+        let mut actions = std::mem::take(&mut self.host.advice.actions);
         let stopped = self.has_stopped_moves(which);
         for action in actions.drain(..) {
             let may = !stopped || self.brings_home(&action);
-            if may && is_about(which, &self.policies.own, action.key().volume) {
+            if may && is_about(which, &self.host.policies.own, action.key().volume) {
                 self.request_action(action);
             }
         }
-        self.advice.actions = actions;
+        self.host.advice.actions = actions;
     }
 
     /// Tells its volume's policy of a piece's access, once.
     #[inline(always)]
     pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
-        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
-        if self.policies.all[which.0].watches.accesses {
+        let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
+        if self.host.policies.all[which.0].watches.accesses {
             self.tell_watcher(id, which, held);
         }
     }
 
     #[inline(never)]
     fn tell_watcher(&mut self, id: PieceId, which: Which, held: impl FnOnce(&Self) -> Places) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         if std::mem::replace(&mut piece.told, true) {
             return;
         }
@@ -212,8 +213,8 @@ impl Engine {
     /// A piece as policies see it, but for where it is.
     #[inline(always)]
     pub(crate) fn access(&self, id: PieceId) -> Access {
-        let piece = &self.pieces[id.0 as usize];
-        let active = &self.active[piece.request.0];
+        let piece = &self.requests.pieces[id.0 as usize];
+        let active = &self.requests.active[piece.request.0];
         let request = &active.request;
         Access {
             key: piece.key,
@@ -228,33 +229,33 @@ impl Engine {
 
     /// All of an extent, as if it were written.
     pub(crate) fn access_to_all(&self, key: ExtentKey) -> Access {
-        let bytes = self.map.extent().bytes();
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let bytes = self.core.map.extent().bytes();
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         let held = self.held(key);
         Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, held }
     }
 
     /// Where an extent is.
     pub(crate) fn held(&self, key: ExtentKey) -> Places {
-        self.held_of(key, BlockRange { first: 0, count: self.map.extent().blocks() })
+        self.held_of(key, BlockRange { first: 0, count: self.core.map.extent().blocks() })
     }
 
     /// Where some blocks of an extent are.
     pub(crate) fn held_of(&self, key: ExtentKey, range: BlockRange) -> Places {
-        held(&self.map.find(key), range, self.map.extent().blocks())
+        held(&self.core.map.find(key), range, self.core.map.extent().blocks())
     }
 
     /// Where blocks of an extent are that is in one whole place.
     #[inline]
     pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
-        Places::one(in_whole(whole, range, self.map.extent().blocks()))
+        Places::one(in_whole(whole, range, self.core.map.extent().blocks()))
     }
 
     /// What a request continues, if the policy wants to know.
     #[inline]
     pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
-        if self.policies.watches(request.volume).runs && request.op.has_payload() {
-            self.advice.runs.note(request.volume, request.offset, request.len)
+        if self.host.policies.watches(request.volume).runs && request.op.has_payload() {
+            self.host.advice.runs.note(request.volume, request.offset, request.len)
         } else {
             Bytes(0)
         }

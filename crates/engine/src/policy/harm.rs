@@ -14,6 +14,7 @@ use crate::Engine;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::PieceId;
 use crate::notice::Notice;
+use crate::policy::Host;
 use crate::policy::advice::held;
 use crate::policy::which::Which;
 use crate::task::Task;
@@ -92,13 +93,13 @@ pub struct MovesStatus {
 impl Task for Harm {
     /// Judges windows that are over, and sees to it that no curve is old that is needed.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        let is_due = engine.now.since(engine.harm.looked) >= LOOK;
-        if !engine.policies.moving || !is_due || engine.stopped_changes.is_some() {
+        let is_due = engine.core.now.since(engine.host.harm.looked) >= LOOK;
+        if !engine.host.policies.moving || !is_due || engine.core.stopped_changes.is_some() {
             return;
         }
-        engine.harm.looked = engine.now;
+        engine.host.harm.looked = engine.core.now;
         engine.probe_old_curve();
-        for at in 0..engine.policies.all.len() {
+        for at in 0..engine.host.policies.all.len() {
             engine.review_moves(at);
         }
     }
@@ -109,9 +110,9 @@ impl Engine {
     /// forgotten.
     pub(crate) fn judge_moves(&mut self, moves: Moves) {
         let moves = moves.in_pool_of(self.views().iter().map(|device| u64::from(device.extents)).sum());
-        self.harm.moves = moves;
-        let now = self.now;
-        self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
+        self.host.harm.moves = moves;
+        let now = self.core.now;
+        self.host.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
     }
 
     /// What all windows of the pool's policy came to.
@@ -121,15 +122,15 @@ impl Engine {
 
     /// What the moves of a policy came to.
     pub(crate) fn moves_status(&self, which: Which) -> MovesStatus {
-        let judge = &self.policies.all[which.0].judged.judge;
-        let stopped = judge.until().map(|until| until.since(self.now));
+        let judge = &self.host.policies.all[which.0].judged.judge;
+        let stopped = judge.until().map(|until| until.since(self.core.now));
         MovesStatus { stopped, stops: judge.stops(), last: judge.last(), all: judge.all() }
     }
 
     /// Whether what the volume's policy asks for is not to be done.
     #[inline]
     pub(crate) fn has_stopped_moves(&self, which: Which) -> bool {
-        self.policies.all[which.0].judged.judge.has_stopped()
+        self.host.policies.all[which.0].judged.judge.has_stopped()
     }
 
     /// Whether an action is to be done though moves have stopped: it brings home what is nowhere else, or
@@ -148,64 +149,64 @@ impl Engine {
 
     /// An extent gets its first space on a device.
     pub(crate) fn note_begin(&mut self, key: ExtentKey, device: DeviceId) {
-        if !self.policies.moving || !matches!(self.map.find(key), Found::Empty) {
+        if !self.host.policies.moving || !matches!(self.core.map.find(key), Found::Empty) {
             return;
         }
-        self.harm.home = Some(device);
-        if self.harm.moves.samples(key) {
-            let which = self.policies.of(key.volume);
-            self.policies.all[which.0].judged.judge.begins_at(key, device);
+        self.host.harm.home = Some(device);
+        if self.host.harm.moves.samples(key) {
+            let which = self.host.policies.of(key.volume);
+            self.host.policies.all[which.0].judged.judge.begins_at(key, device);
         }
     }
 
     /// A command ended well, of a client's piece or not.
     #[inline(always)]
     pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &Command) {
-        if !self.policies.moving {
+        if !self.host.policies.moving {
             return;
         }
-        self.harm.curves[device.index()].note(self.now, command);
+        self.host.harm.curves[device.index()].note(self.core.now, command);
         let Some(id) = piece else { return };
-        let key = self.pieces[id.0 as usize].key;
-        if self.harm.moves.samples(key) {
+        let key = self.requests.pieces[id.0 as usize].key;
+        if self.host.harm.moves.samples(key) {
             self.weigh_sampled(id, key, device, *command);
         }
     }
 
     #[inline(never)]
     fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: Command) {
-        let which = self.policies.of(key.volume);
+        let which = self.host.policies.of(key.volume);
         if self.is_mirrored(key) || self.has_stopped_moves(which) {
             return;
         }
-        let under_way = 1 + self.devices.iter().map(|device| device.in_flight()).sum::<u32>();
+        let under_way = 1 + self.core.devices.iter().map(|device| device.in_flight()).sum::<u32>();
         let done = Done { device, command, of: self.bytes_within(id, key), under_way };
-        let Self { map, policies, harm, .. } = self;
-        policies.all[which.0].judged.judge.note(key, &done, || first_place(map, key).or(harm.home));
+        let Self { core, host: Host { policies, harm, .. }, .. } = self;
+        policies.all[which.0].judged.judge.note(key, &done, || first_place(&core.map, key).or(harm.home));
     }
 
     /// How many bytes of the extent a piece's request is about.
     fn bytes_within(&self, id: PieceId, key: ExtentKey) -> Bytes {
-        let request = &self.active[self.pieces[id.0 as usize].request.0].request;
-        let extent = self.map.extent();
+        let request = &self.requests.active[self.requests.pieces[id.0 as usize].request.0].request;
+        let extent = self.core.map.extent();
         let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
         Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
     }
 
     /// Judges a policy, if its window is over.
     fn review_moves(&mut self, at: usize) {
-        let Some(rules) = self.harm.moves.rules().copied() else { return };
-        let totals: Vec<_> = self.devices.iter().map(|device| device.used(self.now)).collect();
-        let instance = &mut self.policies.all[at];
+        let Some(rules) = self.host.harm.moves.rules().copied() else { return };
+        let totals: Vec<_> = self.core.devices.iter().map(|device| device.used(self.core.now)).collect();
+        let instance = &mut self.host.policies.all[at];
         let (judged, policy) = (&mut instance.judged, instance.policy.name());
         if judged.then.is_empty() {
             // What was done before is not the policy's.
-            (judged.began, judged.then) = (self.now, totals);
+            (judged.began, judged.then) = (self.core.now, totals);
             return;
         }
         let over = match judged.judge.until() {
-            Some(until) => self.now >= until,
-            None => self.now.since(judged.began) >= rules.window,
+            Some(until) => self.core.now >= until,
+            None => self.core.now.since(judged.began) >= rules.window,
         };
         if !over {
             return;
@@ -213,41 +214,42 @@ impl Engine {
         let since =
             |(now, then): (&Use, &Use)| Use { busy: now.busy - then.busy, moved: now.moved - then.moved };
         let uses: Vec<_> = totals.iter().zip(&judged.then).map(since).collect();
-        let Reviewed::Over(verdict) = judged.judge.review(self.now, judged.began, &uses, &self.harm.curves)
+        let Reviewed::Over(verdict) =
+            judged.judge.review(self.core.now, judged.began, &uses, &self.host.harm.curves)
         else {
             return;
         };
-        (judged.began, judged.then) = (self.now, totals);
-        let volume = self.policies.volume_of(Which(at));
+        (judged.began, judged.then) = (self.core.now, totals);
+        let volume = self.host.policies.volume_of(Which(at));
         self.tell_verdict(volume, policy, verdict);
     }
 
     fn tell_verdict(&mut self, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
         match verdict {
             Some(Verdict::Stopped { estimate, pause }) => {
-                self.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
+                self.core.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
             }
-            Some(Verdict::Again) => self.notices.push(Notice::MovesAgain { volume, policy }),
+            Some(Verdict::Again) => self.core.notices.push(Notice::MovesAgain { volume, policy }),
             None => {}
         }
     }
 
     /// Reads from an idle device that is judged by an old curve.
     fn probe_old_curve(&mut self) {
-        if self.harm.probing.is_some() {
+        if self.host.harm.probing.is_some() {
             return;
         }
-        let is_idle = |id: &DeviceId| self.is_usable(*id) && self.devices[id.index()].in_flight() == 0;
-        let mut idle = (0..self.devices.len()).map(|i| DeviceId(i as u8)).filter(is_idle);
+        let is_idle = |id: &DeviceId| self.is_usable(*id) && self.core.devices[id.index()].in_flight() == 0;
+        let mut idle = (0..self.core.devices.len()).map(|i| DeviceId(i as u8)).filter(is_idle);
         let Some((device, size)) = idle.find_map(|id| Some((id, self.old_size(id)?))) else { return };
         let Some(buffer) = self.take_probe_buffer(size) else { return };
-        self.harm.probing = Some(buffer);
-        self.harm.probes += 1;
-        let extents = u64::from(self.map.space(device).extents());
+        self.host.harm.probing = Some(buffer);
+        self.host.harm.probes += 1;
+        let extents = u64::from(self.core.map.space(device).extents());
         // All over the device.
-        let part = self.harm.probes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let part = self.host.harm.probes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let whole = Whole { device, extent: DeviceExtent(((part * extents) >> 32) as u32) };
-        let at = self.map.address(whole, 0);
+        let at = self.core.map.address(whole, 0);
         let len = size.most().map_or(buffer.len, |most| buffer.len.min(most.0 as u32));
         let io = NewIo { device, kind: IoKind::Read, at, buffer: buffer.part(0, len) };
         self.launch(io, Purpose::CurveProbe);
@@ -255,11 +257,12 @@ impl Engine {
 
     /// A size of reads that a device is judged by, and has not answered for long.
     fn old_size(&self, device: DeviceId) -> Option<SizeClass> {
-        let asked = self.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
+        let asked =
+            self.host.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
         // Larger ones are told from the largest there is a buffer for.
         let mut sizes = asked.map(|size| size.min(SizeClass::of(Bytes::kib(64))));
         sizes.find(|size| {
-            let age = self.harm.curves[device.index()].age(*size, self.now);
+            let age = self.host.harm.curves[device.index()].age(*size, self.core.now);
             age.is_none_or(|age| age >= OLD)
         })
     }
@@ -267,14 +270,14 @@ impl Engine {
     /// A buffer for a probe of that size, unless the mover or requests want them all.
     fn take_probe_buffer(&mut self, size: SizeClass) -> Option<Buffer> {
         if size.most() == Some(Bytes(BLOCK)) {
-            return self.scratch.blocks(1)?[0];
+            return self.space.scratch.blocks(1)?[0];
         }
-        self.scratch.take_spare_run()
+        self.space.scratch.take_spare_run()
     }
 
     /// A probe has ended.
     pub(crate) fn curve_probe_ended(&mut self) {
-        let Some(buffer) = self.harm.probing.take() else { return };
+        let Some(buffer) = self.host.harm.probing.take() else { return };
         if u64::from(buffer.len) == BLOCK { self.put_back_block(buffer) } else { self.put_back_run(buffer) }
     }
 }

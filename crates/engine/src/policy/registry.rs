@@ -123,22 +123,22 @@ impl Engine {
     /// From now on this policy decides, but for volumes that have their own. Nothing is moved by that:
     /// what is where stays there until the new one asks.
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
-        self.now = now;
-        self.policies.all[0] = Instance::new(now, policy, self.harm.moves());
-        self.policies.changed();
+        self.core.now = now;
+        self.host.policies.all[0] = Instance::new(now, policy, self.host.harm.moves());
+        self.host.policies.changed();
         self.look_for_metadata();
     }
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
     /// pool's. If there is none of that name, the next one made has. Nothing is moved by that.
     pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
-        self.now = now;
+        self.core.now = now;
         match choice {
-            Some(choice) => drop(self.policies.chosen.insert(name.to_owned(), choice)),
-            None => drop(self.policies.chosen.remove(name)),
+            Some(choice) => drop(self.host.policies.chosen.insert(name.to_owned(), choice)),
+            None => drop(self.host.policies.chosen.remove(name)),
         }
-        if let Some(volume) = self.map.catalogue().by_name(name) {
-            self.policies.settle(now, volume, name, self.harm.moves());
+        if let Some(volume) = self.core.map.catalogue().by_name(name) {
+            self.host.policies.settle(now, volume, name, self.host.harm.moves());
             self.look_for_metadata();
         }
     }

@@ -38,19 +38,19 @@ pub struct Remark {
 impl Task for Rounds {
     /// When the next round is due.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let next = engine.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
-        next.filter(|_| engine.stopped_changes.is_none())
+        let next = engine.host.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
+        next.filter(|_| engine.core.stopped_changes.is_none())
     }
 
     /// Holds the rounds that are due.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        for at in 0..engine.policies.all.len() {
-            let rounds = &mut engine.policies.all[at].rounds;
-            if rounds.next.is_some_and(|due| due <= engine.now) {
-                rounds.next = rounds.every.map(|every| engine.now + every);
+        for at in 0..engine.host.policies.all.len() {
+            let rounds = &mut engine.host.policies.all[at].rounds;
+            if rounds.next.is_some_and(|due| due <= engine.core.now) {
+                rounds.next = rounds.every.map(|every| engine.core.now + every);
                 engine.ask_one(Which(at), |policy, moment| policy.round(moment));
                 engine.note_remark(Which(at));
             }
@@ -61,12 +61,12 @@ impl Task for Rounds {
 impl Engine {
     /// Tells what the policy has to say, if that is something else than before.
     fn note_remark(&mut self, which: Which) {
-        let instance = &mut self.policies.all[which.0];
+        let instance = &mut self.host.policies.all[which.0];
         let (policy, remark) = (instance.policy.name(), instance.policy.remark());
         let before = std::mem::replace(&mut instance.remark, remark);
         if before != remark {
-            let volume = self.policies.volume_of(which);
-            self.notices.push(match (remark, before) {
+            let volume = self.host.policies.volume_of(which);
+            self.core.notices.push(match (remark, before) {
                 (Some(remark), _) => Notice::Remark { volume, policy, remark },
                 (None, before) => Notice::RemarkOver { volume, policy, remark: before.unwrap_or_default() },
             });
@@ -75,8 +75,8 @@ impl Engine {
 
     /// What policies have to say.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
-        self.policies.all.iter().enumerate().filter_map(|(at, instance)| {
-            let volume = self.policies.volume_of(Which(at)).and_then(|id| self.map.volume(id));
+        self.host.policies.all.iter().enumerate().filter_map(|(at, instance)| {
+            let volume = self.host.policies.volume_of(Which(at)).and_then(|id| self.core.map.volume(id));
             let (policy, text) = (instance.policy.name(), instance.remark?);
             Some(Remark { volume: volume.map(|volume| volume.name.clone()), policy, text })
         })

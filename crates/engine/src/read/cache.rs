@@ -248,14 +248,14 @@ impl Engine {
     /// past it.
     #[inline(never)]
     pub(crate) fn read_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        if self.cache.find(key, range).is_some() {
-            self.cache.counts.hits += 1;
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        if self.reads.cache.find(key, range).is_some() {
+            self.reads.cache.counts.hits += 1;
             self.answer_cached(id, memory);
             return true;
         }
-        self.cache.counts.misses += 1;
-        let waits = self.cache.wait_for(key, range, id) || self.fetch(id, memory);
+        self.reads.cache.counts.misses += 1;
+        let waits = self.reads.cache.wait_for(key, range, id) || self.fetch(id, memory);
         if waits {
             self.wait(id, WaitsFor::Fetch);
         }
@@ -264,10 +264,10 @@ impl Engine {
 
     /// The piece's blocks are here.
     fn answer_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
-        if let Some(bytes) = self.cache.find(key, range) {
+        let Piece { key, range, buffer, .. } = self.requests.pieces[id.0 as usize];
+        if let Some(bytes) = self.reads.cache.find(key, range) {
             memory.copy(bytes, buffer);
-            self.pieces[id.0 as usize].state = PieceState::Reads(Reading::new(0, (true, false)));
+            self.requests.pieces[id.0 as usize].state = PieceState::Reads(Reading::new(0, (true, false)));
         }
         self.piece_ended(id);
     }
@@ -275,16 +275,18 @@ impl Engine {
     /// Fetches what lies around the piece's blocks, if that is more than these, and nobody is changing some
     /// of it.
     fn fetch<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        if self.locks.is_taken(key) {
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        if self.requests.locks.is_taken(key) {
             return false;
         }
         let Some((run, Source { device, at })) = self.around(key, range) else { return false };
         if run.count <= range.count || !self.is_usable(device) {
             return false;
         }
-        let blocks = self.map.extent().blocks();
-        let Some((cached, buffer)) = self.cache.begin(key, run, id, blocks, memory) else { return false };
+        let blocks = self.core.map.extent().blocks();
+        let Some((cached, buffer)) = self.reads.cache.begin(key, run, id, blocks, memory) else {
+            return false;
+        };
         self.tell_access(id, |engine| engine.held_of(key, range));
         self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
         true
@@ -292,11 +294,11 @@ impl Engine {
 
     /// The longest run around these blocks that can be read in one command from where a read would go.
     fn around(&self, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
-        let record = match self.map.find(key) {
+        let record = match self.core.map.find(key) {
             Found::Empty => return None,
             Found::Direct(whole) => {
-                let run = BlockRange { first: 0, count: self.map.extent().blocks() };
-                return Some((run, Source { device: whole.device, at: self.map.address(whole, 0) }));
+                let run = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+                return Some((run, Source { device: whole.device, at: self.core.map.address(whole, 0) }));
             }
             Found::Record(record) => record.into_owned(),
         };
@@ -312,12 +314,12 @@ impl Engine {
             first -= 1;
         }
         let mut end = range.first + 1;
-        while end < self.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
+        while end < self.core.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
             end += 1;
         }
         let slot = place.slot(first)?;
         let whole = Whole { device: place.device(), extent: slot.extent };
-        let at = self.map.address(whole, u32::from(slot.block) * BLOCK as u32);
+        let at = self.core.map.address(whole, u32::from(slot.block) * BLOCK as u32);
         (range.end() <= end)
             .then_some((BlockRange { first, count: end - first }, Source { device: place.device(), at }))
     }
@@ -330,32 +332,32 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let Some((key, fetch)) = self.cache.end(id, result.is_ok()) else { return };
+        let Some((key, fetch)) = self.reads.cache.end(id, result.is_ok()) else { return };
         for piece in fetch.waiting {
-            let range = self.pieces[piece.0 as usize].range;
-            if self.doubtful(piece).is_none() && self.cache.find(key, range).is_some() {
+            let range = self.requests.pieces[piece.0 as usize].range;
+            if self.doubtful(piece).is_none() && self.reads.cache.find(key, range).is_some() {
                 self.answer_cached(piece, memory);
             } else {
                 self.read_past_cache(piece, memory);
             }
         }
-        if self.abandoned.uses(flight.buffer)
-            && let Some(buffer) = self.cache.remove(key)
+        if self.core.abandoned.uses(flight.buffer)
+            && let Some(buffer) = self.reads.cache.remove(key)
         {
-            self.abandoned.let_go(buffer, memory);
+            self.core.abandoned.let_go(buffer, memory);
         }
     }
 
     /// A write begins: what it covers of a cached extent is put there, and counts when it has ended well.
     #[inline(never)]
     pub(crate) fn cache_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let Piece { key, range, span, buffer, .. } = self.pieces[id.0 as usize];
-        self.cache.forget(key, range);
+        let Piece { key, range, span, buffer, .. } = self.requests.pieces[id.0 as usize];
+        self.reads.cache.forget(key, range);
         let covered = span.covered();
         if buffer == Buffer::EMPTY || covered.is_empty() {
             return;
         }
-        if let Some(to) = self.cache.room_for(key, covered) {
+        if let Some(to) = self.reads.cache.room_for(key, covered) {
             let from = u32::from(covered.first - range.first) * BLOCK as u32;
             memory.copy(buffer.part(from, to.len), to);
         }

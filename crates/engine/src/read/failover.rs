@@ -82,26 +82,27 @@ impl Again {
 impl Task for Again {
     /// When to look for memory.
     fn due(engine: &Engine) -> Option<Nanos> {
-        engine.again.look
+        engine.reads.again.look
     }
 
     /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for _ in 0..engine.again.waiting.len() {
-            let Some(waiting) = engine.again.waiting.pop_front() else { break };
+        for _ in 0..engine.reads.again.waiting.len() {
+            let Some(waiting) = engine.reads.again.waiting.pop_front() else { break };
             let Waiting { piece: id, until, error } = waiting;
             if let Some(buffer) = engine.another_buffer(id, memory) {
-                let piece = &mut engine.pieces[id.0 as usize];
+                let piece = &mut engine.requests.pieces[id.0 as usize];
                 piece.buffer = buffer;
                 engine.go_on(id);
-            } else if until <= engine.now {
-                engine.pieces[id.0 as usize].error = Some(error);
+            } else if until <= engine.core.now {
+                engine.requests.pieces[id.0 as usize].error = Some(error);
                 engine.piece_ended(id);
             } else {
-                engine.again.waiting.push_back(waiting);
+                engine.reads.again.waiting.push_back(waiting);
             }
         }
-        engine.again.look = (!engine.again.waiting.is_empty()).then(|| engine.now + LOOK_AGAIN);
+        engine.reads.again.look =
+            (!engine.reads.again.waiting.is_empty()).then(|| engine.core.now + LOOK_AGAIN);
     }
 }
 
@@ -109,7 +110,7 @@ impl Engine {
     /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
     /// way.
     pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
-        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
+        for (_, piece) in self.requests.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
             piece.begin_again(None);
         }
     }
@@ -117,35 +118,35 @@ impl Engine {
     /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
     pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
-            RequestError::Io { device, .. } => self.devices[device.index()].settings.deadline,
+            RequestError::Io { device, .. } => self.core.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
         self.wait(id, WaitsFor::Memory);
-        self.again.waiting.push_back(Waiting { piece: id, until: self.now + deadline, error });
+        self.reads.again.waiting.push_back(Waiting { piece: id, until: self.core.now + deadline, error });
         Again::run(self, memory);
     }
 
     /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new
     /// one.
     fn another_buffer<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> Option<Buffer> {
-        let piece = &self.pieces[id.0 as usize];
-        let request = &self.active[piece.request.0].request;
-        if !self.abandoned.uses(piece.buffer) {
+        let piece = &self.requests.pieces[id.0 as usize];
+        let request = &self.requests.active[piece.request.0].request;
+        if !self.core.abandoned.uses(piece.buffer) {
             return Some(piece.buffer);
         }
-        let start = self.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
+        let start = self.core.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
         let offset = ((start - request.offset.0 / BLOCK) * BLOCK) as u32;
         let part = |buffer: Buffer| buffer.part(offset, piece.buffer.len);
-        let others = self.again.requests.get(&piece.request.0);
+        let others = self.reads.again.requests.get(&piece.request.0);
         let last = others.and_then(|others| others.buffers.last()).map(|buffer| part(*buffer));
-        let (part, new) = match last.filter(|last| !self.abandoned.uses(*last)) {
+        let (part, new) = match last.filter(|last| !self.core.abandoned.uses(*last)) {
             Some(part) => (part, None),
             None => {
                 let new = memory.take(Bytes(request.buffer?.len.into()))?;
                 (part(new), Some(new))
             }
         };
-        let others = self.again.requests.entry(piece.request.0).or_default();
+        let others = self.reads.again.requests.entry(piece.request.0).or_default();
         others.buffers.extend(new);
         others.parts.insert(offset, part);
         Some(part)
@@ -153,15 +154,15 @@ impl Engine {
 
     /// Brings everything a request has read together in one buffer, and answers it.
     pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
-        let Some(Others { mut buffers, parts }) = self.again.requests.remove(&id.0) else { return };
-        let active = &mut self.active[id.0];
+        let Some(Others { mut buffers, parts }) = self.reads.again.requests.remove(&id.0) else { return };
+        let active = &mut self.requests.active[id.0];
         let (own, last) = (active.request.buffer, buffers.pop());
         active.request.buffer = last;
         if let (Some(own), Some(last), None) = (own, last, active.error) {
             bring_together(own, &parts, last, memory);
         }
         for buffer in own.into_iter().chain(buffers) {
-            self.abandoned.let_go(buffer, memory);
+            self.core.abandoned.let_go(buffer, memory);
         }
         self.reply(id);
     }

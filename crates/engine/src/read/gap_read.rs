@@ -53,7 +53,8 @@ pub(crate) struct Long {
 impl Engine {
     /// Whether the extent may be read so.
     pub(crate) fn may_read_through(&self, key: ExtentKey) -> bool {
-        self.policies.read_from(key.volume) == ReadFrom::Soonest && self.through.failed.get(&key).is_none()
+        self.host.policies.read_from(key.volume) == ReadFrom::Soonest
+            && self.reads.through.failed.get(&key).is_none()
     }
 
     /// What these commands are expected to take.
@@ -70,7 +71,7 @@ impl Engine {
         for place in &record.places {
             let Location::Whole(whole) = place.at else { continue };
             let source = |block: u16| {
-                let at = self.map.address(whole, u32::from(block) * BLOCK as u32);
+                let at = self.core.map.address(whole, u32::from(block) * BLOCK as u32);
                 Source { device: whole.device, at }
             };
             let (here, others): (Plan, Plan) =
@@ -107,14 +108,14 @@ impl Engine {
             if at > 0 && is_hopeless {
                 continue;
             }
-            let plan = lookup::plan(&self.map, record, &route, range);
+            let plan = lookup::plan(&self.core.map, record, &route, range);
             let (cost, through) = self.weigh_plan(record, &plan, range);
             if best.as_ref().is_none_or(|best| cost < best.0) {
                 best = Some((cost, plan, through));
             }
         }
         best.map_or_else(
-            || (lookup::plan(&self.map, record, &route, range), None),
+            || (lookup::plan(&self.core.map, record, &route, range), None),
             |(_, plan, through)| (plan, through),
         )
     }
@@ -122,7 +123,7 @@ impl Engine {
     /// Reads a piece so.
     pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Long) {
         let Long { range, source: Source { device, at }, rest } = through;
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let found = (true, plan.iter().any(|(_, source)| source.is_none()));
         piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
         let buffer = piece.part(range);
@@ -137,17 +138,17 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let PieceState::Reads(reading) = &mut self.pieces[id.0 as usize].state else { return };
+        let PieceState::Reads(reading) = &mut self.requests.pieces[id.0 as usize].state else { return };
         let rest = reading.take_rest();
         if matches!(result, Err(IoError::Os(_))) {
-            self.through.failed.insert(self.pieces[id.0 as usize].key, ());
+            self.reads.through.failed.insert(self.requests.pieces[id.0 as usize].key, ());
         }
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
-            Err(error) if self.abandoned.uses(flight.buffer) => {
-                self.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            Err(error) if self.core.abandoned.uses(flight.buffer) => {
+                self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             }
-            Err(_) => self.read_rest(id, self.pieces[id.0 as usize].range, memory),
+            Err(_) => self.read_rest(id, self.requests.pieces[id.0 as usize].range, memory),
         }
         self.part_read(id, memory);
     }
@@ -155,18 +156,18 @@ impl Engine {
     /// Reads blocks of a piece from where they are now, or has the piece begin again if they are being
     /// written.
     fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
-        let Piece { key, takes_blocks, .. } = self.pieces[id.0 as usize];
+        let Piece { key, takes_blocks, .. } = self.requests.pieces[id.0 as usize];
         if let Some(error) = self.doubtful(id) {
-            self.pieces[id.0 as usize].error.get_or_insert(error);
+            self.requests.pieces[id.0 as usize].error.get_or_insert(error);
             return;
         }
         if !takes_blocks && self.mirror.is_writing(key, range) {
-            return self.pieces[id.0 as usize].begin_again(None);
+            return self.requests.pieces[id.0 as usize].begin_again(None);
         }
-        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
+        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
         let route = self.route(key.volume, &record, range);
-        for (run, source) in lookup::plan(&self.map, &record, &route, range) {
-            let piece = &mut self.pieces[id.0 as usize];
+        for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
+            let piece = &mut self.requests.pieces[id.0 as usize];
             let buffer = piece.part(run);
             match source {
                 Some(Source { device, at }) => {

@@ -27,11 +27,11 @@ impl Engine {
         let holding = record.places.iter().filter(|p| p.valid.contains_any(range)).take(2).count();
         if holding > 1 {
             let len = Bytes(u64::from(range.count) * BLOCK);
-            let slots_first = self.policies.read_from(volume) == ReadFrom::Slots;
+            let slots_first = self.host.policies.read_from(volume) == ReadFrom::Slots;
             let key = |at: &u8| {
                 let place = &record.places[usize::from(*at)];
                 let id = place.at.id();
-                let lost = self.devices[id.device.index()].is_lost();
+                let lost = self.core.devices[id.device.index()].is_lost();
                 let comes_later = slots_first && id.kind != PlaceKind::Fine;
                 (lost, comes_later, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
             };
@@ -43,7 +43,7 @@ impl Engine {
     /// Where a single block of a volume is.
     pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
         let route = self.route(volume, record, BlockRange { first: block, count: 1 });
-        lookup::source(&self.map, record, &route, block)
+        lookup::source(&self.core.map, record, &route, block)
     }
 
     /// Whether another place may be read first now and then, so that no device's figures grow old.
@@ -55,19 +55,19 @@ impl Engine {
         range: BlockRange,
     ) -> bool {
         let complete = |p: &&Place| self.is_complete(p, range);
-        self.policies.read_from(volume) == ReadFrom::Soonest
+        self.host.policies.read_from(volume) == ReadFrom::Soonest
             && route.of(record).filter(complete).nth(1).is_some()
     }
 
     /// Whether now is then.
     pub(crate) fn is_probe_drawn(&mut self) -> bool {
-        self.random.below(PROBED) == 0
+        self.host.random.below(PROBED) == 0
     }
 
     /// The route with a place first whose device's figure is old, if there is one that holds all.
     pub(crate) fn probe_first(&self, record: &Record, mut route: Route, range: BlockRange) -> Route {
         let len = Bytes(u64::from(range.count) * BLOCK);
-        let old = |p: &Place| self.devices[p.device().index()].routing.is_old(len, self.now);
+        let old = |p: &Place| self.core.devices[p.device().index()].routing.is_old(len, self.core.now);
         let is_old = |(_, p): &(usize, &Place)| self.is_complete(p, range) && old(p);
         let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
         if let Some(at) = other {
@@ -78,13 +78,13 @@ impl Engine {
 
     /// Whether a place holds all of it on a device that is not lost.
     fn is_complete(&self, place: &Place, range: BlockRange) -> bool {
-        !self.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
+        !self.core.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
     }
 
     /// What a read of this length may expect of a device now.
     pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
-        let of = &self.devices[device.index()];
-        let reads = &self.advice.view(device).reads;
+        let of = &self.core.devices[device.index()];
+        let reads = &self.host.advice.view(device).reads;
         let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
         let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
         Nanos((mean.0 as f64 * scale) as u64)

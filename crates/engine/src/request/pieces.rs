@@ -10,8 +10,8 @@ impl Engine {
     /// Makes a piece, which its request waits for.
     #[inline]
     pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
-        self.active[piece.request.0].left += 1;
-        PieceId(self.pieces.insert(piece) as u32)
+        self.requests.active[piece.request.0].left += 1;
+        PieceId(self.requests.pieces.insert(piece) as u32)
     }
 
     /// Makes a piece; a changing one runs once it has its blocks.
@@ -19,8 +19,8 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let takes_blocks = piece.takes_blocks;
         let id = self.insert_piece(piece);
-        if !takes_blocks || self.locks.take(key, range, id) {
-            self.ready.push(id);
+        if !takes_blocks || self.requests.locks.take(key, range, id) {
+            self.requests.ready.push(id);
         } else {
             self.wait(id, WaitsFor::Blocks);
         }
@@ -29,18 +29,18 @@ impl Engine {
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
         // Only what is needed is copied out of the table: a piece is large.
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let (request, found) = (piece.request, piece.found());
         let taken = piece.takes_blocks.then_some((piece.key, piece.range));
         if piece.error.is_some() {
-            let active = &mut self.active[request.0];
+            let active = &mut self.requests.active[request.0];
             active.error = active.error.or(piece.error);
         }
-        self.pieces.remove(id.0 as usize);
+        self.requests.pieces.remove(id.0 as usize);
         if let Some((key, range)) = taken {
             self.give_back_blocks(key, range);
         }
-        let active = &mut self.active[request.0];
+        let active = &mut self.requests.active[request.0];
         active.found.0 |= found.0;
         active.found.1 |= found.1;
         active.left -= 1;
@@ -51,10 +51,10 @@ impl Engine {
 
     fn give_back_blocks(&mut self, key: ExtentKey, range: BlockRange) {
         let mut granted = SmallVec::new();
-        if self.locks.release(key, range, &mut granted) {
-            self.map.give_back(key);
+        if self.requests.locks.release(key, range, &mut granted) {
+            self.core.map.give_back(key);
             self.note_change();
-            if self.space.is_waited_for() && self.map.releasing() > 0 {
+            if self.space.state.is_waited_for() && self.core.map.releasing() > 0 {
                 self.request_commit();
             }
         }
@@ -65,12 +65,12 @@ impl Engine {
 
     /// The piece, which has no command in flight, waits.
     pub(crate) fn wait(&mut self, id: PieceId, what: WaitsFor) {
-        self.pieces[id.0 as usize].state = PieceState::Waits(what);
+        self.requests.pieces[id.0 as usize].state = PieceState::Waits(what);
     }
 
     /// The piece got what it waited for, or begins again.
     pub(crate) fn go_on(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Turn);
-        self.ready.push(id);
+        self.requests.ready.push(id);
     }
 }

@@ -19,14 +19,14 @@ pub(crate) struct Ranges(VecDeque<ActiveId>);
 
 impl Task for Ranges {
     fn can_run(engine: &Engine) -> bool {
-        !engine.ranges.0.is_empty()
+        !engine.requests.ranges.0.is_empty()
     }
 
     /// Makes the next pieces of requests over many extents.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for _ in 0..engine.ranges.0.len() {
-            if let Some(id) = engine.ranges.0.pop_front() {
-                engine.active[id.0].left -= 1;
+        for _ in 0..engine.requests.ranges.0.len() {
+            if let Some(id) = engine.requests.ranges.0.pop_front() {
+                engine.requests.active[id.0].left -= 1;
                 engine.advance_range(id);
                 engine.run_ready(memory);
             }
@@ -34,7 +34,7 @@ impl Task for Ranges {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.active.is_empty()
+        engine.requests.active.is_empty()
     }
 }
 
@@ -42,18 +42,19 @@ impl Engine {
     /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
     /// [`Engine::tick`].
     pub(crate) fn advance_range(&mut self, id: ActiveId) {
-        let request = self.active[id.0].request;
+        let request = self.requests.active[id.0].request;
         let end = request.offset + request.len;
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let no_hole = request.op == Op::WriteZeroes { no_hole: true };
-        self.active[id.0].left += 1;
+        self.requests.active[id.0].left += 1;
         let mut budget = PIECES_AT_A_TIME;
-        let mut at = self.active[id.0].next;
+        let mut at = self.requests.active[id.0].next;
         while at.0 < end.0 && budget > 0 {
             budget -= 1;
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
             // Not past a write that was submitted before and has not taken effect: it would come after this.
-            let is_hole = matches!(self.map.find(key), Found::Empty) && !self.locks.is_taken(key);
+            let is_hole =
+                matches!(self.core.map.find(key), Found::Empty) && !self.requests.locks.is_taken(key);
             if !no_hole && is_hole {
                 self.wait_for_extent(id, key);
                 self.settle_unmapped(key, at, end);
@@ -65,9 +66,9 @@ impl Engine {
             self.clear_pieces(id, key, Span { start, len });
             at = at + Bytes(len.into());
         }
-        self.active[id.0].next = at;
+        self.requests.active[id.0].next = at;
         if at.0 < end.0 {
-            self.ranges.0.push_back(id);
+            self.requests.ranges.0.push_back(id);
         } else {
             self.piece_made(id);
         }
@@ -76,33 +77,34 @@ impl Engine {
     /// Where the next extent begins that may hold anything, or that a change in flight is about to write to.
     /// Cost: the changes in flight.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
-        let taken = self.locks.next_taken(key).map_or(end, |index| self.map.extent().start(index));
+        let taken =
+            self.requests.locks.next_taken(key).map_or(end, |index| self.core.map.extent().start(index));
         VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))
     }
 
     /// Where the next extent of the volume begins that holds anything or is in doubt; far away without any.
     pub(crate) fn next_used(&self, key: ExtentKey) -> VolumeOffset {
         let after = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
-        let used = self.map.next_used(key.volume, after.index);
-        let next = used.into_iter().chain(self.doubt.next(after)).min();
-        next.map_or(VolumeOffset(u64::MAX), |index| self.map.extent().start(index))
+        let used = self.core.map.next_used(key.volume, after.index);
+        let next = used.into_iter().chain(self.durability.doubt.next(after)).min();
+        next.map_or(VolumeOffset(u64::MAX), |index| self.core.map.extent().start(index))
     }
 
     /// Doubtful blocks of an extent that holds nothing are zeros from now on, as far as the range goes.
     fn settle_unmapped(&mut self, key: ExtentKey, at: VolumeOffset, end: VolumeOffset) {
-        let extent = self.map.extent();
+        let extent = self.core.map.extent();
         let start = extent.within(at);
         let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
-        self.doubt.settle(key, Span { start, len }.covered());
+        self.durability.doubt.settle(key, Span { start, len }.covered());
     }
 
     fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
-        let op = self.active[id.0].request.op;
+        let op = self.requests.active[id.0].request.op;
         let outward = op == Op::Trim && self.is_planted(Mutant::TrimRoundsOutward);
         let covered = if outward { span.touched() } else { span.covered() };
         let piece =
             |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
-        let whole = span.len == self.map.extent().bytes().0 as u32;
+        let whole = span.len == self.core.map.extent().bytes().0 as u32;
         let clear = match op {
             Op::WriteZeroes { no_hole: true } => Clear::Keep,
             Op::WriteZeroes { no_hole: false } => Clear::Zero,

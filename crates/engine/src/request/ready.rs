@@ -21,7 +21,7 @@ impl Ready {
 
 impl Task for Ready {
     fn can_run(engine: &Engine) -> bool {
-        !engine.ready.0.is_empty() || engine.abandoned.has_refused()
+        !engine.requests.ready.0.is_empty() || engine.core.abandoned.has_refused()
     }
 
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
@@ -35,7 +35,10 @@ impl Engine {
     #[inline]
     pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
         // Most calls find nothing: a completion rarely makes a piece ready.
-        if !self.ready.0.is_empty() || self.abandoned.has_refused() || self.again.has_ended() {
+        if !self.requests.ready.0.is_empty()
+            || self.core.abandoned.has_refused()
+            || self.reads.again.has_ended()
+        {
             self.run_all_ready(memory);
         }
     }
@@ -43,16 +46,19 @@ impl Engine {
     #[inline(never)]
     fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
         loop {
-            if let Some(id) = self.ready.0.pop_front() {
-                debug_assert!(matches!(self.pieces[id.0 as usize].state, PieceState::Waits(WaitsFor::Turn)));
-                match self.pieces[id.0 as usize].work {
+            if let Some(id) = self.requests.ready.0.pop_front() {
+                debug_assert!(matches!(
+                    self.requests.pieces[id.0 as usize].state,
+                    PieceState::Waits(WaitsFor::Turn)
+                ));
+                match self.requests.pieces[id.0 as usize].work {
                     Work::Read => self.start_read(id, memory),
                     Work::Write { .. } => self.start_write(id, memory),
                     Work::Clear(clear) => self.start_clear(id, clear, memory),
                 }
-            } else if let Some(flight) = self.abandoned.next_refused() {
+            } else if let Some(flight) = self.core.abandoned.next_refused() {
                 self.end_flight(&flight, Err(IoError::Lost), memory);
-            } else if let Some(id) = self.again.next_ended() {
+            } else if let Some(id) = self.reads.again.next_ended() {
                 self.answer_from_others(id, memory);
             } else {
                 return;

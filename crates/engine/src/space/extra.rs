@@ -41,32 +41,37 @@ impl Engine {
     /// A write has gone elsewhere than in place.
     #[inline]
     pub(crate) fn note_redirect(&mut self) {
-        self.extra.redirects += 1;
+        self.space.extra.redirects += 1;
     }
 
     /// An extent has got a second whole place.
     pub(crate) fn note_second_place(&mut self) {
-        self.extra.made += 1;
+        self.space.extra.made += 1;
     }
 
     /// A commit has ended: the durable map counts what it brought.
     pub(crate) fn second_places_are_counted(&mut self) {
-        self.extra.made = 0;
+        self.space.extra.made = 0;
     }
 
     /// Extents of devices taken beyond one place an extent.
     fn extra_extents(&self) -> u64 {
-        let cut: u64 =
-            self.map.devices().iter().map(|sb| u64::from(self.map.space(sb.device).slotted())).sum();
-        cut + self.map.second_places() + self.extra.made
+        let cut: u64 = self
+            .core
+            .map
+            .devices()
+            .iter()
+            .map(|sb| u64::from(self.core.map.space(sb.device).slotted()))
+            .sum();
+        cut + self.core.map.second_places() + self.space.extra.made
     }
 
     /// What may be taken beyond one place an extent, in extents; `None` without a bound.
     fn extra_most(&self, which: Which) -> Option<u64> {
-        let part = self.space.rules().extra?;
+        let part = self.space.state.rules().extra?;
         let Keeps::On(kept) = self.keeps(which) else { return None };
-        let extents = |device: DeviceId| u64::from(self.map.space(device).extents());
-        let all = || self.map.devices().iter().map(|sb| sb.device);
+        let extents = |device: DeviceId| u64::from(self.core.map.space(device).extents());
+        let all = || self.core.map.devices().iter().map(|sb| sb.device);
         let total: u64 = all().map(extents).sum();
         let kept: u64 = all().filter(|device| kept.contains(*device)).map(extents).sum();
         Some(total * u64::from(part.0) / 100 + kept)
@@ -80,22 +85,22 @@ impl Engine {
 
     /// Whether the volume's policy may take more space for copies and redirected writes.
     pub(crate) fn volume_may_take_extra(&self, volume: VolumeId) -> bool {
-        self.may_take_extra(self.policies.of(volume))
+        self.may_take_extra(self.host.policies.of(volume))
     }
 
     /// What a policy keeps besides one place an extent.
     pub(crate) fn keeps(&self, which: Which) -> Keeps {
-        self.policies.all[which.0].policy.keeps()
+        self.host.policies.all[which.0].policy.keeps()
     }
 
     /// How extents lie on the devices.
     pub(crate) fn spread(&self) -> Spread {
-        let extent = self.map.extent().bytes().0;
+        let extent = self.core.map.extent().bytes().0;
         Spread {
-            in_pieces: self.map.extents_in_pieces(),
+            in_pieces: self.core.map.extents_in_pieces(),
             extra: Bytes(self.extra_extents() * extent),
             extra_most: self.extra_most(Which(0)).map(|extents| Bytes(extents * extent)),
-            redirects: self.extra.redirects,
+            redirects: self.space.extra.redirects,
         }
     }
 }

@@ -70,25 +70,26 @@ impl Reclaim {
 impl Task for Reclaim {
     /// When the walk goes on.
     fn due(engine: &Engine) -> Option<Nanos> {
-        engine.reclaim.active.then_some(engine.reclaim.due)
+        engine.space.reclaim.active.then_some(engine.space.reclaim.due)
     }
 
     /// Goes on with the walk.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.now) {
+        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        if !engine.space.is_waited_for() || engine.stopped_changes.is_some() {
+        if !engine.space.state.is_waited_for() || engine.core.stopped_changes.is_some() {
             return engine.rest_reclaim();
         }
-        let enough = engine.reclaim.given_up + ENOUGH * u64::from(engine.map.extent().blocks());
+        let enough = engine.space.reclaim.given_up + ENOUGH * u64::from(engine.core.map.extent().blocks());
         for _ in 0..LOOKS {
-            let Some(key) = walk::next_extent(&engine.map, engine.reclaim.at, |volume| volume.copies == 1)
+            let Some(key) =
+                walk::next_extent(&engine.core.map, engine.space.reclaim.at, |volume| volume.copies == 1)
             else {
                 return engine.end_walk();
             };
             engine.bring_together(key);
-            engine.reclaim.at = after(key);
+            engine.space.reclaim.at = after(key);
             if engine.mover_status().dropped >= enough {
                 return engine.rest_reclaim();
             }
@@ -99,78 +100,79 @@ impl Task for Reclaim {
 impl Engine {
     /// A write has found no space. Whether copies may give way to it, and it is to wait for that.
     pub(crate) fn may_reclaim(&mut self) -> bool {
-        if self.reclaim.active {
+        if self.space.reclaim.active {
             return true;
         }
-        if self.now < self.reclaim.not_before || self.stopped_changes.is_some() {
+        if self.core.now < self.space.reclaim.not_before || self.core.stopped_changes.is_some() {
             return false;
         }
-        if self.reclaim.at == ExtentKey::default() {
+        if self.space.reclaim.at == ExtentKey::default() {
             self.begin_walk();
         }
-        self.reclaim.since.get_or_insert(self.now);
-        self.reclaim.active = true;
-        self.reclaim.due = self.now;
-        self.reclaim.given_up = self.mover_status().dropped;
+        self.space.reclaim.since.get_or_insert(self.core.now);
+        self.space.reclaim.active = true;
+        self.space.reclaim.due = self.core.now;
+        self.space.reclaim.given_up = self.mover_status().dropped;
         true
     }
 
     fn begin_walk(&mut self) {
         let dropped = self.mover_status().dropped;
-        let reclaim = &mut self.reclaim;
-        (reclaim.at, reclaim.began, reclaim.dropped) = (ExtentKey::default(), self.now, dropped);
+        let reclaim = &mut self.space.reclaim;
+        (reclaim.at, reclaim.began, reclaim.dropped) = (ExtentKey::default(), self.core.now, dropped);
         (reclaim.rested, reclaim.until) = (false, None);
     }
 
     /// Those who wait try again; the walk goes on if that was not enough.
     fn rest_reclaim(&mut self) {
-        self.reclaim.active = false;
-        self.reclaim.rested = true;
+        self.space.reclaim.active = false;
+        self.space.reclaim.rested = true;
         self.retry_waiting_space();
     }
 
     /// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
     fn end_walk(&mut self) {
-        let until = *self.reclaim.until.get_or_insert(self.now + PATIENCE);
-        if self.mover_load() > 0 && self.now < until {
-            self.reclaim.due = self.now + SOON;
+        let until = *self.space.reclaim.until.get_or_insert(self.core.now + PATIENCE);
+        if self.mover_load() > 0 && self.core.now < until {
+            self.space.reclaim.due = self.core.now + SOON;
             return;
         }
-        let took = self.now.since(self.reclaim.began);
-        let rested = self.reclaim.rested;
-        let found = self.mover_status().dropped > self.reclaim.dropped;
+        let took = self.core.now.since(self.space.reclaim.began);
+        let rested = self.space.reclaim.rested;
+        let found = self.mover_status().dropped > self.space.reclaim.dropped;
         self.begin_walk();
         if !found && rested {
             return;
         }
         if !found || !self.was_fruitful() {
-            self.reclaim.note_room();
-            self.reclaim.not_before = self.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
+            self.space.reclaim.note_room();
+            self.space.reclaim.not_before = self.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
         }
-        self.reclaim.active = false;
+        self.space.reclaim.active = false;
         self.retry_waiting_space();
     }
 
     /// Whether there is more space than after any walk before, or there may be yet.
     fn was_fruitful(&mut self) -> bool {
-        let spaces = self.map.devices().iter().map(|sb| self.map.space(sb.device));
-        let blocks = u64::from(self.map.extent().blocks());
+        let spaces = self.core.map.devices().iter().map(|sb| self.core.map.space(sb.device));
+        let blocks = u64::from(self.core.map.extent().blocks());
         let free = spaces.map(|space| u64::from(space.free()) * blocks + u64::from(space.free_slots())).sum();
-        let reclaim = &mut self.reclaim;
+        let reclaim = &mut self.space.reclaim;
         reclaim.fruitless = if free > reclaim.free { 0 } else { reclaim.fruitless + 1 };
         reclaim.free = reclaim.free.max(free);
-        reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| self.now < since + WAIT)
+        reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| self.core.now < since + WAIT)
     }
 
     /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
     /// one of them is lost: what it has may be all there is, and its space is of no use.
     fn bring_together(&mut self, key: ExtentKey) {
-        let Some(record) = lookup::record(&self.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
+        let Some(record) =
+            lookup::record(&self.core.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
         else {
             return;
         };
         let Some(home) = self.best_home(&record) else { return };
-        let blocks = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());
         let is_copy = |place: &Place| {
             let mut missing = place.valid.clone();
@@ -192,7 +194,7 @@ impl Engine {
     fn best_home<'a>(&self, record: &'a Record) -> Option<&'a Place> {
         let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && self.is_usable(p.device());
         record.places.iter().filter(is_home).max_by_key(|p| {
-            let response = self.advice.view(p.device()).reads.response.get();
+            let response = self.host.advice.view(p.device()).reads.response.get();
             (p.valid.count(), std::cmp::Reverse((response, p.device())))
         })
     }

@@ -339,7 +339,8 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     r.h.release(None);
     assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
     let engine = &r.h.engine;
-    let covered =
-        |needs: weir_map::Needs| engine.devices[needs.device.index()].epochs.flushed() >= Some(needs.epoch);
+    let covered = |needs: weir_map::Needs| {
+        engine.core.devices[needs.device.index()].epochs.flushed() >= Some(needs.epoch)
+    };
     assert!(engine.map().needs(key).count() > 0 && !engine.map().needs(key).any(covered));
 }

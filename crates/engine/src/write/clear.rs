@@ -9,22 +9,22 @@ use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 impl Engine {
     #[inline(never)]
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         if self.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
         if !self.is_planted(Mutant::CacheKeepsCleared) {
-            self.cache.forget(key, range);
+            self.reads.cache.forget(key, range);
         }
         self.tell_access(id, |engine| engine.held_of(key, range));
-        let whole = range.count == self.map.extent().blocks();
+        let whole = range.count == self.core.map.extent().blocks();
         let takes_a_record =
-            matches!(self.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
-        if takes_a_record && !self.map.has_metadata_room() {
+            matches!(self.core.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
+        if takes_a_record && !self.core.map.has_metadata_room() {
             return self.zero_in_place(id, memory);
         }
-        let (placed, holds, kept) = match self.map.find(key) {
+        let (placed, holds, kept) = match self.core.map.find(key) {
             Found::Empty => (false, false, false),
             Found::Direct(_) => (true, !range.is_empty(), false),
             Found::Record(r) => {
@@ -38,7 +38,7 @@ impl Engine {
             Clear::GiveUp => KeepSpace::No,
         };
         if clear == Clear::Keep && !placed {
-            if !self.map.may_place(key) {
+            if !self.core.map.may_place(key) {
                 return self.wait_to_overwrite(id);
             }
             let Some(whole) = self.allocate(id, key) else { return };
@@ -50,13 +50,13 @@ impl Engine {
                 Clear::Keep => !kept,
                 Clear::GiveUp => kept,
             };
-        self.doubt.settle(key, range);
+        self.durability.doubt.settle(key, range);
         if changes {
             if !self.is_planted(Mutant::ReadNotRepeatedAfterClear) {
                 self.reread_cleared(key, range);
             }
-            self.map.cleared(key, range, keep);
-            self.locks.tidy_later(key);
+            self.core.map.cleared(key, range, keep);
+            self.requests.locks.tidy_later(key);
             self.note_change();
         }
         if !self.is_planted(Mutant::ClearNotAwaited) {
@@ -70,7 +70,7 @@ impl Engine {
     /// be kept is not remembered; as long as the metadata area is full, a TRIM of its parts gives nothing
     /// back either.
     fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         if piece.range.is_empty() {
             return self.piece_ended(id);
         }

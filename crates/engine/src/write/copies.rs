@@ -120,16 +120,16 @@ const fn place(whole: Whole) -> PlaceId {
 impl Engine {
     /// Whether the volume keeps two copies of its blocks.
     pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
-        self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
+        self.core.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
     }
 
     /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
     /// has its turn after those that are waiting now, and before all that come later.
     pub(crate) fn read_in_turn(&mut self, id: PieceId) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
         let has_them = std::mem::replace(&mut piece.takes_blocks, true);
-        if has_them || self.locks.take(key, range, id) {
+        if has_them || self.requests.locks.take(key, range, id) {
             self.go_on(id);
         } else {
             self.wait(id, WaitsFor::Blocks);
@@ -139,19 +139,19 @@ impl Engine {
     /// Writes a piece to all the places it is to be in.
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.choose_both(id) else { return };
-        let Piece { key, span, .. } = self.pieces[id.0 as usize];
-        let record = lookup::record(&self.map, key).unwrap_or_else(|| self.map.empty_record(key));
+        let Piece { key, span, .. } = self.requests.pieces[id.0 as usize];
+        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
         // Valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
-        let range = self.pieces[id.0 as usize].range;
+        let range = self.requests.pieces[id.0 as usize].range;
         let target = Target {
             changes: (range.first..range.end()).any(|b| !settled(b)),
             several: true,
             mirrored: true,
             ..Target::at(Spot::Whole(places[0]), span.start, span.end())
         };
-        let sectors = places.iter().map(|w| self.devices[w.device.index()].settings.sector);
+        let sectors = places.iter().map(|w| self.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
         self.mirror.prepare(id, places.iter().copied().map(Spot::Whole));
         self.complete_blocks(id, target, Some(&record), sector, settled, memory);
@@ -159,8 +159,8 @@ impl Engine {
 
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
     fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let record = lookup::record(&self.map, key);
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let record = lookup::record(&self.core.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
@@ -169,13 +169,13 @@ impl Engine {
             usable.push(all[0]);
         }
         if usable.is_empty() {
-            if all.is_empty() && !self.map.may_place(key) {
+            if all.is_empty() && !self.core.map.may_place(key) {
                 self.wait_to_overwrite(id);
                 return None;
             }
             let whole = self.allocate(id, key)?;
-            if !all.is_empty() && !self.map.may_have(key, place(whole)) {
-                self.map.reuse(weir_map::Chunk::Whole(whole));
+            if !all.is_empty() && !self.core.map.may_have(key, place(whole)) {
+                self.core.map.reuse(weir_map::Chunk::Whole(whole));
                 self.wait_to_overwrite(id);
                 return None;
             }
@@ -183,8 +183,8 @@ impl Engine {
             usable.push(whole);
         }
         let takes_one = self.is_planted(Mutant::SecondPlaceNotTaken);
-        if all.len() < 2 && usable.len() < 2 && !self.locks.has_mover(key) && !takes_one {
-            let second = self.second_device(key).and_then(|device| self.map.allocate(device));
+        if all.len() < 2 && usable.len() < 2 && !self.requests.locks.has_mover(key) && !takes_one {
+            let second = self.second_device(key).and_then(|device| self.core.map.allocate(device));
             if let Some(whole) = second {
                 self.note_used();
                 self.place(key, whole);
@@ -201,20 +201,20 @@ impl Engine {
 
     /// A device for an extent's second copy; `None` if there is none with space, or others wait for space.
     pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
-        if self.space.is_waited_for() || !self.map.has_metadata_room() {
+        if self.space.state.is_waited_for() || !self.core.map.has_metadata_room() {
             return None;
         }
-        let record = lookup::record(&self.map, key);
+        let record = lookup::record(&self.core.map, key);
         let mut views: SmallVec<[_; 8]> = self.views().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
             let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
-            if taken || !self.map.may_have(key, id) {
+            if taken || !self.core.map.may_have(key, id) {
                 view.free = 0;
             }
         }
         let access = self.access_to_all(key);
-        self.ask_about(self.policies.of(key.volume), &views, |policy, moment| {
+        self.ask_about(self.host.policies.of(key.volume), &views, |policy, moment| {
             policy.allocate(moment, &access)
         })
     }
@@ -222,8 +222,8 @@ impl Engine {
     /// Rule 3 for all the places: opens an intent where there must be one, and has the piece wait
     /// until that is durable.
     fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let may = |engine: &Self| places.iter().all(|w| engine.map.may_overwrite(key, place(*w), range));
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let may = |engine: &Self| places.iter().all(|w| engine.core.map.may_overwrite(key, place(*w), range));
         if may(self) {
             return true;
         }
@@ -238,8 +238,8 @@ impl Engine {
     /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
     /// takes.
     pub(crate) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
-        let fua = self.active[request.0].request.fua && !target.changes;
+        let Piece { key, range, request, .. } = self.requests.pieces[id.0 as usize];
+        let fua = self.requests.active[request.0].request.fua && !target.changes;
         let Some(both) = self.mirror.writes.get_mut(&id) else { return 0 };
         both.fua = fua;
         let spots: SmallVec<[Spot; 2]> =
@@ -270,10 +270,12 @@ impl Engine {
         flight: &Flight,
         result: Result<(), IoError>,
     ) {
-        let (key, range) = (self.pieces[id.0 as usize].key, self.pieces[id.0 as usize].range);
+        let (key, range) =
+            (self.requests.pieces[id.0 as usize].key, self.requests.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
-        let needs =
-            result.ok().and_then(|()| self.devices[flight.device.index()].epochs.wrote(flight.device, fua));
+        let needs = result
+            .ok()
+            .and_then(|()| self.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
         let counts = self.is_planted(Mutant::CopyFailureIgnored);
         let Some(both) = self.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {
@@ -290,7 +292,7 @@ impl Engine {
         } else if ended {
             self.note_written(flight.device, key, &target, range, needs.is_some());
         }
-        let Some(writing) = self.pieces[id.0 as usize].writing() else { return };
+        let Some(writing) = self.requests.pieces[id.0 as usize].writing() else { return };
         writing.left -= 1;
         let mut is_last = writing.left == 0;
         if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
@@ -304,23 +306,23 @@ impl Engine {
 
     /// Nobody waits for what the piece still writes.
     fn forget_commands(&mut self, id: PieceId) {
-        self.commands.abandon_all(|purpose| purpose.written() == Some(id));
+        self.core.commands.abandon_all(|purpose| purpose.written() == Some(id));
     }
 
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
     pub(super) fn both_failed(&mut self, id: PieceId, spots: &[Spot], error: Option<RequestError>) {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
-        let mut differ = BlockSet::none(self.map.extent().blocks());
-        let record = lookup::record(&self.map, key);
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let mut differ = BlockSet::none(self.core.map.extent().blocks());
+        let record = lookup::record(&self.core.map, key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
             let may_hold = |spot: &&Spot| {
                 let id = spot.place();
-                holders(b).any(|p| p.at.id() == id) || self.map.may_come_back(key, id, block)
+                holders(b).any(|p| p.at.id() == id) || self.core.map.may_come_back(key, id, block)
             };
             if held && (holders(b).count() > 1 || spots.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
@@ -332,7 +334,7 @@ impl Engine {
         });
         if let Some(kept) = kept.filter(|_| !self.is_planted(Mutant::BothFailedNotDoubted)) {
             for block in differ.iter() {
-                self.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
+                self.core.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
             }
             self.put_in_doubt(kept.device, key, differ);
             self.note_change();
@@ -343,18 +345,18 @@ impl Engine {
     /// What one copy could not deliver has been read from the other: the former is to be written anew,
     /// and holds nothing until then.
     pub(crate) fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
-        let Piece { key, range, buffer, .. } = self.pieces[id.0 as usize];
-        if !self.is_mirrored(key) || self.locks.is_taken(key) {
+        let Piece { key, range, buffer, .. } = self.requests.pieces[id.0 as usize];
+        if !self.is_mirrored(key) || self.requests.locks.is_taken(key) {
             return;
         }
         let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
         let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
-        let Some(record) = lookup::record(&self.map, key) else { return };
+        let Some(record) = lookup::record(&self.core.map, key) else { return };
         let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
         let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
-        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        let mut blocks = BlockSet::none(self.core.map.extent().blocks());
         blocks.insert(BlockRange { first, count: end - first });
-        self.map.distrust(key, bad, &blocks);
+        self.core.map.distrust(key, bad, &blocks);
         self.note_lacking(key);
         self.note_change();
     }

@@ -26,7 +26,7 @@ impl Engine {
         both: [DeviceId; 2],
         range: BlockRange,
     ) -> Option<(Spot, BlockRange)> {
-        if both[0] == both[1] || !self.map.has_room_for_places() {
+        if both[0] == both[1] || !self.core.map.has_room_for_places() {
             return None;
         }
         self.fresh_slots_on_both(id, both, range)
@@ -38,14 +38,14 @@ impl Engine {
         both: [DeviceId; 2],
         range: BlockRange,
     ) -> Option<(Spot, BlockRange)> {
-        let key = self.pieces[id.0 as usize].key;
+        let key = self.requests.pieces[id.0 as usize].key;
         let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-        if !self.map.may_have_both(key, places) {
+        if !self.core.map.may_have_both(key, places) {
             return None;
         }
         let one = self.adjacent_slots(both[0], range.count);
         let other = self.adjacent_slots(both[1], one.len() as u16);
-        one.iter().skip(other.len()).for_each(|slot| self.map.reuse(Chunk::Slot(both[0], *slot)));
+        one.iter().skip(other.len()).for_each(|slot| self.core.map.reuse(Chunk::Slot(both[0], *slot)));
         let spot = |device, slots: &[Slot]| Some(Spot::Slots { device, first: *slots.first()?, fresh: true });
         let second = spot(both[1], &other)?;
         let first = spot(both[0], &one)?;
@@ -56,7 +56,7 @@ impl Engine {
     /// To two places again, where the first blocks are in two places in slots and in no whole one. However
     /// full the map's area is: the extent's record names as many slots as before.
     pub(crate) fn twice_again(&mut self, id: PieceId, record: &Record) -> Option<(Spot, BlockRange)> {
-        let range = self.pieces[id.0 as usize].range;
+        let range = self.requests.pieces[id.0 as usize].range;
         let both = self.twice(record, range.first)?;
         let count = (range.first..range.end()).take_while(|b| self.twice(record, *b) == Some(both)).count();
         self.fresh_slots_on_both(id, both, BlockRange { count: count as u16, ..range })

@@ -14,7 +14,7 @@ use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoKind, Mutant, Reque
 impl Engine {
     /// A command of a write has ended.
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let PieceState::Writes(writing) = &mut piece.state else { return };
         let target = writing.target;
         if target.mirrored {
@@ -28,7 +28,7 @@ impl Engine {
         let error = piece.error;
         let fua = flight.kind == IoKind::Write { fua: true };
         let needs = match result {
-            Ok(()) => self.devices[flight.device.index()].epochs.wrote(flight.device, fua),
+            Ok(()) => self.core.devices[flight.device.index()].epochs.wrote(flight.device, fua),
             Err(_) => None,
         };
         if !is_last {
@@ -47,7 +47,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let Both { legs, error, fua } = self.mirror.end(id, key);
         let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
             legs.iter().copied().partition(|leg| !leg.failed);
@@ -67,11 +67,11 @@ impl Engine {
     #[inline(always)]
     fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
         self.put_back_scratch(id);
-        let Piece { key, range, request, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, request, .. } = self.requests.pieces[id.0 as usize];
         if target.spot.is_fresh() && !self.may_name_slots(id, good) {
             return self.begin_anew(id);
         }
-        self.doubt.settle(key, range);
+        self.durability.doubt.settle(key, range);
         if !target.mirrored {
             // Of copies that is noted as each of them ends.
             self.note_written(good[0].spot.place().device, key, &target, range, good[0].needs.is_some());
@@ -80,13 +80,13 @@ impl Engine {
             return self.piece_failed(id, RequestError::InDoubt { device: target.spot.place().device });
         }
         self.note_in_map(key, range, target, good, failed);
-        if self.cache.is_on() {
-            self.cache.written(key, range);
+        if self.reads.cache.is_on() {
+            self.reads.cache.written(key, range);
         }
         let unsaid = !target.mirrored && self.is_fua_ignored(id, target);
         // That a copy is no longer one is durable before anybody can rely on the other.
         let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
-        let active = &mut self.active[request.0];
+        let active = &mut self.requests.active[request.0];
         active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
         self.wait_for_pending(id);
         self.piece_ended(id);
@@ -98,13 +98,13 @@ impl Engine {
         let at = |leg: &Leg| leg.spot.location(range.count);
         match good {
             [a, b] if target.changes => {
-                self.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
+                self.core.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
             }
-            [a] if target.changes || failed => self.map.written(key, at(a), range, a.needs),
+            [a] if target.changes || failed => self.core.map.written(key, at(a), range, a.needs),
             _ => {}
         }
         if target.mirrored || (target.changes && target.several) {
-            self.locks.tidy_later(key);
+            self.requests.locks.tidy_later(key);
         }
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
             self.note_change();
@@ -125,14 +125,14 @@ impl Engine {
     /// have given it as many places as it can have meanwhile.
     #[inline(never)]
     fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let may_have = match good {
-            [a, b] => self.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
-            [a] => self.map.may_have(key, a.spot.place()),
+            [a, b] => self.core.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
+            [a] => self.core.map.may_have(key, a.spot.place()),
             _ => false,
         };
         if !may_have {
-            self.pieces[id.0 as usize].take_target();
+            self.requests.pieces[id.0 as usize].take_target();
             good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
         }
         may_have
@@ -145,7 +145,7 @@ impl Engine {
         if target.mirrored && !target.spot.is_fresh() {
             return self.both_failed(id, spots, error);
         }
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         piece.take_target();
         let range = piece.range;
         spots.iter().for_each(|spot| self.give_up_spot(*spot, range));
@@ -154,18 +154,18 @@ impl Engine {
 
     /// Whether that the write is not durable is passed over.
     fn is_fua_ignored(&self, id: PieceId, target: Target) -> bool {
-        let zeros = matches!(self.pieces[id.0 as usize].work, Work::Write { zeros: true });
+        let zeros = matches!(self.requests.pieces[id.0 as usize].work, Work::Write { zeros: true });
         (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
             || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace))
     }
 
     /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
     pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         // What was on its way to a device when it was lost is in doubt already, and no flush will come.
         if !self.is_lost(device)
             && !self.is_planted(Mutant::FailedWriteNotNoted)
-            && self.devices[device.index()].epochs.wrote(device, false).is_some()
+            && self.core.devices[device.index()].epochs.wrote(device, false).is_some()
         {
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
         }
@@ -190,10 +190,10 @@ impl Engine {
 
     #[inline(never)]
     fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
-        if self.devices[device.index()].epochs.owes(device).is_none() {
+        if self.core.devices[device.index()].epochs.owes(device).is_none() {
             return;
         }
-        if self.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
+        if self.core.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
             // The data is durable, but not that the map knows of its place: the mover may just have made
             // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
             self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
@@ -207,34 +207,34 @@ impl Engine {
     /// in the extent is not, it waits for a commit.
     #[inline]
     pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let (key, request) = (piece.key, piece.request);
         self.wait_for_extent(request, key);
     }
 
     #[inline]
     pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
-        let asked = &self.active[request.0].request;
+        let asked = &self.requests.active[request.0].request;
         let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
-        if self.map.pending() > 0 && is_durable() && self.map.has_pending(key) {
-            self.active[request.0].commit = true;
+        if self.core.map.pending() > 0 && is_durable() && self.core.map.has_pending(key) {
+            self.requests.active[request.0].commit = true;
         }
     }
 
     /// The piece fails before anything was written.
     pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
-        self.pieces[id.0 as usize].error = Some(error);
+        self.requests.pieces[id.0 as usize].error = Some(error);
         self.change_failed(id);
     }
 
     /// The piece has failed: a place allocated for it may hold nothing.
     pub(super) fn change_failed(&mut self, id: PieceId) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         let key = piece.key;
         if let Some(target) = piece.take_target() {
             self.give_up_target(id, target.spot);
         }
-        self.locks.tidy_later(key);
+        self.requests.locks.tidy_later(key);
         self.piece_ended(id);
     }
 }

@@ -33,8 +33,9 @@ impl Engine {
     /// may be done.
     #[inline]
     pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
-        let watches = self.policies.all[which.0].watches;
-        let tells = watches.accesses && !std::mem::replace(&mut self.pieces[id.0 as usize].told, true);
+        let watches = self.host.policies.all[which.0].watches;
+        let tells =
+            watches.accesses && !std::mem::replace(&mut self.requests.pieces[id.0 as usize].told, true);
         let asks = watches.writes && !self.has_stopped_moves(which);
         if !tells && !asks {
             return WriteTo::InPlace;
@@ -59,8 +60,8 @@ impl Engine {
 
     /// Asks the policy where a piece goes whose places have not been looked up.
     fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
-        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
-        let watches = self.policies.all[which.0].watches;
+        let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
+        let watches = self.host.policies.all[which.0].watches;
         if !watches.accesses && !watches.writes {
             return WriteTo::InPlace;
         }
@@ -89,7 +90,7 @@ impl Engine {
                 self.slots_on(id, record, device)
             }
             (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
-                let range = self.pieces[id.0 as usize].range;
+                let range = self.requests.pieces[id.0 as usize].range;
                 self.slots_on_both(id, both, range)
             }
             _ => None,
@@ -104,7 +105,7 @@ impl Engine {
             None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
-        self.note_new_place(self.pieces[id.0 as usize].key, record, spot.place());
+        self.note_new_place(self.requests.pieces[id.0 as usize].key, record, spot.place());
         self.keep_first(id, run.count);
         Some(spot)
     }
@@ -114,13 +115,15 @@ impl Engine {
     }
 
     fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
-        let which = self.policies.of(self.pieces[id.0 as usize].key.volume);
+        let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
         both.into_iter().all(|device| self.may_redirect(which, Some(device)))
     }
 
     /// Whether writes may be sent to the device that could as well stay where they are.
     pub(crate) fn takes_more(&self, device: DeviceId) -> bool {
-        device.index() < self.devices.len() && self.is_usable(device) && !self.space.is_waited_for()
+        device.index() < self.core.devices.len()
+            && self.is_usable(device)
+            && !self.space.state.is_waited_for()
     }
 
     /// To fine slots of a device, if there are some.
@@ -130,17 +133,17 @@ impl Engine {
         record: Option<&Record>,
         device: DeviceId,
     ) -> Option<(Spot, BlockRange)> {
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Fine };
         // What the place holds is written in place, if that need not wait for another place to hold it no
         // more.
         let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
         let stays = |b: u16| {
             let one = BlockRange { first: b, count: 1 };
-            held.is_some_and(|h| h.contains(b)) && self.map.may_overwrite(key, place, one)
+            held.is_some_and(|h| h.contains(b)) && self.core.map.may_overwrite(key, place, one)
         };
         let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
-        if count == 0 || !self.map.may_have(key, place) || !self.map.has_room_for_places() {
+        if count == 0 || !self.core.map.may_have(key, place) || !self.core.map.has_room_for_places() {
             return None;
         }
         let slots = self.adjacent_slots(device, count);
@@ -161,15 +164,15 @@ impl Engine {
         device: DeviceId,
     ) -> Option<(Spot, BlockRange)> {
         let record = record?;
-        let Piece { key, range, .. } = self.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Whole };
         let there = record.place(place);
         let others = |b: &u16| there.is_none_or(|p| !p.valid.contains(*b));
         let count = (range.first..range.end()).take_while(others).count() as u16;
         let run = BlockRange { first: range.first, count };
         if count == 0
-            || !self.map.may_overwrite(key, place, run)
-            || self.map.may_come_back(key, place, run)
+            || !self.core.map.may_overwrite(key, place, run)
+            || self.core.map.may_come_back(key, place, run)
             || self.mover_writes(key, place, run)
             || (there.is_some() && self.is_being_read(key, run))
         {
@@ -184,19 +187,19 @@ impl Engine {
 
     /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
     fn is_being_read(&self, key: ExtentKey, run: BlockRange) -> bool {
-        self.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
+        self.requests.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
     }
 
     /// A whole place for the extent on a device where it has none, if there can be one and there is space
     /// that nobody else needs.
     fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
         let place = PlaceId { device, kind: PlaceKind::Whole };
-        let may_have = self.map.may_have(key, place)
-            && (lookup::wholes(record).next().is_some() || self.map.may_place(key));
-        if !may_have || !self.has_reserve(device) || !self.map.has_room_for_places() {
+        let may_have = self.core.map.may_have(key, place)
+            && (lookup::wholes(record).next().is_some() || self.core.map.may_place(key));
+        if !may_have || !self.has_reserve(device) || !self.core.map.has_room_for_places() {
             return None;
         }
-        let whole = self.map.allocate(device)?;
+        let whole = self.core.map.allocate(device)?;
         self.note_used();
         self.note_second_place();
         self.place(key, whole);
@@ -206,14 +209,14 @@ impl Engine {
     /// Free slots side by side, at most so many.
     pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
-        if !self.map.has_fine_places() {
+        if !self.core.map.has_fine_places() {
             return slots;
         }
         while slots.len() < usize::from(most) {
-            let Some(slot) = self.map.allocate_slot(device) else { break };
+            let Some(slot) = self.core.map.allocate_slot(device) else { break };
             let adjacent = |last: &Slot| slot.extent == last.extent && slot.block == last.block + 1;
             if !slots.last().is_none_or(adjacent) {
-                self.map.reuse(Chunk::Slot(device, slot));
+                self.core.map.reuse(Chunk::Slot(device, slot));
                 break;
             }
             slots.push(slot);
@@ -232,13 +235,14 @@ impl Engine {
         if let Some((spot, run)) = record.and_then(|r| self.held_spot(id, r, preferred)) {
             let place = spot.place();
             let shared =
-                record.is_some_and(|r| r.shared(place, self.map.extent().blocks()).contains_any(run));
+                record.is_some_and(|r| r.shared(place, self.core.map.extent().blocks()).contains_any(run));
             return self.may_overwrite(id, place, run, shared).then_some((spot, run));
         }
         let leaves = self.out_of_reach(id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
-        let run =
-            first_run(self.pieces[id.0 as usize].range, |b| record.is_none_or(|r| !r.holds(b)) || leaves(b));
+        let run = first_run(self.requests.pieces[id.0 as usize].range, |b| {
+            record.is_none_or(|r| !r.holds(b)) || leaves(b)
+        });
         let whole = match record.and_then(|r| self.whole_place(r)) {
             Some(whole) => whole,
             None => self.new_whole_place(id, record)?,
@@ -258,7 +262,7 @@ impl Engine {
         record: &Record,
         preferred: Preferred,
     ) -> Option<(Spot, BlockRange)> {
-        let range = self.pieces[id.0 as usize].range;
+        let range = self.requests.pieces[id.0 as usize].range;
         let place = self.holder(record, range.first, preferred)?;
         if self.out_of_reach(id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
             return None;
@@ -282,7 +286,7 @@ impl Engine {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         holding.min_by_key(|p| {
             let device = p.at.id().device;
-            let response = self.advice.view(device).writes.response.get();
+            let response = self.host.advice.view(device).writes.response.get();
             (!self.is_usable(device), !preferred.is(p.at.id()), response, device)
         })
     }
@@ -298,12 +302,12 @@ impl Engine {
     /// the extent has, or gets, a place on another one. `None` if there are none.
     fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
         let record = record.filter(|r| r.places.iter().any(|p| !self.is_usable(p.device())))?;
-        let piece = &self.pieces[id.0 as usize];
+        let piece = &self.requests.pieces[id.0 as usize];
         let goes_on = has_room(record) || lookup::wholes(record).any(|w| self.is_usable(w.device));
         if piece.work != (Work::Write { zeros: false }) || !goes_on {
             return None;
         }
-        let mut blocks = BlockSet::none(self.map.extent().blocks());
+        let mut blocks = BlockSet::none(self.core.map.extent().blocks());
         blocks.insert(piece.span.covered());
         for place in record.places.iter().filter(|p| self.is_usable(p.device())) {
             blocks.subtract(&place.valid);
@@ -313,16 +317,16 @@ impl Engine {
 
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
     fn new_whole_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<Whole> {
-        let key = self.pieces[id.0 as usize].key;
+        let key = self.requests.pieces[id.0 as usize].key;
         let is_second = record.is_some_and(|r| lookup::wholes(r).next().is_some());
-        if !is_second && !self.map.may_place(key) {
+        if !is_second && !self.core.map.may_place(key) {
             self.wait_to_overwrite(id);
             return None;
         }
         let whole = self.allocate(id, key)?;
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        if is_second && !self.map.may_have(key, place) {
-            self.map.reuse(Chunk::Whole(whole));
+        if is_second && !self.core.map.may_have(key, place) {
+            self.core.map.reuse(Chunk::Whole(whole));
             self.wait_to_overwrite(id);
             return None;
         }
@@ -334,17 +338,17 @@ impl Engine {
     /// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
     /// of the extent go the same way at once: who overwrites one block overwrites the next.
     fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
-        let key = self.pieces[id.0 as usize].key;
-        if self.map.may_overwrite(key, place, run) {
+        let key = self.requests.pieces[id.0 as usize].key;
+        if self.core.map.may_overwrite(key, place, run) {
             return true;
         }
-        let all = BlockRange { first: 0, count: self.map.extent().blocks() };
+        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         // What a mover does is not undone beyond what must be.
-        let range = if shared && !self.locks.has_mover(key) { all } else { run };
-        self.map.narrowed(key, place, range);
-        self.locks.tidy_later(key);
+        let range = if shared && !self.requests.locks.has_mover(key) { all } else { run };
+        self.core.map.narrowed(key, place, range);
+        self.requests.locks.tidy_later(key);
         self.note_change();
-        if self.map.may_overwrite(key, place, run) {
+        if self.core.map.may_overwrite(key, place, run) {
             return true;
         }
         self.wait_to_overwrite(id);
@@ -354,20 +358,20 @@ impl Engine {
     /// The piece tries again after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Commit);
-        self.commits.wait(id);
+        self.durability.commits.wait(id);
     }
 
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
         self.second_places_are_counted();
-        let waiting = self.commits.take_waiting();
+        let waiting = self.durability.commits.take_waiting();
         waiting.into_iter().for_each(|id| self.go_on(id));
         self.retry_waiting_moves();
     }
 
     /// The piece keeps its first blocks; the others become a piece of their own.
     fn keep_first(&mut self, id: PieceId, count: u16) {
-        let piece = &mut self.pieces[id.0 as usize];
+        let piece = &mut self.requests.pieces[id.0 as usize];
         if count == piece.range.count {
             return;
         }
@@ -387,15 +391,15 @@ impl Engine {
         piece.range.count = count;
         piece.buffer = part(0, bytes);
         let request = piece.request;
-        self.locks.split(key, range, count);
-        self.active[request.0].left += 1;
-        let rest = PieceId(self.pieces.insert(rest) as u32);
-        self.ready.push(rest);
+        self.requests.locks.split(key, range, count);
+        self.requests.active[request.0].left += 1;
+        let rest = PieceId(self.requests.pieces.insert(rest) as u32);
+        self.requests.ready.push(rest);
     }
 
     /// What a piece that has failed, or chooses anew, was to be written to.
     pub(crate) fn give_up_target(&mut self, id: PieceId, spot: Spot) {
-        let range = self.pieces[id.0 as usize].range;
+        let range = self.requests.pieces[id.0 as usize].range;
         let second = self.mirror.take_second(id);
         [Some(spot), second].into_iter().flatten().for_each(|spot| self.give_up_spot(spot, range));
     }
@@ -408,7 +412,7 @@ impl Engine {
         if let Spot::Slots { device, first, fresh: true } = spot {
             for i in 0..range.count {
                 if self.is_planted(Mutant::FailedSlotsReused) {
-                    self.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+                    self.core.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
                     continue;
                 }
                 self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
@@ -419,7 +423,7 @@ impl Engine {
     /// Whether an extent's blocks still are at a spot written in place.
     pub(crate) fn still_at(&self, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
         let Spot::Slots { device, first, fresh: false } = spot else { return true };
-        let Found::Record(record) = self.map.find(key) else { return false };
+        let Found::Record(record) = self.core.map.find(key) else { return false };
         let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
         let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
         place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
