@@ -1,5 +1,6 @@
 //! Volumes made, changed and removed while the pool is served.
 
+use crate::core::Core;
 use crate::ids::{AdminId, AdminStep, Waiter};
 use crate::policy::harm::MovesStatus;
 use crate::task::Task;
@@ -186,7 +187,7 @@ impl Task for Admin {
             .filter(|volume| engine.is_quiet(*volume))
             .collect();
         for volume in ready {
-            engine.set_stage(volume, Stage::Clearing);
+            engine.admin.set_stage(volume, Stage::Clearing);
             let Some(size) = engine.core.map.volume(volume).map(|v| v.size) else { continue };
             let extent = engine.core.map.extent();
             // Whole extents, so that a volume that ends within a block leaves none behind.
@@ -203,6 +204,48 @@ impl Task for Admin {
             };
             let id = engine.activate(request, true);
             engine.advance_range(id);
+        }
+    }
+}
+
+impl Admin {
+    fn volume_named(&self, core: &Core, name: String) -> Result<VolumeId, AdminError> {
+        let volume = core.map.catalogue().by_name(&name).filter(|v| !self.is_being_removed(*v));
+        volume.ok_or(AdminError::NotFound(name))
+    }
+
+    /// Whether a volume is on its way out.
+    pub(crate) fn is_removing(&self) -> bool {
+        !self.removals.is_empty()
+    }
+
+    /// Removals a previous run began.
+    pub(crate) fn resume_removals(&mut self, core: &mut Core) {
+        let intents = core.map.catalogue().intents.values();
+        let volumes: Vec<_> =
+            intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
+        for volume in volumes {
+            if core.map.volume(volume).is_none() {
+                // The power went between the last two steps.
+                core.map.queue(Delta::EndIntent { id: volume.0 });
+                continue;
+            }
+            self.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
+        }
+    }
+
+    fn set_stage(&mut self, volume: VolumeId, stage: Stage) {
+        for removal in self.removals.iter_mut().filter(|r| r.volume == volume) {
+            removal.stage = stage;
+        }
+    }
+
+    fn removal_failed(&mut self, volume: VolumeId, failure: AdminError) {
+        for removal in self.removals.iter_mut().filter(|r| r.volume == volume) {
+            removal.stage = Stage::Stuck;
+            if let Some(id) = removal.reply.take() {
+                self.replies.push_back(AdminReply { id, result: Err(failure.clone()) });
+            }
         }
     }
 }
@@ -233,7 +276,7 @@ impl Engine {
         let extent = self.core.map.extent().bytes();
         let all = self.core.map.catalogue().volumes.iter();
         all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| {
-            let (degraded, looking) = self.degraded(*id);
+            let (degraded, looking) = self.background.degraded(&self.core, *id);
             VolumeInfo {
                 id: *id,
                 name: volume.name.clone(),
@@ -246,7 +289,7 @@ impl Engine {
                     .host
                     .policies
                     .own_name(*id)
-                    .map(|_| self.moves_status(self.host.policies.of(*id))),
+                    .map(|_| self.host.moves_status(&self.core, self.host.policies.of(*id))),
                 degraded,
                 looking,
                 metadata: self.background.inference.found(*id),
@@ -284,7 +327,7 @@ impl Engine {
         let volume = self.core.map.create_volume(&name, size, hardening, copies);
         self.host.policies.settle(self.core.now, volume, &name, self.host.harm.moves());
         self.admin.creating.push((volume, name));
-        self.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
+        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
         Ok(())
     }
 
@@ -304,22 +347,17 @@ impl Engine {
     }
 
     fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
-        let volume = self.volume_named(name)?;
+        let volume = self.admin.volume_named(&self.core, name)?;
         if self.core.stopped_changes.is_some() {
             return Err(self.failure(RequestError::ReadOnly));
         }
         self.core.map.set_hardening(volume, hardening);
-        self.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
+        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
         Ok(())
     }
 
-    fn volume_named(&self, name: String) -> Result<VolumeId, AdminError> {
-        let volume = self.core.map.catalogue().by_name(&name).filter(|v| !self.admin.is_being_removed(*v));
-        volume.ok_or(AdminError::NotFound(name))
-    }
-
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
-        let volume = self.volume_named(name)?;
+        let volume = self.admin.volume_named(&self.core, name)?;
         if self.core.stopped_changes.is_some() {
             return Err(self.failure(RequestError::ReadOnly));
         }
@@ -328,52 +366,26 @@ impl Engine {
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
         // Those of its writes that wait for space would keep it.
         self.retry_waiting_space();
-        self.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
+        self.durability.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
         Ok(())
-    }
-
-    /// Whether a volume is on its way out.
-    pub(crate) fn is_removing(&self) -> bool {
-        !self.admin.removals.is_empty()
-    }
-
-    /// Removals a previous run began.
-    pub(crate) fn resume_removals(&mut self) {
-        let intents = self.core.map.catalogue().intents.values();
-        let volumes: Vec<_> =
-            intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
-        for volume in volumes {
-            if self.core.map.volume(volume).is_none() {
-                // The power went between the last two steps.
-                self.core.map.queue(Delta::EndIntent { id: volume.0 });
-                continue;
-            }
-            self.admin.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
-        }
     }
 
     fn is_quiet(&self, volume: VolumeId) -> bool {
         let in_flight = || {
             self.requests.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
         };
-        self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.moves_in(volume))
-    }
-
-    fn set_stage(&mut self, volume: VolumeId, stage: Stage) {
-        for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
-            removal.stage = stage;
-        }
+        self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.mover.moves_in(volume))
     }
 
     /// Every extent of a volume being removed has been given back, durably.
     pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
         if let Some(error) = error {
-            return self.removal_failed(volume, self.failure(error));
+            return self.admin.removal_failed(volume, self.failure(error));
         }
-        self.set_stage(volume, Stage::Dropping);
+        self.admin.set_stage(volume, Stage::Dropping);
         self.core.map.queue(Delta::DropVolume { id: volume });
         self.core.map.queue(Delta::EndIntent { id: volume.0 });
-        self.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
+        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
     }
 
     /// Why a change failed, in the words that help.
@@ -395,11 +407,11 @@ impl Engine {
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::RemovalBegun(volume), None) if self.core.stopped_changes.is_some() => {
-                self.removal_failed(volume, self.why_removal_stops(volume));
+                self.admin.removal_failed(volume, self.why_removal_stops(volume));
             }
-            (AdminStep::RemovalBegun(volume), None) => self.set_stage(volume, Stage::Draining),
+            (AdminStep::RemovalBegun(volume), None) => self.admin.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
-                self.removal_failed(volume, self.failure(error));
+                self.admin.removal_failed(volume, self.failure(error));
             }
             (AdminStep::Removed(volume), None) => {
                 self.durability.doubt.forget_volume(volume);
@@ -419,7 +431,9 @@ impl Engine {
     pub(crate) fn fail_draining_removals(&mut self) {
         let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();
-        volumes.into_iter().for_each(|volume| self.removal_failed(volume, self.why_removal_stops(volume)));
+        volumes
+            .into_iter()
+            .for_each(|volume| self.admin.removal_failed(volume, self.why_removal_stops(volume)));
     }
 
     /// Why a removal goes no further now that no more changes are accepted.
@@ -427,15 +441,6 @@ impl Engine {
         match (self.core.stopped_changes, self.core.map.volume(volume)) {
             (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
             _ => self.failure(RequestError::ReadOnly),
-        }
-    }
-
-    fn removal_failed(&mut self, volume: VolumeId, failure: AdminError) {
-        for removal in self.admin.removals.iter_mut().filter(|r| r.volume == volume) {
-            removal.stage = Stage::Stuck;
-            if let Some(id) = removal.reply.take() {
-                self.admin.replies.push_back(AdminReply { id, result: Err(failure.clone()) });
-            }
         }
     }
 }

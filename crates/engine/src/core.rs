@@ -7,7 +7,7 @@ use crate::device::abandoned::Abandoned;
 use crate::io::commands::Commands;
 use crate::notice::Notices;
 use weir_map::Map;
-use weir_model::{Mutant, Nanos};
+use weir_model::{Bytes, DeviceId, ExtentKey, Mutant, Nanos};
 
 /// See the module. Its fields are open: whoever uses two of them at a time borrows them apart.
 #[derive(Debug)]
@@ -33,5 +33,50 @@ impl Core {
     #[inline(always)]
     pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
         self.map.planted().is(mutant)
+    }
+
+    /// Space for data on the devices that are there: what is taken of it by what is in effect, and all of it.
+    pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
+        let extent = self.map.extent().bytes().0;
+        let all = self.map.devices().iter().zip(&self.devices);
+        let there = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| sb.device);
+        let (used, total) = there.fold((0, 0), |(used, total), device| {
+            let space = self.map.space(device);
+            let taken = space.extents() - space.free() - self.releasing_extents(device);
+            (used + u64::from(taken), total + u64::from(space.extents()))
+        });
+        (Bytes(used * extent), Bytes(total * extent))
+    }
+
+    /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
+    pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
+        self.map.releasing_extents(device) + self.devices[device.index()].resting.extents()
+    }
+
+    /// Extents of the devices that are there which can be handed out, now or once their release is durable.
+    pub(crate) fn available_extents(&self) -> u64 {
+        let there = self.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
+        there.map(|id| u64::from(self.map.space(id).free() + self.releasing_extents(id))).sum()
+    }
+
+    /// Whether the device takes data.
+    pub(crate) fn is_usable(&self, device: DeviceId) -> bool {
+        !self.devices[device.index()].is_lost()
+    }
+
+    /// Why changes are refused, for those already under way.
+    pub(crate) fn changes_have_stopped(&self) -> bool {
+        self.stopped_changes == Some(StoppedChanges::MetadataFailed)
+    }
+
+    /// Whether the volume keeps two copies of its blocks.
+    pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
+        self.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
+    }
+
+    /// Whether the device is lost.
+    #[inline]
+    pub(crate) fn is_lost(&self, device: DeviceId) -> bool {
+        self.devices[device.index()].is_lost()
     }
 }

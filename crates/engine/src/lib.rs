@@ -194,7 +194,7 @@ impl Engine {
             admin: admin::Admin::default(),
             counts: inspect::Counts::default(),
         };
-        let (used, _) = engine.data_space();
+        let (used, _) = engine.core.data_space();
         engine.space.state = space::SpaceState::new(now, used);
         for device in engine.core.map.absent().iter() {
             engine.core.devices[device.index()].state =
@@ -209,8 +209,8 @@ impl Engine {
     /// Begins what an engine does as soon as it is there.
     fn begin_tasks(&mut self) {
         self.start_probes();
-        self.resume_removals();
-        self.look_for_lacking();
+        self.admin.resume_removals(&mut self.core);
+        self.background.look_for_lacking(&self.core);
         self.look_for_metadata();
         if !self.core.map.absent().is_empty() {
             self.background.unreachable.look(self.core.now, &self.core.map);
@@ -220,7 +220,7 @@ impl Engine {
     /// From now on these options hold. What was known of policies' moves is forgotten.
     fn set_options(&mut self, options: Options) {
         let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
-        self.set_space_rules(space);
+        self.space.set_space_rules(&mut self.core, space);
         self.mover.set_share(mover_share);
         self.reads.cache.set_size(extent_cache);
         self.judge_moves(moves);

@@ -18,6 +18,7 @@ mod queue;
 mod transfer;
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Spot};
@@ -98,35 +99,53 @@ impl Mover {
     }
 }
 
-impl Engine {
-    /// What the mover has done.
-    pub fn mover_status(&self) -> MoverStatus {
-        MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
-    }
-
+impl Mover {
     /// Something is being moved in the volume.
     pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
-        self.mover.moves.iter().any(|(_, m)| m.key.volume == volume)
+        self.moves.iter().any(|(_, m)| m.key.volume == volume)
     }
 
     /// Whether a move waits for the bytes of a client's read.
     #[inline]
     pub(crate) fn mover_is_fed(&self) -> bool {
-        self.mover.fed > 0
+        self.fed > 0
     }
 
     /// A move that waits for the bytes of this read, the run it is to have, and where to.
     pub(crate) fn take_fed(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
         let mut fed =
-            self.mover.moves.iter_mut().filter_map(|(id, m)| Some((id, m.stage.take_fed(piece)?, m.buffer)));
+            self.moves.iter_mut().filter_map(|(id, m)| Some((id, m.stage.take_fed(piece)?, m.buffer)));
         let (id, run, buffer) = fed.next()?;
-        self.mover.fed -= 1;
+        self.fed -= 1;
         Some((MoveId(id), run, buffer.part(0, u32::from(run.count) * BLOCK as u32)))
     }
 
     /// A client's read has brought so many blocks of a move.
     pub(crate) fn note_fed(&mut self, blocks: u16) {
-        self.mover.counts.fed += u64::from(blocks);
+        self.counts.fed += u64::from(blocks);
+    }
+
+    /// Until when a move has to wait for time of the devices it uses, if it has to.
+    fn must_wait(&mut self, core: &mut Core, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
+        if core.is_mirrored(key) {
+            return None;
+        }
+        let (now, share) = (core.now, self.share());
+        let free = devices.map(|device| core.devices[device.index()].pacing.free_at(now, share));
+        let [source, to] = free;
+        Some(source.max(to)).filter(|at| *at > now)
+    }
+
+    /// Whether a mover's write is on its way to some of these blocks of a place.
+    pub(crate) fn mover_writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
+        self.moves.iter_mut().any(|(_, m)| m.writes(key, place, run).is_some())
+    }
+}
+
+impl Engine {
+    /// What the mover has done.
+    pub fn mover_status(&self) -> MoverStatus {
+        MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
     }
 
     /// The blocks of a range that the extent has, and the device exists.
@@ -147,7 +166,7 @@ impl Engine {
         let Some(blocks) = self.sound(blocks, to) else { return };
         let all = self.core.map.extent().blocks();
         // Where two copies are wanted they are all that is.
-        if self.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
+        if self.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
             return;
         }
         if matches!(self.core.map.find(key), Found::Empty) || !self.requests.locks.begin_move(key, all) {
@@ -176,7 +195,7 @@ impl Engine {
     /// there is always some, or bringing blocks home would wait for what only that can release; a second copy
     /// is owed.
     fn has_room_for_move(&self, key: ExtentKey, to: PlaceId) -> bool {
-        let is_owed = self.is_mirrored(key) || matches!(self.core.map.find(key), Found::Record(_));
+        let is_owed = self.core.is_mirrored(key) || matches!(self.core.map.find(key), Found::Record(_));
         if to.kind == PlaceKind::Whole && is_owed {
             self.core.map.has_metadata_room()
         } else {
@@ -190,7 +209,7 @@ impl Engine {
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.admin.is_being_removed(key.volume);
         let stopped =
-            self.core.stopped_changes.is_some() || gone || task.failed || !self.is_usable(to.device);
+            self.core.stopped_changes.is_some() || gone || task.failed || !self.core.is_usable(to.device);
         let Some(record) = lookup::record(&self.core.map, key).filter(|_| !stopped) else {
             return self.end_move(id);
         };
@@ -208,7 +227,7 @@ impl Engine {
         let (run, Some(source)) = lookup::run(&self.core.map, &record, &route, run) else {
             return self.end_move(id);
         };
-        if !self.is_usable(source.device)
+        if !self.core.is_usable(source.device)
             || !self.core.map.may_have(key, to)
             || !self.has_room_for_move(key, to)
         {
@@ -226,7 +245,7 @@ impl Engine {
         // What a client's read brings costs its device nothing.
         let feed = feed.filter(|feed| feed.brings(run, source));
         let reads_from = if feed.is_some() { to.device } else { source.device };
-        if let Some(until) = self.must_wait(key, [reads_from, to.device]) {
+        if let Some(until) = self.mover.must_wait(&mut self.core, key, [reads_from, to.device]) {
             self.mover.moves[id.0].stage = Stage::WaitsForTime(until);
             return;
         }
@@ -250,17 +269,6 @@ impl Engine {
         self.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
-    /// Until when a move has to wait for time of the devices it uses, if it has to.
-    fn must_wait(&mut self, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
-        if self.is_mirrored(key) {
-            return None;
-        }
-        let (now, share) = (self.core.now, self.mover.share());
-        let free = devices.map(|device| self.core.devices[device.index()].pacing.free_at(now, share));
-        let [source, to] = free;
-        Some(source.max(to)).filter(|at| *at > now)
-    }
-
     /// The move goes on after the next commit, if that makes a difference.
     fn wait_to_move(&mut self, id: MoveId) {
         let task = &mut self.mover.moves[id.0];
@@ -269,7 +277,7 @@ impl Engine {
             return self.end_move(id);
         }
         task.stage = Stage::WaitsForCommit;
-        self.request_commit();
+        self.durability.request_commit();
     }
 
     /// Something has become durable, or never will: moves that waited for it go on.
@@ -309,8 +317,8 @@ impl Engine {
         }
         let wanted = record.copies > 1 && !self.space.state.is_waited_for();
         let whole = (wanted || self.has_reserve(device)).then(|| self.core.map.allocate(device))??;
-        self.note_used();
-        self.note_second_place();
+        self.space.note_used(&mut self.core);
+        self.space.note_second_place();
         Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
     }
 
@@ -401,7 +409,7 @@ impl Engine {
         } else if let Some(touched) = self.requests.locks.touched(*key) {
             good.subtract(touched);
         }
-        waiting.into_iter().for_each(|piece| self.go_on(piece));
+        waiting.into_iter().for_each(|piece| self.requests.go_on(piece));
         self.end_run(id, run, needs, &good);
     }
 
@@ -431,8 +439,8 @@ impl Engine {
         self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
             fresh &= matches!(spot, Spot::Slots { .. });
-            self.note_new_place(key, before.as_ref(), spot.place());
-            self.note_change();
+            self.counts.note_new_place(&self.core, key, before.as_ref(), spot.place());
+            self.durability.note_change(&self.core);
         }
         if fresh {
             self.give_up_rest(spot, run, &kept);
@@ -464,7 +472,7 @@ impl Engine {
         } else {
             self.put_back_run(task.buffer);
         }
-        if task.alone && !task.failed && !self.changes_have_stopped() {
+        if task.alone && !task.failed && !self.core.changes_have_stopped() {
             self.drop_elsewhere(task.key, task.to, task.blocks);
         }
         self.leave_extent(task.key);
@@ -475,7 +483,7 @@ impl Engine {
         self.requests.locks.tidy_later(key);
         if self.requests.locks.end_move(key) {
             self.core.map.give_back(key);
-            self.note_change();
+            self.durability.note_change(&self.core);
         }
     }
 
@@ -489,12 +497,7 @@ impl Engine {
         let mut moves = self.mover.moves.iter_mut();
         let Some(busy) = moves.find_map(|(_, m)| m.writes(key, place, run)) else { return false };
         busy.waiting.push(piece);
-        self.wait(piece, WaitsFor::Mover);
+        self.requests.wait(piece, WaitsFor::Mover);
         true
-    }
-
-    /// Whether a mover's write is on its way to some of these blocks of a place.
-    pub(crate) fn mover_writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
-        self.mover.moves.iter_mut().any(|(_, m)| m.writes(key, place, run).is_some())
     }
 }

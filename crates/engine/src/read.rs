@@ -191,7 +191,7 @@ impl Engine {
         let all = lookup::record(&self.core.map, piece.key)
             .unwrap_or_else(|| self.core.map.empty_record(piece.key));
         let mut record = all.clone();
-        record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
+        record.places.retain(|p| !tried.contains(p.device()) && self.core.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
         if !known || self.doubtful(id).is_some() {
             return false;
@@ -238,7 +238,7 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        if self.mover_is_fed() {
+        if self.mover.mover_is_fed() {
             self.read_feeds(id, flight, result, memory);
         }
         if result.is_ok() && !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {

@@ -7,13 +7,13 @@ mod pieces;
 pub(crate) mod ranges;
 pub(crate) mod ready;
 
+use crate::Engine;
 use crate::ids::{ActiveId, Waiter};
 use crate::request::active::Active;
 use crate::request::block_locks::Locks;
 use crate::request::piece::{Piece, WaitsFor, Work};
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
-use crate::{Engine, StoppedChanges};
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_map::Hardening;
@@ -63,7 +63,7 @@ impl Engine {
             Op::Flush => {
                 self.requests.active[id.0].commit = true;
                 self.requests.active[id.0].error =
-                    self.owed(request.volume).or_else(|| self.damage(request.volume));
+                    self.durability.owed(request.volume).or_else(|| self.damage(request.volume));
                 self.request_ended(id);
             }
         }
@@ -73,7 +73,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
         let next = request.offset;
-        let continues = self.continues(&request);
+        let continues = self.host.continues(&request);
         ActiveId(self.requests.active.insert(Active {
             request,
             submitted: self.core.now,
@@ -154,13 +154,13 @@ impl Engine {
     #[inline]
     fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
         let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
-        let id = self.insert_piece(piece);
+        let id = self.requests.insert_piece(piece);
         if is_read {
             self.start_read(id, memory);
         } else if self.requests.locks.take(key, range, id) {
             self.start_write(id, memory);
         } else {
-            self.wait(id, WaitsFor::Blocks);
+            self.requests.wait(id, WaitsFor::Blocks);
         }
     }
 
@@ -177,7 +177,7 @@ impl Engine {
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.requests.active[id.0];
         if active.error.is_none() && active.commit {
-            self.wait_for_commit(Waiter::Request(id));
+            self.durability.wait_for_commit(Waiter::Request(id));
         } else if active.error.is_none() && active.request.fua {
             let round = self.verify_devices();
             self.acknowledge(Waiter::Request(id), round);
@@ -216,10 +216,5 @@ impl Engine {
             buffer,
             response: self.core.now.since(submitted),
         });
-    }
-
-    /// Why changes are refused, for those already under way.
-    pub(crate) fn changes_have_stopped(&self) -> bool {
-        self.core.stopped_changes == Some(StoppedChanges::MetadataFailed)
     }
 }

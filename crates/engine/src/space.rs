@@ -7,6 +7,7 @@
 //! again whenever some has come back.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::ids::PieceId;
 use crate::notice::{Notice, Room};
 use crate::request::piece::WaitsFor;
@@ -14,7 +15,7 @@ use crate::task::Task;
 use crate::units::Percent;
 use std::collections::VecDeque;
 use weir_map::Whole;
-use weir_model::{Bytes, DeviceId, ExtentKey, Memory, Nanos, RequestError};
+use weir_model::{Bytes, ExtentKey, Memory, Nanos, RequestError};
 
 pub(crate) mod extra;
 mod fill_rate;
@@ -180,13 +181,68 @@ impl Task for SpaceState {
     }
 }
 
-impl Engine {
+impl Space {
     /// From now on these are the rules for running out of space.
-    pub(crate) fn set_space_rules(&mut self, rules: SpaceRules) {
-        self.space.state.rules = rules;
-        self.note_used();
+    pub(crate) fn set_space_rules(&mut self, core: &mut Core, rules: SpaceRules) {
+        self.state.rules = rules;
+        self.note_used(core);
     }
 
+    /// Whether there is room again since a write last got none for want of this.
+    fn has_room_again(&self, core: &Core, lacking: Room) -> bool {
+        match lacking {
+            Room::Data => self.state.lack.is_over(core.available_extents()),
+            Room::Metadata => core.map.has_metadata_room(),
+        }
+    }
+
+    /// Space was found: the pool is not full.
+    fn note_room(&mut self, core: &mut Core) {
+        self.state.full = None;
+        self.reclaim.note_room();
+        self.tell_full(core);
+        self.note_used(core);
+    }
+
+    fn note_full(&mut self, core: &mut Core, lacking: Room) {
+        self.state.full = Some(lacking);
+        self.state.lack =
+            Lack::of(core.available_extents(), core.data_space().1.0 / core.map.extent().bytes().0);
+        self.tell_full(core);
+    }
+
+    /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
+    /// its limit may be full and not full many times a second.
+    fn tell_full(&mut self, core: &mut Core) {
+        let (told, recently) = match self.state.told {
+            Some((told, at)) => (told, core.now.since(at) < NOTICE_AFTER),
+            None => (None, false),
+        };
+        if told != self.state.full && !recently {
+            self.state.told = Some((self.state.full, core.now));
+            core.notices.push(self.state.full.map_or(Notice::RoomAgain, Notice::Full));
+        }
+    }
+
+    /// How much is taken has changed.
+    pub(crate) fn note_used(&mut self, core: &mut Core) {
+        if self.state.full.is_some_and(|lacking| self.has_room_again(core, lacking)) {
+            self.state.full = None;
+            self.tell_full(core);
+        }
+        let (used, total) = core.data_space();
+        self.state.rate.note(core.now, used);
+        if let Some(at) = self.state.data.note(&self.state.rules.warn_at, used.0, total.0) {
+            core.notices.push(Notice::Filling { room: Room::Data, at, used, total });
+        }
+        let (used, total) = core.map.metadata_need();
+        if let Some(at) = self.state.metadata.note(&self.state.rules.warn_at, used.0, total.0) {
+            core.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
+        }
+    }
+}
+
+impl Engine {
     /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
     /// about to stop.
     pub fn stop_waiting_for_space(&mut self, now: Nanos) {
@@ -197,7 +253,7 @@ impl Engine {
 
     /// How full the pool is.
     pub fn space_status(&self) -> SpaceStatus {
-        let (used, total) = self.data_space();
+        let (used, total) = self.core.data_space();
         let (need, room) = self.core.map.metadata_need();
         let rate = self.space.state.rate.per_second(self.core.now);
         let full_in = self.space.state.rate.time_for(self.core.now, Bytes(total.0.saturating_sub(used.0)));
@@ -207,7 +263,7 @@ impl Engine {
             used,
             warning: self.space.state.data.at(&self.space.state.rules.warn_at, used.0, total.0),
             metadata_warning: self.space.state.metadata.at(&self.space.state.rules.warn_at, need.0, room.0),
-            full: self.space.state.full.filter(|lacking| !self.has_room_again(*lacking)),
+            full: self.space.state.full.filter(|lacking| !self.space.has_room_again(&self.core, *lacking)),
             waiting: self.space.state.waiting.len(),
             refused: self.space.state.refused,
             fill_rate: rate,
@@ -222,47 +278,15 @@ impl Engine {
         Bytes(sizes.fold(0, u64::saturating_add))
     }
 
-    /// Space for data on the devices that are there: what is taken of it by what is in effect, and all of it.
-    pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
-        let extent = self.core.map.extent().bytes().0;
-        let all = self.core.map.devices().iter().zip(&self.core.devices);
-        let there = all.filter(|(_, device)| !device.is_lost()).map(|(sb, _)| sb.device);
-        let (used, total) = there.fold((0, 0), |(used, total), device| {
-            let space = self.core.map.space(device);
-            let taken = space.extents() - space.free() - self.releasing_extents(device);
-            (used + u64::from(taken), total + u64::from(space.extents()))
-        });
-        (Bytes(used * extent), Bytes(total * extent))
-    }
-
-    /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
-    pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.core.map.releasing_extents(device) + self.core.devices[device.index()].resting.extents()
-    }
-
-    /// Extents of the devices that are there which can be handed out, now or once their release is durable.
-    fn available_extents(&self) -> u64 {
-        let there = self.core.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
-        there.map(|id| u64::from(self.core.map.space(id).free() + self.releasing_extents(id))).sum()
-    }
-
-    /// Whether there is room again since a write last got none for want of this.
-    fn has_room_again(&self, lacking: Room) -> bool {
-        match lacking {
-            Room::Data => self.space.state.lack.is_over(self.available_extents()),
-            Room::Metadata => self.core.map.has_metadata_room(),
-        }
-    }
-
     /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
     pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
-        if self.is_probing() {
+        if self.background.is_probing() {
             self.wait_for_space(id, None);
             return None;
         }
         let lacking = match self.find_space(id, key) {
             Ok(whole) => {
-                self.note_room();
+                self.space.note_room(&mut self.core);
                 return Some(whole);
             }
             Err(lacking) => lacking,
@@ -271,7 +295,7 @@ impl Engine {
         // still touch it not ended. What rests on a lost device may do so for good.
         let releasing = self.core.map.releasing() > 0;
         if releasing {
-            self.request_commit();
+            self.durability.request_commit();
         }
         if releasing || self.core.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
@@ -282,7 +306,7 @@ impl Engine {
             self.wait_for_space(id, None);
             return None;
         }
-        self.note_full(lacking);
+        self.space.note_full(&mut self.core, lacking);
         let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
         let len = Bytes(self.requests.pieces[id.0 as usize].buffer.len.into());
         let fits = self.space.state.waiting.len() < WAITING_MAX
@@ -307,11 +331,6 @@ impl Engine {
         chosen.and_then(|device| self.core.map.allocate(device)).ok_or(Room::Data)
     }
 
-    /// Whether the device takes data.
-    pub(crate) fn is_usable(&self, device: DeviceId) -> bool {
-        !self.core.devices[device.index()].is_lost()
-    }
-
     /// How long the piece's request may wait for others to free some space; `None` if not at all.
     fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
         let WhenFull::Wait { at_most } = self.space.state.rules.when_full else { return None };
@@ -321,7 +340,7 @@ impl Engine {
     }
 
     fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
-        self.wait(id, WaitsFor::Space);
+        self.requests.wait(id, WaitsFor::Space);
         let space = &mut self.space.state;
         space.waiting.push_back(id);
         space.waiting_bytes += Bytes(self.requests.pieces[id.0 as usize].buffer.len.into());
@@ -334,51 +353,6 @@ impl Engine {
         self.space.state.expires = None;
         self.space.state.waiting_bytes = Bytes(0);
         let waiting = std::mem::take(&mut self.space.state.waiting);
-        waiting.into_iter().for_each(|id| self.go_on(id));
-    }
-
-    /// Space was found: the pool is not full.
-    fn note_room(&mut self) {
-        self.space.state.full = None;
-        self.space.reclaim.note_room();
-        self.tell_full();
-        self.note_used();
-    }
-
-    fn note_full(&mut self, lacking: Room) {
-        self.space.state.full = Some(lacking);
-        self.space.state.lack =
-            Lack::of(self.available_extents(), self.data_space().1.0 / self.core.map.extent().bytes().0);
-        self.tell_full();
-    }
-
-    /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
-    /// its limit may be full and not full many times a second.
-    fn tell_full(&mut self) {
-        let (told, recently) = match self.space.state.told {
-            Some((told, at)) => (told, self.core.now.since(at) < NOTICE_AFTER),
-            None => (None, false),
-        };
-        if told != self.space.state.full && !recently {
-            self.space.state.told = Some((self.space.state.full, self.core.now));
-            self.core.notices.push(self.space.state.full.map_or(Notice::RoomAgain, Notice::Full));
-        }
-    }
-
-    /// How much is taken has changed.
-    pub(crate) fn note_used(&mut self) {
-        if self.space.state.full.is_some_and(|lacking| self.has_room_again(lacking)) {
-            self.space.state.full = None;
-            self.tell_full();
-        }
-        let (used, total) = self.data_space();
-        self.space.state.rate.note(self.core.now, used);
-        if let Some(at) = self.space.state.data.note(&self.space.state.rules.warn_at, used.0, total.0) {
-            self.core.notices.push(Notice::Filling { room: Room::Data, at, used, total });
-        }
-        let (used, total) = self.core.map.metadata_need();
-        if let Some(at) = self.space.state.metadata.note(&self.space.state.rules.warn_at, used.0, total.0) {
-            self.core.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
-        }
+        waiting.into_iter().for_each(|id| self.requests.go_on(id));
     }
 }

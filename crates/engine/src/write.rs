@@ -29,7 +29,7 @@ impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
-        if self.changes_have_stopped() {
+        if self.core.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
         if let Some(error) = self.doubtful(id) {
@@ -67,7 +67,7 @@ impl Engine {
             }
             return self.piece_ended(id);
         }
-        if record.as_ref().map_or_else(|| self.is_mirrored(key), |r| r.copies > 1) {
+        if record.as_ref().map_or_else(|| self.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
         let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
@@ -92,7 +92,7 @@ impl Engine {
         // What is durable is the only state there is: it has the blocks in one place.
         let may = self.core.map.pending() == 0 || self.core.map.may_overwrite(key, place, range);
         debug_assert!(!may || self.core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
-        if !may || !self.is_usable(place.device) {
+        if !may || !self.core.is_usable(place.device) {
             return None;
         }
         know(&found);
@@ -205,7 +205,7 @@ impl Engine {
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.space.scratch.blocks(reads.len()) else {
             self.give_up_target(id, target.spot);
-            self.wait(id, WaitsFor::Scratch);
+            self.requests.wait(id, WaitsFor::Scratch);
             self.space.scratch.wait(id);
             return;
         };
@@ -295,7 +295,7 @@ impl Engine {
         let PieceState::Completes(writing) = &piece.state else { return None };
         let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
         let mut record = lookup::record(&self.core.map, piece.key)?;
-        record.places.retain(|p| !tried.contains(p.device()) && self.is_usable(p.device()));
+        record.places.retain(|p| !tried.contains(p.device()) && self.core.is_usable(p.device()));
         Some((self.source_of(volume, &record, block)?, tried))
     }
 
@@ -304,7 +304,7 @@ impl Engine {
         if let Some(target) = self.requests.pieces[id.0 as usize].take_target() {
             self.give_up_target(id, target.spot);
         }
-        self.go_on(id);
+        self.requests.go_on(id);
     }
 
     /// Writes the piece's bytes to its target. `old`: the blocks that it completes.

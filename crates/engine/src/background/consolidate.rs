@@ -90,7 +90,7 @@ impl Engine {
                 (0, self.moved_and_dropped());
         }
         for _ in 0..LOOKS {
-            if self.mover_load() >= MOVES {
+            if self.mover.mover_load() >= MOVES {
                 self.background.consolidation.due = self.core.now + SOON;
                 return;
             }
@@ -109,14 +109,14 @@ impl Engine {
     /// All extents have been looked at. What was asked for may have to be gone on with in another walk; one
     /// that came to nothing is the last.
     fn end_quiet_walk(&mut self) {
-        if self.mover_load() > 0 {
+        if self.mover.mover_load() > 0 {
             self.background.consolidation.due = self.core.now + SOON;
             return;
         }
         let has_come_to_something = self.moved_and_dropped() > self.background.consolidation.done;
         if has_come_to_something {
             // The space comes back once what was put together is durable.
-            self.request_commit();
+            self.durability.request_commit();
         }
         self.background.consolidation.settled =
             self.background.consolidation.asked == 0 || !has_come_to_something;
@@ -136,7 +136,9 @@ impl Engine {
         };
         let others = record.places.iter().filter(|place| !kept.contains(place.device()));
         let is_one = others.clone().count() <= 1 && others.clone().all(is_whole);
-        if (is_one && !is_split(&record, kept)) || record.places.iter().any(|p| !self.is_usable(p.device())) {
+        if (is_one && !is_split(&record, kept))
+            || record.places.iter().any(|p| !self.core.is_usable(p.device()))
+        {
             return false;
         }
         let home = self.home_among(&record, |place| is_whole(place) && !kept.contains(place.device()));

@@ -6,6 +6,8 @@
 //! read, or changes meanwhile, is looked at when the superblock is written next.
 
 use crate::Engine;
+use crate::background::Background;
+use crate::core::Core;
 use crate::flight::{NewIo, Purpose};
 use crate::lookup::{self, Source};
 use crate::task::Task;
@@ -102,6 +104,22 @@ impl Task for Inference {
     }
 }
 
+impl Background {
+    /// What the blocks are, if the client does not say.
+    #[inline]
+    pub(crate) fn hint(&self, core: &Core, said: Hint, key: ExtentKey, range: BlockRange) -> Hint {
+        if said != Hint::None || self.inference.known.is_empty() {
+            return said;
+        }
+        let first = key.index.0 * u64::from(core.map.extent().blocks()) + u64::from(range.first);
+        let known = self.inference.known.get(&key.volume);
+        match known.is_some_and(|known| known.metadata.contain(first, range.count.into())) {
+            true => Hint::Metadata,
+            false => said,
+        }
+    }
+}
+
 impl Engine {
     /// Policies have changed: looks at the volumes whose policy wants to know, unless that has been done.
     pub(crate) fn look_for_metadata(&mut self) {
@@ -119,20 +137,6 @@ impl Engine {
         if key.index.0 == 0 && range.first == 0 && self.host.policies.watches(key.volume).metadata {
             let due = self.background.inference.due.entry(key.volume);
             due.and_modify(|due| due.again = true).or_insert(Due::at(self.core.now + AFTER));
-        }
-    }
-
-    /// What the blocks are, if the client does not say.
-    #[inline]
-    pub(crate) fn hint(&self, said: Hint, key: ExtentKey, range: BlockRange) -> Hint {
-        if said != Hint::None || self.background.inference.known.is_empty() {
-            return said;
-        }
-        let first = key.index.0 * u64::from(self.core.map.extent().blocks()) + u64::from(range.first);
-        let known = self.background.inference.known.get(&key.volume);
-        match known.is_some_and(|known| known.metadata.contain(first, range.count.into())) {
-            true => Hint::Metadata,
-            false => said,
         }
     }
 

@@ -2,6 +2,7 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::Engine;
+use crate::background::Background;
 use crate::flight::{Flight, NewIo, Purpose};
 use weir_map::Whole;
 use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
@@ -17,12 +18,14 @@ pub(crate) struct Probing {
     answers: Vec<Vec<Nanos>>,
 }
 
-impl Engine {
+impl Background {
     /// Whether idle responses are still being measured: allocation waits for them.
     pub(crate) fn is_probing(&self) -> bool {
-        self.background.probing.devices_left > 0
+        self.probing.devices_left > 0
     }
+}
 
+impl Engine {
     pub(crate) fn start_probes(&mut self) {
         self.background.probing = Probing {
             devices_left: self.core.devices.len(),

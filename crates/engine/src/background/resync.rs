@@ -6,6 +6,8 @@
 //! until its copy is durable: who is told that nothing lacks one may take a device away at once.
 
 use crate::Engine;
+use crate::background::Background;
+use crate::core::Core;
 use crate::ids::Waiter;
 use crate::lookup::{self, wholes};
 use crate::task::Task;
@@ -135,7 +137,7 @@ impl Task for Resync {
             && (engine.background.resync.lacking.is_empty() || !hopeful)
         {
             engine.background.resync.committing = std::mem::take(&mut engine.background.resync.made);
-            engine.wait_for_commit(Waiter::Resync);
+            engine.durability.wait_for_commit(Waiter::Resync);
         }
         engine.background.resync.due = engine.core.now
             + match (engine.background.resync.walk, hopeful) {
@@ -146,37 +148,38 @@ impl Task for Resync {
     }
 }
 
-impl Engine {
+impl Background {
     /// The extent may lack a copy.
-    pub(crate) fn note_lacking(&mut self, key: ExtentKey) {
-        if self.background.resync.lacking.is_empty() {
-            self.background.resync.due = self.core.now + SOON;
+    pub(crate) fn note_lacking(&mut self, core: &Core, key: ExtentKey) {
+        if self.resync.lacking.is_empty() {
+            self.resync.due = core.now + SOON;
         }
-        self.background.resync.made.remove(key);
-        self.background.resync.committing.remove(key);
-        self.background.resync.lacking.add(key);
+        self.resync.made.remove(key);
+        self.resync.committing.remove(key);
+        self.resync.lacking.add(key);
     }
 
     /// What was made before the commit that has ended is durable.
     pub(crate) fn copies_are_durable(&mut self) {
-        self.background.resync.committing = Extents::default();
+        self.resync.committing = Extents::default();
     }
 
     /// Any extent may lack a copy: all are looked at.
-    pub(crate) fn look_for_lacking(&mut self) {
-        let mirrored =
-            self.core.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
-        self.background.resync.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
-        self.background.resync.due = self.core.now;
+    pub(crate) fn look_for_lacking(&mut self, core: &Core) {
+        let mirrored = core.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
+        self.resync.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
+        self.resync.due = core.now;
     }
 
     /// Space in extents of the volume that have blocks with one copy only, as far as known; and whether
     /// that is still being looked for.
-    pub(crate) fn degraded(&self, volume: VolumeId) -> (Bytes, bool) {
-        let bytes = self.background.resync.lacking(volume) * self.core.map.extent().bytes().0;
-        (Bytes(bytes), self.background.resync.walk.is_some_and(|at| at.volume <= volume))
+    pub(crate) fn degraded(&self, core: &Core, volume: VolumeId) -> (Bytes, bool) {
+        let bytes = self.resync.lacking(volume) * core.map.extent().bytes().0;
+        (Bytes(bytes), self.resync.walk.is_some_and(|at| at.volume <= volume))
     }
+}
 
+impl Engine {
     /// Looks at all extents at once: where nobody serves the pool, no task does. Takes as long as reading the
     /// records of all volumes with two copies.
     pub fn look_for_all_lacking(&mut self) {
@@ -192,7 +195,7 @@ impl Engine {
                 return;
             };
             if self.lacks(key) {
-                self.note_lacking(key);
+                self.background.note_lacking(&self.core, key);
             }
             self.background.resync.walk = Some(after(key));
         }
@@ -207,7 +210,7 @@ impl Engine {
         let mut held = record.places[0].valid.none_of_these();
         record.places.iter().for_each(|p| held.union(&p.valid));
         let complete = |p: &&weir_map::Place| {
-            p.at.id().kind == PlaceKind::Whole && self.is_usable(p.device()) && p.valid == held
+            p.at.id().kind == PlaceKind::Whole && self.core.is_usable(p.device()) && p.valid == held
         };
         record.places.iter().filter(complete).count() < 2
     }
@@ -216,8 +219,9 @@ impl Engine {
     /// been looked at since anything came of it.
     fn make_copies(&mut self) -> bool {
         for _ in 0..LOOKS {
-            let under_way = self.moving().filter(|key| self.background.resync.lacking.has(*key)).count();
-            if !self.has_begun_what_is_owed() || under_way >= MOVES {
+            let under_way =
+                self.mover.moving().filter(|key| self.background.resync.lacking.has(*key)).count();
+            if !self.mover.has_begun_what_is_owed() || under_way >= MOVES {
                 return true;
             }
             let Some(key) = self.background.resync.lacking.next(self.background.resync.cursor) else {
@@ -253,15 +257,15 @@ impl Engine {
         let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
         if places.len() > 1 {
-            if places.iter().filter(|device| self.is_usable(**device)).count() > 1 {
+            if places.iter().filter(|device| self.core.is_usable(**device)).count() > 1 {
                 for device in places {
                     let to = PlaceId { device, kind: PlaceKind::Whole };
-                    self.request_owed(Action::Copy { key, blocks, to });
+                    self.mover.request_owed(Action::Copy { key, blocks, to });
                 }
             }
         } else if let Some(device) = self.second_device(key) {
             let to = PlaceId { device, kind: PlaceKind::Whole };
-            self.request_owed(Action::Copy { key, blocks, to });
+            self.mover.request_owed(Action::Copy { key, blocks, to });
         }
     }
 }

@@ -132,7 +132,7 @@ impl Engine {
     /// There is a scratch block again: a piece that waits for one goes on.
     fn go_on_with_scratch(&mut self) {
         if let Some(id) = self.space.scratch.next_waiting() {
-            self.go_on(id);
+            self.requests.go_on(id);
         }
     }
 

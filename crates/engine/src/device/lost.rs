@@ -37,15 +37,9 @@ impl Engine {
         self.run_ready(memory);
     }
 
-    /// Whether the device is lost.
-    #[inline]
-    pub(crate) fn is_lost(&self, device: DeviceId) -> bool {
-        self.core.devices[device.index()].is_lost()
-    }
-
     /// The device is no longer used.
     pub(crate) fn lose<M: Memory>(&mut self, device: DeviceId, why: LostWhy, memory: &mut M) {
-        if self.is_lost(device) {
+        if self.core.is_lost(device) {
             return;
         }
         self.core.devices[device.index()].state = State::Lost { why, since: self.core.now };
@@ -57,7 +51,7 @@ impl Engine {
         if why.is_damage() {
             self.record_damage(device);
         }
-        self.look_for_lacking();
+        self.background.look_for_lacking(&self.core);
         self.background.unreachable.look(self.core.now, &self.core.map);
         let (ids, unsent) = self.core.commands.give_up(device);
         for id in ids {

@@ -280,7 +280,7 @@ impl Engine {
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
     pub(crate) fn removed(&mut self, device: DeviceId) {
-        if self.is_lost(device) || self.checks.verification.removed.contains(device) {
+        if self.core.is_lost(device) || self.checks.verification.removed.contains(device) {
             return;
         }
         self.checks.verification.removed.insert(device);
@@ -336,7 +336,7 @@ impl Engine {
                 let error = self.metadata_damage().map(RequestError::FlushFailed);
                 self.admin_step_ended(step, error);
             }
-            Waiter::Resync => self.copies_are_durable(),
+            Waiter::Resync => self.background.copies_are_durable(),
         }
     }
 
@@ -366,10 +366,11 @@ impl Engine {
         let damaged = &self.checks.verification.damaged;
         let device = damaged.iter().next()?;
         let copies = self.core.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
-        let is_lost = |device: DeviceId| self.is_lost(device);
+        let is_lost = |device: DeviceId| self.core.is_lost(device);
         let mut devices = self.core.map.devices().iter().map(|superblock| superblock.device);
         // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
-        let is_degraded = || !damaged.iter().any(is_lost) && self.degraded(volume).0 > Bytes(0);
+        let is_degraded =
+            || !damaged.iter().any(is_lost) && self.background.degraded(&self.core, volume).0 > Bytes(0);
         let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();
         (damaged.len() + usize::from(lacks) >= copies).then_some(device)
     }

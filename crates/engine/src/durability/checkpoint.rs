@@ -2,6 +2,8 @@
 //! recovery stays short.
 
 use crate::Engine;
+use crate::core::Core;
+use crate::durability::Durability;
 use crate::flight::MetadataIo;
 use crate::task::Task;
 use weir_map::root::Root;
@@ -47,11 +49,14 @@ impl Task for Checkpoint {
         }
         let stopping = engine.core.stopped_changes.is_some()
             && engine.requests.active.is_empty()
-            && engine.commits_are_settled()
-            && !engine.checkpoint_is_settled();
+            && engine.durability.commits_are_settled(&engine.core)
+            && !engine.durability.checkpoint_is_settled(&engine.core);
         let due = engine.core.map.wants_checkpoint() && !engine.durability.checkpoint.no_room;
         let wanted = engine.durability.checkpoint.requested || due || stopping;
-        if matches!(engine.durability.checkpoint.phase, Phase::Idle) && wanted && engine.is_between_frames() {
+        if matches!(engine.durability.checkpoint.phase, Phase::Idle)
+            && wanted
+            && engine.durability.is_between_frames()
+        {
             engine.begin_checkpoint();
         }
         if engine.durability.members.are_recording() {
@@ -60,37 +65,46 @@ impl Task for Checkpoint {
         match engine.durability.checkpoint.phase {
             Phase::Pages(0) => engine.write_pages(memory),
             Phase::Flush(0) => engine.write_root(memory),
-            Phase::Root(_, 0) => engine.root_durable(),
+            Phase::Root(_, 0) => engine.durability.root_durable(&mut engine.core),
             _ => {}
         }
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.durability.commits.metadata_failed || engine.checkpoint_is_settled()
+        engine.durability.commits.metadata_failed || engine.durability.checkpoint_is_settled(&engine.core)
     }
 }
 
-impl Engine {
+impl Durability {
     /// A checkpoint is wanted.
     pub(crate) fn request_checkpoint(&mut self) {
-        self.durability.checkpoint.requested = true;
+        self.checkpoint.requested = true;
     }
 
     /// The durable map has changed: one that found no room may find some.
     pub(crate) fn durable_map_changed(&mut self) {
-        self.durability.checkpoint.no_room = false;
+        self.checkpoint.no_room = false;
     }
 
     /// No checkpoint is under way or needed.
-    pub(crate) fn checkpoint_is_settled(&self) -> bool {
-        matches!(self.durability.checkpoint.phase, Phase::Idle)
-            && (self.durability.checkpoint.no_room || !self.core.map.has_unwritten())
+    pub(crate) fn checkpoint_is_settled(&self, core: &Core) -> bool {
+        matches!(self.checkpoint.phase, Phase::Idle) && (self.checkpoint.no_room || !core.map.has_unwritten())
     }
 
     pub(crate) fn checkpoint_is_under_way(&self) -> bool {
-        !matches!(self.durability.checkpoint.phase, Phase::Idle)
+        !matches!(self.checkpoint.phase, Phase::Idle)
     }
 
+    fn root_durable(&mut self, core: &mut Core) {
+        if let (Phase::Root(root, _), false) =
+            (std::mem::take(&mut self.checkpoint.phase), self.commits.metadata_failed)
+        {
+            core.map.checkpoint_durable(*root);
+        }
+    }
+}
+
+impl Engine {
     fn begin_checkpoint(&mut self) {
         self.durability.checkpoint.requested = false;
         self.durability.checkpoint.no_room = self.core.map.begin_checkpoint().is_err();
@@ -133,15 +147,7 @@ impl Engine {
         if matches!(self.durability.checkpoint.phase, Phase::Root(_, 0))
             && !self.durability.members.are_recording()
         {
-            self.root_durable();
-        }
-    }
-
-    fn root_durable(&mut self) {
-        if let (Phase::Root(root, _), false) =
-            (std::mem::take(&mut self.durability.checkpoint.phase), self.durability.commits.metadata_failed)
-        {
-            self.core.map.checkpoint_durable(*root);
+            self.durability.root_durable(&mut self.core);
         }
     }
 }

@@ -15,7 +15,9 @@
 //! as long as nobody waits for what it makes durable.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::device::verify::Round;
+use crate::durability::Durability;
 use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::{PieceId, Waiter};
 use crate::notice::Notice;
@@ -137,7 +139,9 @@ impl Task for Commits {
         }
         match engine.durability.commits.phase {
             Phase::Flushing(0) | Phase::Frame(0) => true,
-            Phase::NextFrame => engine.core.map.has_journal_room() || !engine.checkpoint_is_under_way(),
+            Phase::NextFrame => {
+                engine.core.map.has_journal_room() || !engine.durability.checkpoint_is_under_way()
+            }
             Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
         }
     }
@@ -149,10 +153,12 @@ impl Task for Commits {
         }
         let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.core.now);
         if engine.durability.commits.phase == Phase::Idle && is_due {
-            if engine.is_stopping() && engine.commits_are_settled() {
+            if engine.durability.is_stopping(&engine.core)
+                && engine.durability.commits_are_settled(&engine.core)
+            {
                 // Changes that came to nothing: no commit is due for them later either.
                 engine.durability.commits.changed = None;
-            } else if engine.has_nothing_to_commit() {
+            } else if engine.durability.has_nothing_to_commit(&engine.core) {
                 engine.durability.commits.now = std::mem::take(&mut engine.durability.commits.next);
                 engine.verify_for_waiters();
                 engine.end_commit();
@@ -182,32 +188,91 @@ impl Task for Commits {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        engine.durability.commits.metadata_failed || engine.commits_are_settled()
+        engine.durability.commits.metadata_failed || engine.durability.commits_are_settled(&engine.core)
     }
 }
 
-impl Engine {
+impl Durability {
     /// Something changed that is not durable.
     #[inline]
-    pub(crate) fn note_change(&mut self) {
-        self.durability.commits.changed.get_or_insert(self.core.now);
+    pub(crate) fn note_change(&mut self, core: &Core) {
+        self.commits.changed.get_or_insert(core.now);
     }
 
     /// A commit is wanted, though nobody waits for it.
     pub(crate) fn request_commit(&mut self) {
-        self.durability.commits.requested = true;
+        self.commits.requested = true;
     }
 
     pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
-        self.durability.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
+        self.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
     }
 
     /// The device misses what had been written of the extent: what is durable has to say so, or where else it
     /// is, before anybody who waits is told that it is durable.
     pub(crate) fn note_cleared(&mut self, key: ExtentKey, device: DeviceId) {
-        self.durability.commits.cleared.push((key, device));
+        self.commits.cleared.push((key, device));
     }
 
+    /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
+    /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
+    /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
+    /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
+    /// acknowledged. That members are being recorded holds everybody up, as with a commit.
+    fn has_nothing_to_commit(&self, core: &Core) -> bool {
+        let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
+            device.epochs.owes(sb.device).is_some()
+        };
+        let any_owes = core.map.devices().iter().zip(&core.devices).any(owes);
+        !(self.commits.next.is_empty() || self.commits.requested)
+            && self.commits.beside.is_empty()
+            && (!any_owes || core.is_planted(Mutant::FlushAnsweredEarly))
+            && core.map.pending() == 0
+            && !core.map.has_uncommitted()
+            && self.commits.pieces.is_empty()
+            && !self.members.are_recording()
+            && core.stopped_changes.is_none()
+    }
+
+    fn is_stopping(&self, core: &Core) -> bool {
+        core.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
+    }
+
+    pub(crate) fn data_flush_ended(
+        &mut self,
+        core: &mut Core,
+        device: DeviceId,
+        covered: Epoch,
+        result: Result<(), IoError>,
+    ) {
+        if result.is_ok() {
+            core.devices[device.index()].epochs.flush_succeeded(covered);
+        }
+        if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
+            self.commits.beside.swap_remove(at);
+            return self.request_commit();
+        }
+        if let Phase::Flushing(left) = &mut self.commits.phase {
+            *left -= 1;
+        }
+    }
+
+    /// No commit is under way or needed.
+    pub(crate) fn commits_are_settled(&self, core: &Core) -> bool {
+        self.commits.phase == Phase::Idle
+            && self.commits.next.is_empty()
+            && self.commits.beside.is_empty()
+            && !core.map.has_uncommitted()
+            && !core.devices.iter().any(|d| d.epochs.is_dirty())
+    }
+
+    /// Whether the durable map may be checkpointed: not while a frame is being written.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        !matches!(self.commits.phase, Phase::Frame(_))
+    }
+}
+
+impl Engine {
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
         let beside = |key| {
@@ -220,28 +285,9 @@ impl Engine {
     fn stop_needs_a_step(&self) -> bool {
         self.core.stopped_changes.is_some()
             && self.requests.active.is_empty()
-            && !(self.commits_are_settled()
-                && (self.checkpoint_is_settled() || self.checkpoint_is_under_way()))
-    }
-
-    /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
-    /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
-    /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
-    /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
-    /// acknowledged. That members are being recorded holds everybody up, as with a commit.
-    fn has_nothing_to_commit(&self) -> bool {
-        let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
-            device.epochs.owes(sb.device).is_some()
-        };
-        let any_owes = self.core.map.devices().iter().zip(&self.core.devices).any(owes);
-        !(self.durability.commits.next.is_empty() || self.durability.commits.requested)
-            && self.durability.commits.beside.is_empty()
-            && (!any_owes || self.is_planted(Mutant::FlushAnsweredEarly))
-            && self.core.map.pending() == 0
-            && !self.core.map.has_uncommitted()
-            && self.durability.commits.pieces.is_empty()
-            && !self.durability.members.are_recording()
-            && self.core.stopped_changes.is_none()
+            && !(self.durability.commits_are_settled(&self.core)
+                && (self.durability.checkpoint_is_settled(&self.core)
+                    || self.durability.checkpoint_is_under_way()))
     }
 
     /// Has devices verified for those who wait for this commit, or need none.
@@ -249,12 +295,6 @@ impl Engine {
         if !self.durability.commits.now.is_empty() {
             self.durability.commits.verified = self.verify_devices();
         }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.core.stopped_changes.is_some()
-            && self.durability.commits.next.is_empty()
-            && !self.durability.commits.requested
     }
 
     fn begin_commit(&mut self) {
@@ -274,7 +314,7 @@ impl Engine {
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
         if !later.is_empty() && self.core.map.has_uncommitted() {
             // Looked at again.
-            self.note_change();
+            self.durability.note_change(&self.core);
         }
         let beside: Vec<_> = now.iter().copied().filter(|id| !hurried && self.is_dear(*id)).collect();
         self.durability.commits.phase = Phase::Flushing(now.len() - beside.len());
@@ -288,7 +328,7 @@ impl Engine {
             let other = !self.core.map.members().contains(&id);
             let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
             if others_skipped || self.is_planted(Mutant::FlushSkipped) {
-                self.data_flush_ended(id, covered, Ok(()));
+                self.durability.data_flush_ended(&mut self.core, id, covered, Ok(()));
                 continue;
             }
             self.launch(NewIo::flush(id), Purpose::DataFlush(covered));
@@ -329,24 +369,11 @@ impl Engine {
         pieces.chain(self.mover.waiting_for_commit())
     }
 
-    pub(crate) fn data_flush_ended(&mut self, device: DeviceId, covered: Epoch, result: Result<(), IoError>) {
-        if result.is_ok() {
-            self.core.devices[device.index()].epochs.flush_succeeded(covered);
-        }
-        if let Some(at) = self.durability.commits.beside.iter().position(|id| *id == device) {
-            self.durability.commits.beside.swap_remove(at);
-            return self.request_commit();
-        }
-        if let Phase::Flushing(left) = &mut self.durability.commits.phase {
-            *left -= 1;
-        }
-    }
-
     /// A flush or a durable write of the device failed. The operating system tells of a lost write
     /// once: no later flush of the device says anything about those before. If it carries the map,
     /// checkpoint pages may be among them, and no root may be written over them.
     pub(crate) fn flush_failed(&mut self, device: DeviceId, error: IoError) {
-        if self.is_lost(device) {
+        if self.core.is_lost(device) {
             return;
         }
         self.doubt(device);
@@ -366,7 +393,7 @@ impl Engine {
         // Whoever waits finds that out by trying again.
         self.retry_waiting_space();
         while let Some(id) = self.space.scratch.next_waiting() {
-            self.go_on(id);
+            self.requests.go_on(id);
         }
         self.retry_waiting_commit();
     }
@@ -375,7 +402,7 @@ impl Engine {
     fn write_frame<M: Memory>(&mut self, memory: &mut M) {
         if !self.core.map.has_journal_room() {
             // Goes on when the checkpoint has made room.
-            return self.request_checkpoint();
+            return self.durability.request_checkpoint();
         }
         let devices = &self.core.devices;
         let flushed = |id: DeviceId| devices[id.index()].epochs.flushed();
@@ -411,7 +438,7 @@ impl Engine {
                 self.durability.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
             if ended && !self.durability.commits.metadata_failed && !recording {
                 self.frames_durable();
-                self.durable_map_changed();
+                self.durability.durable_map_changed();
                 self.durability.commits.phase = Phase::NextFrame;
             }
         }
@@ -469,19 +496,5 @@ impl Engine {
         for waiting in waiters {
             self.answer(waiting.who, Some(error));
         }
-    }
-
-    /// No commit is under way or needed.
-    pub(crate) fn commits_are_settled(&self) -> bool {
-        self.durability.commits.phase == Phase::Idle
-            && self.durability.commits.next.is_empty()
-            && self.durability.commits.beside.is_empty()
-            && !self.core.map.has_uncommitted()
-            && !self.core.devices.iter().any(|d| d.epochs.is_dirty())
-    }
-
-    /// Whether the durable map may be checkpointed: not while a frame is being written.
-    pub(crate) fn is_between_frames(&self) -> bool {
-        !matches!(self.durability.commits.phase, Phase::Frame(_))
     }
 }

@@ -15,7 +15,9 @@
 //!   ([`Engine::last_loss`]).
 
 use crate::Engine;
+use crate::core::Core;
 use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
+use crate::durability::Durability;
 use crate::ids::{ActiveId, PieceId};
 use crate::notice::Notice;
 use crate::request::piece::{Piece, Work};
@@ -115,15 +117,47 @@ impl Doubt {
     }
 }
 
-impl Engine {
+impl Durability {
     /// A write completed on `device`, and a flush must follow before it is durable.
     #[inline]
-    pub(crate) fn note_unflushed(&mut self, device: DeviceId, unflushed: Unflushed) {
-        if self.core.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
+    pub(crate) fn note_unflushed(&mut self, core: &mut Core, device: DeviceId, unflushed: Unflushed) {
+        if core.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
             self.request_commit();
         }
     }
 
+    /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it
+    /// can be made durable: the next opening writes again what it finds there. Else what is in the device's
+    /// cache, but is not written any more, could be copied after that, and a cut would leave two places that
+    /// differ. Without metadata room for it, it does not outlast the engine.
+    pub(crate) fn put_in_doubt(
+        &mut self,
+        core: &mut Core,
+        device: DeviceId,
+        key: ExtentKey,
+        blocks: BlockSet,
+    ) {
+        if !blocks.is_empty() && core.map.has_metadata_room() {
+            let mut at = 0;
+            while let Some(run) = blocks.next_run(at, core.map.extent().blocks()) {
+                core.map.intend(key, run);
+                at = run.end();
+                if core.is_planted(Mutant::FirstDoubtfulRunIntended) {
+                    break;
+                }
+            }
+            self.request_commit();
+        }
+        self.doubt.add(device, key, blocks);
+    }
+
+    /// The error the volume's next FLUSH is owed.
+    pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
+        self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
+    }
+}
+
+impl Engine {
     /// A flush or a durable write of the device failed, or the device is lost: what was written there
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
@@ -144,7 +178,7 @@ impl Engine {
             }
             self.review_writes(key);
             // What was moved from there is in a later change alone, which may need another flush.
-            self.note_cleared(key, device);
+            self.durability.note_cleared(key, device);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
@@ -154,8 +188,8 @@ impl Engine {
             }
             if !elsewhere.is_empty() {
                 self.core.map.distrust(key, device, &elsewhere);
-                self.note_cleared(key, device);
-                self.note_lacking(key);
+                self.durability.note_cleared(key, device);
+                self.background.note_lacking(&self.core, key);
                 self.review_writes(key);
             }
             if doubtful.is_empty() {
@@ -165,33 +199,14 @@ impl Engine {
             if volumes.last() != Some(&key.volume) {
                 volumes.push(key.volume);
             }
-            self.put_in_doubt(device, key, doubtful);
+            self.durability.put_in_doubt(&mut self.core, device, key, doubtful);
         }
         if !self.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
             self.read_anew(device);
         }
         self.tell_waiting(device, &volumes);
-        self.note_change();
+        self.durability.note_change(&self.core);
         self.core.notices.push(Notice::Doubt { device, blocks });
-    }
-
-    /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it
-    /// can be made durable: the next opening writes again what it finds there. Else what is in the device's
-    /// cache, but is not written any more, could be copied after that, and a cut would leave two places that
-    /// differ. Without metadata room for it, it does not outlast the engine.
-    pub(crate) fn put_in_doubt(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
-        if !blocks.is_empty() && self.core.map.has_metadata_room() {
-            let mut at = 0;
-            while let Some(run) = blocks.next_run(at, self.core.map.extent().blocks()) {
-                self.core.map.intend(key, run);
-                at = run.end();
-                if self.is_planted(Mutant::FirstDoubtfulRunIntended) {
-                    break;
-                }
-            }
-            self.request_commit();
-        }
-        self.durability.doubt.add(device, key, blocks);
     }
 
     /// Commands under way may bring what the device had before what it has lost: what they read is read
@@ -383,11 +398,6 @@ impl Engine {
         if self.core.map.volume(volume).is_some() {
             self.durability.doubt.owed.insert(volume, device);
         }
-    }
-
-    /// The error the volume's next FLUSH is owed.
-    pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
-        self.durability.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
     }
 
     /// A read piece, or a write that needs what was there, meets doubtful blocks.

@@ -9,6 +9,8 @@
 //! and [`crate::background::resync`] makes the other one anew. Their number is bounded, and so is that work,
 //! but for what was in doubt.
 
+use crate::core::Core;
+use crate::durability::Durability;
 use crate::lookup;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
@@ -55,25 +57,47 @@ impl Task for Intents {
     }
 }
 
-impl Engine {
+impl Durability {
     /// The copies of the extent's blocks may differ from now on, whatever happens.
-    pub(crate) fn open_intent(&mut self, key: ExtentKey) {
-        if self.durability.intents.open.is_empty() {
-            self.durability.intents.next_look = self.core.now + LOOK_EVERY;
+    pub(crate) fn open_intent(&mut self, core: &mut Core, key: ExtentKey) {
+        if self.intents.open.is_empty() {
+            self.intents.next_look = core.now + LOOK_EVERY;
         }
-        self.durability.intents.open.insert(key, self.core.now);
-        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
-        self.core.map.intend(key, all);
-        self.note_change();
+        self.intents.open.insert(key, core.now);
+        let all = BlockRange { first: 0, count: core.map.extent().blocks() };
+        core.map.intend(key, all);
+        self.note_change(core);
     }
 
     /// The extent has been written.
-    pub(crate) fn use_intent(&mut self, key: ExtentKey) {
-        if let Some(used) = self.durability.intents.open.get_mut(&key) {
-            *used = self.core.now;
+    pub(crate) fn use_intent(&mut self, core: &Core, key: ExtentKey) {
+        if let Some(used) = self.intents.open.get_mut(&key) {
+            *used = core.now;
         }
     }
 
+    /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
+    fn close_intent(&mut self, core: &mut Core, key: ExtentKey) {
+        let Some(record) = lookup::record(&core.map, key) else { return };
+        let owed =
+            lookup::wholes(&record).filter_map(|w| core.devices[w.device.index()].epochs.owes(w.device));
+        let owed: SmallVec<[Needs; 2]> = owed.collect();
+        if owed.len() > 2 || self.doubt.has(key) {
+            // A version waits for two devices at most; and of what is in doubt none is known to be durable.
+            // The next opening settles it.
+            return;
+        }
+        let mut needs = [owed.first().copied(), owed.get(1).copied()];
+        if core.is_planted(Mutant::IntentClosedUnflushed) {
+            needs = [None; 2];
+        }
+        let all = BlockRange { first: 0, count: core.map.extent().blocks() };
+        core.map.settled(key, all, needs);
+        self.note_change(core);
+    }
+}
+
+impl Engine {
     /// Closes intents of extents that are no longer written: after a while, if there are too many, and
     /// when the engine stops.
     pub(crate) fn close_intents(&mut self) {
@@ -99,28 +123,8 @@ impl Engine {
         for (_, key) in idle {
             if !self.requests.locks.is_taken(key) || self.is_planted(Mutant::IntentClosedUnderWrites) {
                 self.durability.intents.open.remove(&key);
-                self.close_intent(key);
+                self.durability.close_intent(&mut self.core, key);
             }
         }
-    }
-
-    /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
-    fn close_intent(&mut self, key: ExtentKey) {
-        let Some(record) = lookup::record(&self.core.map, key) else { return };
-        let owed =
-            lookup::wholes(&record).filter_map(|w| self.core.devices[w.device.index()].epochs.owes(w.device));
-        let owed: SmallVec<[Needs; 2]> = owed.collect();
-        if owed.len() > 2 || self.durability.doubt.has(key) {
-            // A version waits for two devices at most; and of what is in doubt none is known to be durable.
-            // The next opening settles it.
-            return;
-        }
-        let mut needs = [owed.first().copied(), owed.get(1).copied()];
-        if self.is_planted(Mutant::IntentClosedUnflushed) {
-            needs = [None; 2];
-        }
-        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
-        self.core.map.settled(key, all, needs);
-        self.note_change();
     }
 }

@@ -183,7 +183,7 @@ impl Engine {
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
         let is_removed = self.checks.verification.is_removed(sb.device);
-        (is_removed || !self.core.map.missing().contains(sb.device)) && !self.is_lost(sb.device)
+        (is_removed || !self.core.map.missing().contains(sb.device)) && !self.core.is_lost(sb.device)
     }
 
     /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.

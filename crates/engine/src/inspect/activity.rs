@@ -98,7 +98,7 @@ impl Engine {
                 in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::PagesFlush)))
             }
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
-            Activity::Removal => self.is_removing(),
+            Activity::Removal => self.admin.is_removing(),
             Activity::SpaceResting => self.core.devices.iter().any(|device| device.resting.any()),
             Activity::WaitingForSpace => self.space.state.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),

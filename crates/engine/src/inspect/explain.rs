@@ -1,6 +1,8 @@
 //! Where a block is, since when and why: for people who ask.
 
 use crate::Engine;
+use crate::core::Core;
+use crate::inspect::Counts;
 use crate::lookup;
 use crate::policy::advice::places_of;
 use weir_map::Place;
@@ -69,6 +71,23 @@ impl ExplainError {
     }
 }
 
+impl Counts {
+    fn explain_place(&self, core: &Core, key: ExtentKey, place: &Place, block: u16) -> ExplainedPlace {
+        let id = place.at.id();
+        let mut blocks = Vec::new();
+        let mut from = 0;
+        while let Some(run) = place.valid.next_run(from, core.map.extent().blocks()) {
+            from = run.end();
+            blocks.push(run);
+        }
+        let at = place.slot(block).map(|slot| {
+            let whole = weir_map::Whole { device: id.device, extent: slot.extent };
+            core.map.address(whole, u32::from(slot.block) * BLOCK as u32)
+        });
+        ExplainedPlace { id, at, blocks, age: self.since.age(key, id, core.now) }
+    }
+}
+
 impl Engine {
     /// Where the block of a volume is that holds this byte, since when and why. Changes nothing.
     ///
@@ -94,26 +113,11 @@ impl Engine {
             extent: extent.start(key.index),
             extent_size: extent.bytes(),
             number,
-            places: places.map(|place| self.explain_place(key, place, number)).collect(),
+            places: places.map(|place| self.counts.explain_place(&self.core, key, place, number)).collect(),
             in_doubt: self.durability.doubt.about(key, one).is_some(),
             policy,
             reasons,
         })
-    }
-
-    fn explain_place(&self, key: ExtentKey, place: &Place, block: u16) -> ExplainedPlace {
-        let id = place.at.id();
-        let mut blocks = Vec::new();
-        let mut from = 0;
-        while let Some(run) = place.valid.next_run(from, self.core.map.extent().blocks()) {
-            from = run.end();
-            blocks.push(run);
-        }
-        let at = place.slot(block).map(|slot| {
-            let whole = weir_map::Whole { device: id.device, extent: slot.extent };
-            self.core.map.address(whole, u32::from(slot.block) * BLOCK as u32)
-        });
-        ExplainedPlace { id, at, blocks, age: self.counts.since.age(key, id, self.core.now) }
     }
 
     /// The policy of an extent's volume, and what it has to say.
@@ -123,7 +127,7 @@ impl Engine {
         let names: Vec<_> = self.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
         let moment = Moment {
             now: self.core.now,
-            devices: &self.views_now(),
+            devices: &self.host.views_now(&self.core),
             measured: self.host.advice.measured(),
             extent: self.core.map.extent(),
             map: &self.whereabouts(which),

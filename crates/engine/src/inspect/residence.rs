@@ -2,6 +2,8 @@
 //! people, and forgotten when the engine ends.
 
 use crate::Engine;
+use crate::core::Core;
+use crate::inspect::Counts;
 use weir_map::{Record, Whole};
 use weir_model::{ExtentKey, Nanos, PlaceId, PlaceKind};
 use weir_policy::Lru;
@@ -26,24 +28,32 @@ impl Since {
     }
 }
 
-impl Engine {
-    /// The extent has a whole place there from now on.
-    pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
-        self.note_begin(key, whole.device);
-        self.core.map.place(key, whole);
-        self.note_since(key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
-    }
-
+impl Counts {
     /// The extent gets this place, if it does not have it.
     #[inline]
-    pub(crate) fn note_new_place(&mut self, key: ExtentKey, record: Option<&Record>, place: PlaceId) {
+    pub(crate) fn note_new_place(
+        &mut self,
+        core: &Core,
+        key: ExtentKey,
+        record: Option<&Record>,
+        place: PlaceId,
+    ) {
         if record.and_then(|r| r.place(place)).is_none_or(|p| p.valid.is_empty()) {
-            self.note_since(key, place);
+            self.note_since(core, key, place);
         }
     }
 
-    fn note_since(&mut self, key: ExtentKey, place: PlaceId) {
-        self.counts.since.0.insert((key, place), self.core.now);
+    fn note_since(&mut self, core: &Core, key: ExtentKey, place: PlaceId) {
+        self.since.0.insert((key, place), core.now);
+    }
+}
+
+impl Engine {
+    /// The extent has a whole place there from now on.
+    pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
+        self.host.note_begin(&self.core, key, whole.device);
+        self.core.map.place(key, whole);
+        self.counts.note_since(&self.core, key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
     }
 }
 

@@ -174,7 +174,7 @@ impl Engine {
         let extent = map.extent().bytes();
         let device = |sb: &weir_map::Superblock| {
             let (device, space) = (&self.core.devices[sb.device.index()], map.space(sb.device));
-            let releasing = u64::from(self.releasing_extents(sb.device));
+            let releasing = u64::from(self.core.releasing_extents(sb.device));
             DeviceStatus {
                 id: sb.device,
                 name: sb.device_name.clone(),
@@ -215,7 +215,7 @@ impl Engine {
             spread: self.spread(),
             mover: self.mover_status(),
             cache: self.reads.cache.status(),
-            moves: self.moves_status(Which(0)),
+            moves: self.host.moves_status(&self.core, Which(0)),
             remarks: self.remarks().collect(),
             requests: self.requests.active.len(),
             unreachable: self.background.unreachable.found(),

@@ -48,7 +48,7 @@ impl Engine {
         let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
-            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover_is_fed() => {
+            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover.mover_is_fed() => {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
                 self.core.commands.remove(id);
                 self.part_read(piece, memory);
@@ -203,7 +203,9 @@ impl Engine {
             Purpose::Write(io) => self.write_io_ended(io, flight, result, memory),
             Purpose::Mover(io) => self.mover_io_ended(io, flight, result),
             Purpose::Metadata(io) => self.metadata_io_ended(io, flight.device, result, memory),
-            Purpose::DataFlush(covered) => self.data_flush_ended(flight.device, covered, result),
+            Purpose::DataFlush(covered) => {
+                self.durability.data_flush_ended(&mut self.core, flight.device, covered, result)
+            }
             Purpose::Verify => self.verified(flight.device, result, memory),
             Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(number) => self.probe_ended(number, flight, result),
@@ -223,7 +225,7 @@ impl Engine {
     pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
         while let Some(chunk) = self.core.devices[device.index()].rested() {
             self.core.map.reuse(chunk);
-            self.note_used();
+            self.space.note_used(&mut self.core);
             self.retry_waiting_space();
         }
     }

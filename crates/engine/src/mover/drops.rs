@@ -39,7 +39,7 @@ impl Engine {
     /// What places other than `from` hold on devices that are not lost: a lost one may hold it in vain.
     fn held_besides(&self, record: &Record, from: PlaceId) -> BlockSet {
         let mut held = BlockSet::none(self.core.map.extent().blocks());
-        let others = record.places.iter().filter(|p| p.at.id() != from && self.is_usable(p.device()));
+        let others = record.places.iter().filter(|p| p.at.id() != from && self.core.is_usable(p.device()));
         others.for_each(|p| held.union(&p.valid));
         held
     }
@@ -57,7 +57,7 @@ impl Engine {
             at = run.end();
             if self.core.map.dropped(key, from, run) {
                 self.mover.note_dropped(run.count);
-                self.note_change();
+                self.durability.note_change(&self.core);
             }
         }
     }

@@ -35,7 +35,7 @@ impl Engine {
     /// move begins with it.
     #[inline]
     pub(crate) fn feed_move(&mut self, piece: PieceId, source: Source) {
-        if self.mover_can_be_fed() {
+        if self.mover.mover_can_be_fed() {
             self.feed_queued(piece, source);
         }
     }
@@ -57,7 +57,7 @@ impl Engine {
             Action::Copy { blocks, .. } | Action::Move { blocks, .. } => brings(blocks),
             _ => false,
         };
-        if let Some(action) = self.take_queued(key, fits) {
+        if let Some(action) = self.mover.take_queued(key, fits) {
             self.carry_out(action, Some(Feed { piece, source, range }));
         }
     }
@@ -74,11 +74,11 @@ impl Engine {
             return;
         }
         let first = self.requests.pieces[piece.0 as usize].range.first;
-        while let Some((id, run, buffer)) = self.take_fed(piece) {
+        while let Some((id, run, buffer)) = self.mover.take_fed(piece) {
             if result.is_ok() {
                 let from = flight.buffer.part(u32::from(run.first - first) * BLOCK as u32, buffer.len);
                 memory.copy(from, buffer);
-                self.note_fed(run.count);
+                self.mover.note_fed(run.count);
             }
             self.move_read_ended(id, result);
         }

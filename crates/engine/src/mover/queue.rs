@@ -97,6 +97,39 @@ impl Task for Mover {
     }
 }
 
+impl Mover {
+    /// Asks for a copy that is owed.
+    pub(crate) fn request_owed(&mut self, action: Action) {
+        self.queue.owed.push_back(action);
+    }
+
+    /// No copy that is owed waits to be begun.
+    pub(crate) fn has_begun_what_is_owed(&self) -> bool {
+        self.queue.owed.is_empty()
+    }
+
+    /// Something is queued that could begin now with the bytes of a client's read.
+    #[inline]
+    pub(crate) fn mover_can_be_fed(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Moves under way, and queued.
+    pub(crate) fn mover_load(&self) -> usize {
+        self.queue.len() + self.moves.len()
+    }
+
+    /// The extents something is being moved in.
+    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.moves.iter().map(|(_, task)| task.key)
+    }
+
+    /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
+    pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
+        self.queue.take(key, wanted)
+    }
+}
+
 impl Engine {
     /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
     /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
@@ -104,35 +137,9 @@ impl Engine {
         self.mover.queue.push(action);
     }
 
-    /// Asks for a copy that is owed.
-    pub(crate) fn request_owed(&mut self, action: Action) {
-        self.mover.queue.owed.push_back(action);
-    }
-
-    /// No copy that is owed waits to be begun.
-    pub(crate) fn has_begun_what_is_owed(&self) -> bool {
-        self.mover.queue.owed.is_empty()
-    }
-
     /// Something is queued that could begin now.
     pub(crate) fn mover_can_begin(&self) -> bool {
         !self.mover.queue.is_empty() && self.space.scratch.has_run()
-    }
-
-    /// Something is queued that could begin now with the bytes of a client's read.
-    #[inline]
-    pub(crate) fn mover_can_be_fed(&self) -> bool {
-        !self.mover.queue.is_empty()
-    }
-
-    /// Moves under way, and queued.
-    pub(crate) fn mover_load(&self) -> usize {
-        self.mover.queue.len() + self.mover.moves.len()
-    }
-
-    /// The extents something is being moved in.
-    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.mover.moves.iter().map(|(_, task)| task.key)
     }
 
     /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
@@ -169,11 +176,6 @@ impl Engine {
             Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
             Action::Refresh { key } => self.refresh(key),
         }
-    }
-
-    /// The next action queued about an extent, taken out of the queue, if it is one that is wanted.
-    pub(crate) fn take_queued(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
-        self.mover.queue.take(key, wanted)
     }
 
     /// Whole places get what they lack.

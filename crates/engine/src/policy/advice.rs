@@ -1,6 +1,7 @@
 //! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::device::Device;
 use crate::flight::Whose;
 use crate::ids::PieceId;
@@ -75,6 +76,37 @@ impl Advice {
     }
 }
 
+impl Host {
+    /// Whether filling in would change nothing.
+    fn are_filled_in(&self, core: &Core) -> bool {
+        let mut all = self.advice.views.iter().zip(&core.devices);
+        all.all(|(view, device)| {
+            let mut now = *view;
+            fill_in(&mut now, device, &core.map);
+            now == *view
+        })
+    }
+
+    /// The devices as policies see them, without filling in the shared views: a copy.
+    pub(crate) fn views_now(&self, core: &Core) -> Vec<DeviceView> {
+        let mut views = self.advice.views.clone();
+        for (view, device) in views.iter_mut().zip(&core.devices) {
+            fill_in(view, device, &core.map);
+        }
+        views
+    }
+
+    /// What a request continues, if the policy wants to know.
+    #[inline]
+    pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
+        if self.policies.watches(request.volume).runs && request.op.has_payload() {
+            self.advice.runs.note(request.volume, request.offset, request.len)
+        } else {
+            Bytes(0)
+        }
+    }
+}
+
 impl Engine {
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
@@ -87,18 +119,8 @@ impl Engine {
         if self.host.advice.filled != Some(self.core.map.space_changes()) {
             self.fill_in_views();
         }
-        debug_assert!(self.are_filled_in(), "something of a device has changed unnoticed");
+        debug_assert!(self.host.are_filled_in(&self.core), "something of a device has changed unnoticed");
         &self.host.advice.views
-    }
-
-    /// Whether filling in would change nothing.
-    fn are_filled_in(&self) -> bool {
-        let mut all = self.host.advice.views.iter().zip(&self.core.devices);
-        all.all(|(view, device)| {
-            let mut now = *view;
-            fill_in(&mut now, device, &self.core.map);
-            now == *view
-        })
     }
 
     #[inline(never)]
@@ -110,15 +132,6 @@ impl Engine {
                 advice.measured += 1;
             }
         }
-    }
-
-    /// The devices as policies see them, without filling in the shared views: a copy.
-    pub(crate) fn views_now(&self) -> Vec<DeviceView> {
-        let mut views = self.host.advice.views.clone();
-        for (view, device) in views.iter_mut().zip(&self.core.devices) {
-            fill_in(view, device, &self.core.map);
-        }
-        views
     }
 
     /// The map as a policy sees it.
@@ -177,7 +190,7 @@ impl Engine {
     #[inline(never)]
     fn take_actions(&mut self, which: Which) {
         let mut actions = std::mem::take(&mut self.host.advice.actions);
-        let stopped = self.has_stopped_moves(which);
+        let stopped = self.host.has_stopped_moves(which);
         for action in actions.drain(..) {
             let may = !stopped || self.brings_home(&action);
             if may && is_about(which, &self.host.policies.own, action.key().volume) {
@@ -222,7 +235,7 @@ impl Engine {
             op: request.op,
             bytes: Bytes(piece.span.len.into()),
             run: Bytes(request.len.0 + active.continues.0),
-            hint: self.hint(request.hint, piece.key, piece.range),
+            hint: self.background.hint(&self.core, request.hint, piece.key, piece.range),
             held: Places::NONE,
         }
     }
@@ -249,16 +262,6 @@ impl Engine {
     #[inline]
     pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
         Places::one(in_whole(whole, range, self.core.map.extent().blocks()))
-    }
-
-    /// What a request continues, if the policy wants to know.
-    #[inline]
-    pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
-        if self.host.policies.watches(request.volume).runs && request.op.has_payload() {
-            self.host.advice.runs.note(request.volume, request.offset, request.len)
-        } else {
-            Bytes(0)
-        }
     }
 }
 

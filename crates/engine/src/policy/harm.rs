@@ -11,6 +11,7 @@
 //! home what is in slots alone, and dropping what is elsewhere too.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::PieceId;
 use crate::notice::Notice;
@@ -105,6 +106,44 @@ impl Task for Harm {
     }
 }
 
+impl Host {
+    /// What the moves of a policy came to.
+    pub(crate) fn moves_status(&self, core: &Core, which: Which) -> MovesStatus {
+        let judge = &self.policies.all[which.0].judged.judge;
+        let stopped = judge.until().map(|until| until.since(core.now));
+        MovesStatus { stopped, stops: judge.stops(), last: judge.last(), all: judge.all() }
+    }
+
+    /// Whether what the volume's policy asks for is not to be done.
+    #[inline]
+    pub(crate) fn has_stopped_moves(&self, which: Which) -> bool {
+        self.policies.all[which.0].judged.judge.has_stopped()
+    }
+
+    /// An extent gets its first space on a device.
+    pub(crate) fn note_begin(&mut self, core: &Core, key: ExtentKey, device: DeviceId) {
+        if !self.policies.moving || !matches!(core.map.find(key), Found::Empty) {
+            return;
+        }
+        self.harm.home = Some(device);
+        if self.harm.moves.samples(key) {
+            let which = self.policies.of(key.volume);
+            self.policies.all[which.0].judged.judge.begins_at(key, device);
+        }
+    }
+
+    /// A size of reads that a device is judged by, and has not answered for long.
+    fn old_size(&self, core: &Core, device: DeviceId) -> Option<SizeClass> {
+        let asked = self.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
+        // Larger ones are told from the largest there is a buffer for.
+        let mut sizes = asked.map(|size| size.min(SizeClass::of(Bytes::kib(64))));
+        sizes.find(|size| {
+            let age = self.harm.curves[device.index()].age(*size, core.now);
+            age.is_none_or(|age| age >= OLD)
+        })
+    }
+}
+
 impl Engine {
     /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
     /// forgotten.
@@ -117,20 +156,7 @@ impl Engine {
 
     /// What all windows of the pool's policy came to.
     pub fn judged(&self) -> Estimate {
-        self.moves_status(Which(0)).all
-    }
-
-    /// What the moves of a policy came to.
-    pub(crate) fn moves_status(&self, which: Which) -> MovesStatus {
-        let judge = &self.host.policies.all[which.0].judged.judge;
-        let stopped = judge.until().map(|until| until.since(self.core.now));
-        MovesStatus { stopped, stops: judge.stops(), last: judge.last(), all: judge.all() }
-    }
-
-    /// Whether what the volume's policy asks for is not to be done.
-    #[inline]
-    pub(crate) fn has_stopped_moves(&self, which: Which) -> bool {
-        self.host.policies.all[which.0].judged.judge.has_stopped()
+        self.host.moves_status(&self.core, Which(0)).all
     }
 
     /// Whether an action is to be done though moves have stopped: it brings home what is nowhere else, or
@@ -144,18 +170,6 @@ impl Engine {
                 let dirty = |p: &PlaceView| p.blocks > 0 && p.dirty > 0;
                 to.kind == PlaceKind::Whole && held.as_slice().iter().any(dirty)
             }
-        }
-    }
-
-    /// An extent gets its first space on a device.
-    pub(crate) fn note_begin(&mut self, key: ExtentKey, device: DeviceId) {
-        if !self.host.policies.moving || !matches!(self.core.map.find(key), Found::Empty) {
-            return;
-        }
-        self.host.harm.home = Some(device);
-        if self.host.harm.moves.samples(key) {
-            let which = self.host.policies.of(key.volume);
-            self.host.policies.all[which.0].judged.judge.begins_at(key, device);
         }
     }
 
@@ -176,7 +190,7 @@ impl Engine {
     #[inline(never)]
     fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: Command) {
         let which = self.host.policies.of(key.volume);
-        if self.is_mirrored(key) || self.has_stopped_moves(which) {
+        if self.core.is_mirrored(key) || self.host.has_stopped_moves(which) {
             return;
         }
         let under_way = 1 + self.core.devices.iter().map(|device| device.in_flight()).sum::<u32>();
@@ -239,9 +253,12 @@ impl Engine {
         if self.host.harm.probing.is_some() {
             return;
         }
-        let is_idle = |id: &DeviceId| self.is_usable(*id) && self.core.devices[id.index()].in_flight() == 0;
+        let is_idle =
+            |id: &DeviceId| self.core.is_usable(*id) && self.core.devices[id.index()].in_flight() == 0;
         let mut idle = (0..self.core.devices.len()).map(|i| DeviceId(i as u8)).filter(is_idle);
-        let Some((device, size)) = idle.find_map(|id| Some((id, self.old_size(id)?))) else { return };
+        let Some((device, size)) = idle.find_map(|id| Some((id, self.host.old_size(&self.core, id)?))) else {
+            return;
+        };
         let Some(buffer) = self.take_probe_buffer(size) else { return };
         self.host.harm.probing = Some(buffer);
         self.host.harm.probes += 1;
@@ -253,18 +270,6 @@ impl Engine {
         let len = size.most().map_or(buffer.len, |most| buffer.len.min(most.0 as u32));
         let io = NewIo { device, kind: IoKind::Read, at, buffer: buffer.part(0, len) };
         self.launch(io, Purpose::CurveProbe);
-    }
-
-    /// A size of reads that a device is judged by, and has not answered for long.
-    fn old_size(&self, device: DeviceId) -> Option<SizeClass> {
-        let asked =
-            self.host.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
-        // Larger ones are told from the largest there is a buffer for.
-        let mut sizes = asked.map(|size| size.min(SizeClass::of(Bytes::kib(64))));
-        sizes.find(|size| {
-            let age = self.host.harm.curves[device.index()].age(*size, self.core.now);
-            age.is_none_or(|age| age >= OLD)
-        })
     }
 
     /// A buffer for a probe of that size, unless the mover or requests want them all.

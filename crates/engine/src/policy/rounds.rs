@@ -1,7 +1,9 @@
 //! The policies' rounds: now and then each is asked what is to be moved.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::notice::Notice;
+use crate::policy::Host;
 use crate::policy::which::Which;
 use crate::task::Task;
 use weir_model::{Memory, Nanos};
@@ -52,27 +54,29 @@ impl Task for Rounds {
             if rounds.next.is_some_and(|due| due <= engine.core.now) {
                 rounds.next = rounds.every.map(|every| engine.core.now + every);
                 engine.ask_one(Which(at), |policy, moment| policy.round(moment));
-                engine.note_remark(Which(at));
+                engine.host.note_remark(&mut engine.core, Which(at));
             }
         }
     }
 }
 
-impl Engine {
+impl Host {
     /// Tells what the policy has to say, if that is something else than before.
-    fn note_remark(&mut self, which: Which) {
-        let instance = &mut self.host.policies.all[which.0];
+    fn note_remark(&mut self, core: &mut Core, which: Which) {
+        let instance = &mut self.policies.all[which.0];
         let (policy, remark) = (instance.policy.name(), instance.policy.remark());
         let before = std::mem::replace(&mut instance.remark, remark);
         if before != remark {
-            let volume = self.host.policies.volume_of(which);
-            self.core.notices.push(match (remark, before) {
+            let volume = self.policies.volume_of(which);
+            core.notices.push(match (remark, before) {
                 (Some(remark), _) => Notice::Remark { volume, policy, remark },
                 (None, before) => Notice::RemarkOver { volume, policy, remark: before.unwrap_or_default() },
             });
         }
     }
+}
 
+impl Engine {
     /// What policies have to say.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
         self.host.policies.all.iter().enumerate().filter_map(|(at, instance)| {

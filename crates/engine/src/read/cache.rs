@@ -257,7 +257,7 @@ impl Engine {
         self.reads.cache.counts.misses += 1;
         let waits = self.reads.cache.wait_for(key, range, id) || self.fetch(id, memory);
         if waits {
-            self.wait(id, WaitsFor::Fetch);
+            self.requests.wait(id, WaitsFor::Fetch);
         }
         waits
     }
@@ -280,7 +280,7 @@ impl Engine {
             return false;
         }
         let Some((run, Source { device, at })) = self.around(key, range) else { return false };
-        if run.count <= range.count || !self.is_usable(device) {
+        if run.count <= range.count || !self.core.is_usable(device) {
             return false;
         }
         let blocks = self.core.map.extent().blocks();

@@ -93,7 +93,7 @@ impl Task for Again {
             if let Some(buffer) = engine.another_buffer(id, memory) {
                 let piece = &mut engine.requests.pieces[id.0 as usize];
                 piece.buffer = buffer;
-                engine.go_on(id);
+                engine.requests.go_on(id);
             } else if until <= engine.core.now {
                 engine.requests.pieces[id.0 as usize].error = Some(error);
                 engine.piece_ended(id);
@@ -121,7 +121,7 @@ impl Engine {
             RequestError::Io { device, .. } => self.core.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
-        self.wait(id, WaitsFor::Memory);
+        self.requests.wait(id, WaitsFor::Memory);
         self.reads.again.waiting.push_back(Waiting { piece: id, until: self.core.now + deadline, error });
         Again::run(self, memory);
     }

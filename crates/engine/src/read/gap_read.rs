@@ -104,7 +104,7 @@ impl Engine {
             let mut route = route;
             route.prefer(at);
             let Some(place) = route.of(record).next() else { continue };
-            let is_hopeless = self.is_lost(place.device()) || !place.valid.contains_any(range);
+            let is_hopeless = self.core.is_lost(place.device()) || !place.valid.contains_any(range);
             if at > 0 && is_hopeless {
                 continue;
             }

@@ -2,16 +2,17 @@
 
 use crate::Engine;
 use crate::ids::PieceId;
+use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, WaitsFor};
 use smallvec::SmallVec;
 use weir_model::{BlockRange, ExtentKey};
 
-impl Engine {
+impl Requests {
     /// Makes a piece, which its request waits for.
     #[inline]
     pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
-        self.requests.active[piece.request.0].left += 1;
-        PieceId(self.requests.pieces.insert(piece) as u32)
+        self.active[piece.request.0].left += 1;
+        PieceId(self.pieces.insert(piece) as u32)
     }
 
     /// Makes a piece; a changing one runs once it has its blocks.
@@ -19,13 +20,26 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let takes_blocks = piece.takes_blocks;
         let id = self.insert_piece(piece);
-        if !takes_blocks || self.requests.locks.take(key, range, id) {
-            self.requests.ready.push(id);
+        if !takes_blocks || self.locks.take(key, range, id) {
+            self.ready.push(id);
         } else {
             self.wait(id, WaitsFor::Blocks);
         }
     }
 
+    /// The piece, which has no command in flight, waits.
+    pub(crate) fn wait(&mut self, id: PieceId, what: WaitsFor) {
+        self.pieces[id.0 as usize].state = PieceState::Waits(what);
+    }
+
+    /// The piece got what it waited for, or begins again.
+    pub(crate) fn go_on(&mut self, id: PieceId) {
+        self.wait(id, WaitsFor::Turn);
+        self.ready.push(id);
+    }
+}
+
+impl Engine {
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
         // Only what is needed is copied out of the table: a piece is large.
@@ -53,24 +67,13 @@ impl Engine {
         let mut granted = SmallVec::new();
         if self.requests.locks.release(key, range, &mut granted) {
             self.core.map.give_back(key);
-            self.note_change();
+            self.durability.note_change(&self.core);
             if self.space.state.is_waited_for() && self.core.map.releasing() > 0 {
-                self.request_commit();
+                self.durability.request_commit();
             }
         }
         if !granted.is_empty() {
-            granted.into_iter().for_each(|id| self.go_on(id));
+            granted.into_iter().for_each(|id| self.requests.go_on(id));
         }
-    }
-
-    /// The piece, which has no command in flight, waits.
-    pub(crate) fn wait(&mut self, id: PieceId, what: WaitsFor) {
-        self.requests.pieces[id.0 as usize].state = PieceState::Waits(what);
-    }
-
-    /// The piece got what it waited for, or begins again.
-    pub(crate) fn go_on(&mut self, id: PieceId) {
-        self.wait(id, WaitsFor::Turn);
-        self.requests.ready.push(id);
     }
 }

@@ -1,7 +1,9 @@
 //! TRIM and write-zeroes over many extents: their pieces are made some at a time.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::ids::ActiveId;
+use crate::request::Requests;
 use crate::request::piece::{Clear, Piece, Work};
 use crate::task::Task;
 use std::collections::VecDeque;
@@ -38,6 +40,38 @@ impl Task for Ranges {
     }
 }
 
+impl Requests {
+    fn clear_pieces(&mut self, core: &Core, id: ActiveId, key: ExtentKey, span: Span) {
+        let op = self.active[id.0].request.op;
+        let outward = op == Op::Trim && core.is_planted(Mutant::TrimRoundsOutward);
+        let covered = if outward { span.touched() } else { span.covered() };
+        let piece =
+            |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
+        let whole = span.len == core.map.extent().bytes().0 as u32;
+        let clear = match op {
+            Op::WriteZeroes { no_hole: true } => Clear::Keep,
+            Op::WriteZeroes { no_hole: false } => Clear::Zero,
+            _ if whole => Clear::GiveUp,
+            _ => Clear::Zero,
+        };
+        if !covered.is_empty() || clear == Clear::Keep {
+            self.add_piece(piece(Work::Clear(clear), span, covered));
+        }
+        if op == Op::Trim {
+            return;
+        }
+        // Part-blocks at the ends are written with zeros.
+        let block = BLOCK as u32;
+        let edge = |start: u32, end: u32| (end > start).then_some(Span { start, len: end - start });
+        let head_end = span.start.next_multiple_of(block).min(span.end());
+        let tail_start = (span.end() / block * block).max(head_end);
+        for edge in [edge(span.start, head_end), edge(tail_start, span.end())].into_iter().flatten() {
+            let range = BlockRange { first: (edge.start / block) as u16, count: 1 };
+            self.add_piece(piece(Work::Write { zeros: true }, edge, range));
+        }
+    }
+}
+
 impl Engine {
     /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
     /// [`Engine::tick`].
@@ -63,7 +97,7 @@ impl Engine {
             }
             let start = extent.within(at);
             let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
-            self.clear_pieces(id, key, Span { start, len });
+            self.requests.clear_pieces(&self.core, id, key, Span { start, len });
             at = at + Bytes(len.into());
         }
         self.requests.active[id.0].next = at;
@@ -96,35 +130,5 @@ impl Engine {
         let start = extent.within(at);
         let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
         self.durability.doubt.settle(key, Span { start, len }.covered());
-    }
-
-    fn clear_pieces(&mut self, id: ActiveId, key: ExtentKey, span: Span) {
-        let op = self.requests.active[id.0].request.op;
-        let outward = op == Op::Trim && self.is_planted(Mutant::TrimRoundsOutward);
-        let covered = if outward { span.touched() } else { span.covered() };
-        let piece =
-            |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
-        let whole = span.len == self.core.map.extent().bytes().0 as u32;
-        let clear = match op {
-            Op::WriteZeroes { no_hole: true } => Clear::Keep,
-            Op::WriteZeroes { no_hole: false } => Clear::Zero,
-            _ if whole => Clear::GiveUp,
-            _ => Clear::Zero,
-        };
-        if !covered.is_empty() || clear == Clear::Keep {
-            self.add_piece(piece(Work::Clear(clear), span, covered));
-        }
-        if op == Op::Trim {
-            return;
-        }
-        // Part-blocks at the ends are written with zeros.
-        let block = BLOCK as u32;
-        let edge = |start: u32, end: u32| (end > start).then_some(Span { start, len: end - start });
-        let head_end = span.start.next_multiple_of(block).min(span.end());
-        let tail_start = (span.end() / block * block).max(head_end);
-        for edge in [edge(span.start, head_end), edge(tail_start, span.end())].into_iter().flatten() {
-            let range = BlockRange { first: (edge.start / block) as u16, count: 1 };
-            self.add_piece(piece(Work::Write { zeros: true }, edge, range));
-        }
     }
 }

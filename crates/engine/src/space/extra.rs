@@ -7,7 +7,9 @@
 //! and is not held up.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::policy::which::Which;
+use crate::space::Space;
 use crate::units::Percent;
 use weir_model::{Bytes, DeviceId, VolumeId};
 use weir_policy::placement::Keeps;
@@ -37,35 +39,32 @@ pub struct Spread {
     pub redirects: u64,
 }
 
-impl Engine {
+impl Space {
     /// A write has gone elsewhere than in place.
     #[inline]
     pub(crate) fn note_redirect(&mut self) {
-        self.space.extra.redirects += 1;
+        self.extra.redirects += 1;
     }
 
     /// An extent has got a second whole place.
     pub(crate) fn note_second_place(&mut self) {
-        self.space.extra.made += 1;
+        self.extra.made += 1;
     }
 
     /// A commit has ended: the durable map counts what it brought.
     pub(crate) fn second_places_are_counted(&mut self) {
-        self.space.extra.made = 0;
+        self.extra.made = 0;
     }
 
     /// Extents of devices taken beyond one place an extent.
-    fn extra_extents(&self) -> u64 {
-        let cut: u64 = self
-            .core
-            .map
-            .devices()
-            .iter()
-            .map(|sb| u64::from(self.core.map.space(sb.device).slotted()))
-            .sum();
-        cut + self.core.map.second_places() + self.space.extra.made
+    fn extra_extents(&self, core: &Core) -> u64 {
+        let cut: u64 =
+            core.map.devices().iter().map(|sb| u64::from(core.map.space(sb.device).slotted())).sum();
+        cut + core.map.second_places() + self.extra.made
     }
+}
 
+impl Engine {
     /// What may be taken beyond one place an extent, in extents; `None` without a bound.
     fn extra_most(&self, which: Which) -> Option<u64> {
         let part = self.space.state.rules().extra?;
@@ -80,7 +79,7 @@ impl Engine {
     /// Whether the policy's copies and redirected writes may take more space. Cost: a look at each device.
     #[inline]
     pub(crate) fn may_take_extra(&self, which: Which) -> bool {
-        self.extra_most(which).is_none_or(|most| self.extra_extents() < most)
+        self.extra_most(which).is_none_or(|most| self.space.extra_extents(&self.core) < most)
     }
 
     /// Whether the volume's policy may take more space for copies and redirected writes.
@@ -98,7 +97,7 @@ impl Engine {
         let extent = self.core.map.extent().bytes().0;
         Spread {
             in_pieces: self.core.map.extents_in_pieces(),
-            extra: Bytes(self.extra_extents() * extent),
+            extra: Bytes(self.space.extra_extents(&self.core) * extent),
             extra_most: self.extra_most(Which(0)).map(|extents| Bytes(extents * extent)),
             redirects: self.space.extra.redirects,
         }

@@ -7,7 +7,9 @@
 //! while nobody looks again.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::lookup;
+use crate::space::Space;
 use crate::task::Task;
 use crate::walk::{self, after};
 use weir_map::{Place, Record};
@@ -97,6 +99,19 @@ impl Task for Reclaim {
     }
 }
 
+impl Space {
+    /// Whether there is more space than after any walk before, or there may be yet.
+    fn was_fruitful(&mut self, core: &Core) -> bool {
+        let spaces = core.map.devices().iter().map(|sb| core.map.space(sb.device));
+        let blocks = u64::from(core.map.extent().blocks());
+        let free = spaces.map(|space| u64::from(space.free()) * blocks + u64::from(space.free_slots())).sum();
+        let reclaim = &mut self.reclaim;
+        reclaim.fruitless = if free > reclaim.free { 0 } else { reclaim.fruitless + 1 };
+        reclaim.free = reclaim.free.max(free);
+        reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| core.now < since + WAIT)
+    }
+}
+
 impl Engine {
     /// A write has found no space. Whether copies may give way to it, and it is to wait for that.
     pub(crate) fn may_reclaim(&mut self) -> bool {
@@ -133,7 +148,7 @@ impl Engine {
     /// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
     fn end_walk(&mut self) {
         let until = *self.space.reclaim.until.get_or_insert(self.core.now + PATIENCE);
-        if self.mover_load() > 0 && self.core.now < until {
+        if self.mover.mover_load() > 0 && self.core.now < until {
             self.space.reclaim.due = self.core.now + SOON;
             return;
         }
@@ -144,23 +159,12 @@ impl Engine {
         if !found && rested {
             return;
         }
-        if !found || !self.was_fruitful() {
+        if !found || !self.space.was_fruitful(&self.core) {
             self.space.reclaim.note_room();
             self.space.reclaim.not_before = self.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
         }
         self.space.reclaim.active = false;
         self.retry_waiting_space();
-    }
-
-    /// Whether there is more space than after any walk before, or there may be yet.
-    fn was_fruitful(&mut self) -> bool {
-        let spaces = self.core.map.devices().iter().map(|sb| self.core.map.space(sb.device));
-        let blocks = u64::from(self.core.map.extent().blocks());
-        let free = spaces.map(|space| u64::from(space.free()) * blocks + u64::from(space.free_slots())).sum();
-        let reclaim = &mut self.space.reclaim;
-        reclaim.fruitless = if free > reclaim.free { 0 } else { reclaim.fruitless + 1 };
-        reclaim.free = reclaim.free.max(free);
-        reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| self.core.now < since + WAIT)
     }
 
     /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
@@ -179,20 +183,20 @@ impl Engine {
             missing.subtract(&home.valid);
             missing.is_empty()
         };
-        if others().any(|place| !self.is_usable(place.device())) {
+        if others().any(|place| !self.core.is_usable(place.device())) {
             return;
         }
         if others().all(is_copy) {
             let names: Vec<PlaceId> = others().map(|place| place.at.id()).collect();
             names.into_iter().for_each(|from| self.drop_from(key, blocks, from));
-        } else if self.mover_load() < MOVES {
+        } else if self.mover.mover_load() < MOVES {
             self.request_action(Action::Move { key, blocks, to: home.at.id() });
         }
     }
 
     /// The whole place that is to hold all: of those that hold most, the one that answers reads soonest.
     fn best_home<'a>(&self, record: &'a Record) -> Option<&'a Place> {
-        let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && self.is_usable(p.device());
+        let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && self.core.is_usable(p.device());
         record.places.iter().filter(is_home).max_by_key(|p| {
             let response = self.host.advice.view(p.device()).reads.response.get();
             (p.valid.count(), std::cmp::Reverse((response, p.device())))

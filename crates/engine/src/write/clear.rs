@@ -11,7 +11,7 @@ impl Engine {
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        if self.changes_have_stopped() {
+        if self.core.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
         if !self.is_planted(Mutant::CacheKeepsCleared) {
@@ -57,7 +57,7 @@ impl Engine {
             }
             self.core.map.cleared(key, range, keep);
             self.requests.locks.tidy_later(key);
-            self.note_change();
+            self.durability.note_change(&self.core);
         }
         if !self.is_planted(Mutant::ClearNotAwaited) {
             self.wait_for_pending(id);

@@ -118,11 +118,6 @@ const fn place(whole: Whole) -> PlaceId {
 }
 
 impl Engine {
-    /// Whether the volume keeps two copies of its blocks.
-    pub(crate) fn is_mirrored(&self, key: ExtentKey) -> bool {
-        self.core.map.volume(key.volume).is_some_and(|volume| volume.copies > 1)
-    }
-
     /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
     /// has its turn after those that are waiting now, and before all that come later.
     pub(crate) fn read_in_turn(&mut self, id: PieceId) {
@@ -130,9 +125,9 @@ impl Engine {
         let (key, range) = (piece.key, piece.range);
         let has_them = std::mem::replace(&mut piece.takes_blocks, true);
         if has_them || self.requests.locks.take(key, range, id) {
-            self.go_on(id);
+            self.requests.go_on(id);
         } else {
-            self.wait(id, WaitsFor::Blocks);
+            self.requests.wait(id, WaitsFor::Blocks);
         }
     }
 
@@ -163,7 +158,7 @@ impl Engine {
         let record = lookup::record(&self.core.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
         let mut usable: SmallVec<[Whole; 2]> =
-            all.iter().copied().filter(|w| self.is_usable(w.device)).collect();
+            all.iter().copied().filter(|w| self.core.is_usable(w.device)).collect();
         if usable.is_empty() && all.len() > 1 {
             // Both copies are on devices that are lost: the write says so.
             usable.push(all[0]);
@@ -186,7 +181,7 @@ impl Engine {
         if all.len() < 2 && usable.len() < 2 && !self.requests.locks.has_mover(key) && !takes_one {
             let second = self.second_device(key).and_then(|device| self.core.map.allocate(device));
             if let Some(whole) = second {
-                self.note_used();
+                self.space.note_used(&mut self.core);
                 self.place(key, whole);
                 usable.push(whole);
             }
@@ -227,7 +222,7 @@ impl Engine {
         if may(self) {
             return true;
         }
-        self.open_intent(key);
+        self.durability.open_intent(&mut self.core, key);
         if may(self) || self.is_planted(Mutant::IntentNotAwaited) {
             return true;
         }
@@ -330,14 +325,14 @@ impl Engine {
         }
         let kept = differ.iter().next().and_then(|b| {
             let all = holders(b).map(|p| p.at.id());
-            all.min_by_key(|id| !self.is_usable(id.device))
+            all.min_by_key(|id| !self.core.is_usable(id.device))
         });
         if let Some(kept) = kept.filter(|_| !self.is_planted(Mutant::BothFailedNotDoubted)) {
             for block in differ.iter() {
                 self.core.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
             }
-            self.put_in_doubt(kept.device, key, differ);
-            self.note_change();
+            self.durability.put_in_doubt(&mut self.core, kept.device, key, differ);
+            self.durability.note_change(&self.core);
         }
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
     }
@@ -346,18 +341,18 @@ impl Engine {
     /// and holds nothing until then.
     pub(crate) fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
         let Piece { key, range, buffer, .. } = self.requests.pieces[id.0 as usize];
-        if !self.is_mirrored(key) || self.requests.locks.is_taken(key) {
+        if !self.core.is_mirrored(key) || self.requests.locks.is_taken(key) {
             return;
         }
         let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
         let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
         let Some(record) = lookup::record(&self.core.map, key) else { return };
         let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
-        let Some(bad) = bad.filter(|device| self.is_usable(*device)) else { return };
+        let Some(bad) = bad.filter(|device| self.core.is_usable(*device)) else { return };
         let mut blocks = BlockSet::none(self.core.map.extent().blocks());
         blocks.insert(BlockRange { first, count: end - first });
         self.core.map.distrust(key, bad, &blocks);
-        self.note_lacking(key);
-        self.note_change();
+        self.background.note_lacking(&self.core, key);
+        self.durability.note_change(&self.core);
     }
 }

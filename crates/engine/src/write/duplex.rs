@@ -69,7 +69,7 @@ impl Engine {
         if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
             return None;
         }
-        let mut devices = holding().map(Place::device).filter(|device| self.is_usable(*device));
+        let mut devices = holding().map(Place::device).filter(|device| self.core.is_usable(*device));
         Some([devices.next()?, devices.next()?])
     }
 }

@@ -107,17 +107,17 @@ impl Engine {
             self.requests.locks.tidy_later(key);
         }
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
-            self.note_change();
+            self.durability.note_change(&self.core);
         }
     }
 
     /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
     fn note_copies_written(&mut self, key: ExtentKey, failed: bool, good: usize) {
-        self.use_intent(key);
+        self.durability.use_intent(&self.core, key);
         let forgets = self.is_planted(Mutant::LackingCopyForgotten)
             || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
         if (failed || good < 2) && !forgets {
-            self.note_lacking(key);
+            self.background.note_lacking(&self.core, key);
         }
     }
 
@@ -163,11 +163,15 @@ impl Engine {
     pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
         let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         // What was on its way to a device when it was lost is in doubt already, and no flush will come.
-        if !self.is_lost(device)
+        if !self.core.is_lost(device)
             && !self.is_planted(Mutant::FailedWriteNotNoted)
             && self.core.devices[device.index()].epochs.wrote(device, false).is_some()
         {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+            self.durability.note_unflushed(
+                &mut self.core,
+                device,
+                Unflushed { key, range, wrote: Wrote::Data },
+            );
         }
     }
 
@@ -182,7 +186,11 @@ impl Engine {
         volatile: bool,
     ) {
         if volatile {
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+            self.durability.note_unflushed(
+                &mut self.core,
+                device,
+                Unflushed { key, range, wrote: Wrote::Data },
+            );
         } else {
             self.note_durable(device, key, target, range);
         }
@@ -196,10 +204,18 @@ impl Engine {
         if self.core.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
             // The data is durable, but not that the map knows of its place: the mover may just have made
             // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
-            self.note_unflushed(device, Unflushed { key, range, wrote: Wrote::Data });
+            self.durability.note_unflushed(
+                &mut self.core,
+                device,
+                Unflushed { key, range, wrote: Wrote::Data },
+            );
         } else {
             let written = Span { start: target.start, len: target.end - target.start };
-            self.note_unflushed(device, Unflushed { key, range: written.covered(), wrote: Wrote::Durable });
+            self.durability.note_unflushed(
+                &mut self.core,
+                device,
+                Unflushed { key, range: written.covered(), wrote: Wrote::Durable },
+            );
         }
     }
 

@@ -36,7 +36,7 @@ impl Engine {
         let watches = self.host.policies.all[which.0].watches;
         let tells =
             watches.accesses && !std::mem::replace(&mut self.requests.pieces[id.0 as usize].told, true);
-        let asks = watches.writes && !self.has_stopped_moves(which);
+        let asks = watches.writes && !self.host.has_stopped_moves(which);
         if !tells && !asks {
             return WriteTo::InPlace;
         }
@@ -98,14 +98,14 @@ impl Engine {
         let elsewhere = elsewhere.or_else(|| self.twice_again(id, record?));
         let (spot, run) = match elsewhere {
             Some(chosen) => {
-                self.note_redirect();
+                self.space.note_redirect();
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
             None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
-        self.note_new_place(self.requests.pieces[id.0 as usize].key, record, spot.place());
+        self.counts.note_new_place(&self.core, self.requests.pieces[id.0 as usize].key, record, spot.place());
         self.keep_first(id, run.count);
         Some(spot)
     }
@@ -122,7 +122,7 @@ impl Engine {
     /// Whether writes may be sent to the device that could as well stay where they are.
     pub(crate) fn takes_more(&self, device: DeviceId) -> bool {
         device.index() < self.core.devices.len()
-            && self.is_usable(device)
+            && self.core.is_usable(device)
             && !self.space.state.is_waited_for()
     }
 
@@ -173,7 +173,7 @@ impl Engine {
         if count == 0
             || !self.core.map.may_overwrite(key, place, run)
             || self.core.map.may_come_back(key, place, run)
-            || self.mover_writes(key, place, run)
+            || self.mover.mover_writes(key, place, run)
             || (there.is_some() && self.is_being_read(key, run))
         {
             return None;
@@ -200,8 +200,8 @@ impl Engine {
             return None;
         }
         let whole = self.core.map.allocate(device)?;
-        self.note_used();
-        self.note_second_place();
+        self.space.note_used(&mut self.core);
+        self.space.note_second_place();
         self.place(key, whole);
         Some(whole)
     }
@@ -287,29 +287,29 @@ impl Engine {
         holding.min_by_key(|p| {
             let device = p.at.id().device;
             let response = self.host.advice.view(device).writes.response.get();
-            (!self.is_usable(device), !preferred.is(p.at.id()), response, device)
+            (!self.core.is_usable(device), !preferred.is(p.at.id()), response, device)
         })
     }
 
     /// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
     /// that is not lost.
     fn whole_place(&self, record: &Record) -> Option<Whole> {
-        let best = lookup::wholes(record).min_by_key(|w| !self.is_usable(w.device));
-        best.filter(|whole| self.is_usable(whole.device) || !has_room(record))
+        let best = lookup::wholes(record).min_by_key(|w| !self.core.is_usable(w.device));
+        best.filter(|whole| self.core.is_usable(whole.device) || !has_room(record))
     }
 
     /// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where
     /// the extent has, or gets, a place on another one. `None` if there are none.
     fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
-        let record = record.filter(|r| r.places.iter().any(|p| !self.is_usable(p.device())))?;
+        let record = record.filter(|r| r.places.iter().any(|p| !self.core.is_usable(p.device())))?;
         let piece = &self.requests.pieces[id.0 as usize];
-        let goes_on = has_room(record) || lookup::wholes(record).any(|w| self.is_usable(w.device));
+        let goes_on = has_room(record) || lookup::wholes(record).any(|w| self.core.is_usable(w.device));
         if piece.work != (Work::Write { zeros: false }) || !goes_on {
             return None;
         }
         let mut blocks = BlockSet::none(self.core.map.extent().blocks());
         blocks.insert(piece.span.covered());
-        for place in record.places.iter().filter(|p| self.is_usable(p.device())) {
+        for place in record.places.iter().filter(|p| self.core.is_usable(p.device())) {
             blocks.subtract(&place.valid);
         }
         Some(blocks)
@@ -347,7 +347,7 @@ impl Engine {
         let range = if shared && !self.requests.locks.has_mover(key) { all } else { run };
         self.core.map.narrowed(key, place, range);
         self.requests.locks.tidy_later(key);
-        self.note_change();
+        self.durability.note_change(&self.core);
         if self.core.map.may_overwrite(key, place, run) {
             return true;
         }
@@ -357,15 +357,15 @@ impl Engine {
 
     /// The piece tries again after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
-        self.wait(id, WaitsFor::Commit);
+        self.requests.wait(id, WaitsFor::Commit);
         self.durability.commits.wait(id);
     }
 
     /// Something has become durable, or never will: who waited for it tries again.
     pub(crate) fn retry_waiting_commit(&mut self) {
-        self.second_places_are_counted();
+        self.space.second_places_are_counted();
         let waiting = self.durability.commits.take_waiting();
-        waiting.into_iter().for_each(|id| self.go_on(id));
+        waiting.into_iter().for_each(|id| self.requests.go_on(id));
         self.retry_waiting_moves();
     }
 
