@@ -4,6 +4,7 @@
 use crate::StoppedChanges;
 use crate::device::Device;
 use crate::device::abandoned::Abandoned;
+use crate::device::views::Views;
 use crate::io::commands::Commands;
 use crate::notice::Notices;
 use weir_map::Map;
@@ -15,6 +16,8 @@ pub(crate) struct Core {
     pub(crate) now: Nanos,
     pub(crate) map: Map,
     pub(crate) devices: Vec<Device>,
+    /// The devices as policies see them.
+    pub(crate) views: Views,
     pub(crate) commands: Commands,
     pub(crate) abandoned: Abandoned,
     pub(crate) notices: Notices,
@@ -26,7 +29,14 @@ impl Core {
     pub(crate) fn new(now: Nanos, map: Map, devices: Vec<Device>) -> Self {
         let commands = Commands::new(map.planted());
         let (abandoned, notices) = Default::default();
-        Self { now, map, devices, commands, abandoned, notices, stopped_changes: None }
+        let views = Views::new(&map);
+        Self { now, map, devices, views, commands, abandoned, notices, stopped_changes: None }
+    }
+
+    /// Has the views show what is free, and which devices can be used.
+    #[inline]
+    pub(crate) fn fill_in_views(&mut self) {
+        self.views.fill_in(&self.map, &self.devices);
     }
 
     /// Whether this mutant is planted.

@@ -13,6 +13,7 @@ pub(crate) mod resting;
 pub(crate) mod routing;
 pub(crate) mod unflushed;
 pub(crate) mod verify;
+pub(crate) mod views;
 
 use crate::device::deadline::Watch;
 use crate::device::epochs::Epochs;

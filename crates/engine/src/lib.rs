@@ -322,7 +322,7 @@ impl Engine {
             return self.core.abandoned.refuse(flight);
         }
         device.begin(self.core.now, &mut flight);
-        self.host.advice.set_in_flight(flight.device, device.in_flight());
+        self.core.views.set_in_flight(flight.device, device.in_flight());
         if flight.promises() {
             flight.promise = Some(device.promises.begin());
             if flight.kind == (IoKind::Write { fua: true })

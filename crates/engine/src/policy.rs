@@ -29,7 +29,7 @@ impl Host {
     pub(crate) fn new(now: Nanos, policy: Box<dyn Placement>, map: &Map) -> Self {
         Self {
             policies: Policies::new(now, policy),
-            advice: Advice::new(map),
+            advice: Advice::default(),
             harm: Harm::new(map.devices().len()),
             random: Rng::new(Seed(0)),
         }

@@ -153,10 +153,7 @@ impl Engine {
     /// Of these places the one that holds most.
     fn home_among<'a>(&self, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
         record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
-            (
-                place.valid.count(),
-                std::cmp::Reverse(self.host.advice.view(place.device()).reads.response.get()),
-            )
+            (place.valid.count(), std::cmp::Reverse(self.core.views.of(place.device()).reads.response.get()))
         })
     }
 

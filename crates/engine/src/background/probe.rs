@@ -63,7 +63,7 @@ impl Engine {
         let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
         self.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
         self.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
-        self.host.advice.device_changed();
+        self.core.views.device_changed();
         self.put_back_block(flight.buffer);
         self.background.probing.devices_left -= 1;
         if self.background.probing.devices_left == 0 {

@@ -44,7 +44,7 @@ impl Engine {
         }
         self.core.devices[device.index()].state = State::Lost { why, since: self.core.now };
         self.checks.verification.lost(device, why);
-        self.host.advice.device_changed();
+        self.core.views.device_changed();
         self.core.notices.push(Notice::Lost { device, why });
         self.doubt(device);
         self.member_failed(device, IoError::Lost);

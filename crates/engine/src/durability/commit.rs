@@ -343,7 +343,7 @@ impl Engine {
 
     /// Whether flushes of the device take long, as measured.
     fn is_dear(&self, id: DeviceId) -> bool {
-        self.host.advice.view(id).flush.get().is_some_and(|mean| mean > self.durability.commits.rules.dear)
+        self.core.views.of(id).flush.get().is_some_and(|mean| mean > self.durability.commits.rules.dear)
     }
 
     /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes

@@ -127,8 +127,8 @@ impl Engine {
         let names: Vec<_> = self.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
         let moment = Moment {
             now: self.core.now,
-            devices: &self.host.views_now(&self.core),
-            measured: self.host.advice.measured(),
+            devices: &self.core.views.filled_in(&self.core.map, &self.core.devices),
+            measured: self.core.views.measured(),
             extent: self.core.map.extent(),
             map: &self.whereabouts(which),
             random: &mut Rng::new(Seed(0)),

@@ -74,7 +74,7 @@ impl Engine {
     /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
     fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
-        let Self { core, host, mover, .. } = self;
+        let Self { core, mover, .. } = self;
         let Some(flight) = core.commands.get(id) else { return };
         let device = &mut core.devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(core.now, flight, whose, mover.share());
@@ -82,8 +82,8 @@ impl Engine {
         device.measure(kind, &command, core.now);
         let of = flight.device;
         let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
-        host.advice.set_in_flight(of, device.in_flight());
-        host.advice.measure(of, whose, &command);
+        core.views.set_in_flight(of, device.in_flight());
+        core.views.measure(of, whose, &command);
         if tells_of_device {
             self.weigh(of, piece, &command);
         }
@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn end_at_device(&mut self, flight: &Flight, whose: Whose) {
         let device = &mut self.core.devices[flight.device.index()];
         device.end(self.core.now, flight, whose, self.mover.share());
-        self.host.advice.set_in_flight(flight.device, device.in_flight());
+        self.core.views.set_in_flight(flight.device, device.in_flight());
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
@@ -125,7 +125,7 @@ impl Engine {
         } else {
             self.counts.written.note(&flight);
             if matches!(flight.purpose, Purpose::DataFlush(_)) {
-                self.host.advice.measure_flush(flight.device, self.core.now.since(flight.started));
+                self.core.views.measure_flush(flight.device, self.core.now.since(flight.started));
             }
             if self.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.

@@ -1,101 +1,23 @@
 //! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
 
 use crate::Engine;
-use crate::core::Core;
-use crate::device::Device;
-use crate::flight::Whose;
 use crate::ids::PieceId;
 use crate::policy::Host;
 use crate::policy::runs::Runs;
 use crate::policy::which::{Which, is_about};
 use weir_map::{Found, Map, Place, Record, Whole};
-use weir_model::{
-    BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Hint, Nanos, Op, PlaceId, PlaceKind, VolumeId,
-};
-use weir_policy::placement::{Access, Action, Command, DeviceView, Moment, PlaceView, Placement, Places};
+use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Hint, Op, PlaceId, PlaceKind, VolumeId};
+use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Placement, Places};
 
-/// The policies' side of the engine.
-#[derive(Debug)]
+/// What policies ask for, and what their requests continue.
+#[derive(Debug, Default)]
 pub(crate) struct Advice {
-    /// The devices as measured; what else changes is filled in when they are shown, if it has changed.
-    views: Vec<DeviceView>,
-    /// The map's [`Map::space_changes`] when that was; nothing if a device is not what it was then.
-    filled: Option<u64>,
-    /// Measurements so far.
-    measured: u64,
     /// What a policy asked for and the mover has not been told.
     actions: Vec<Action>,
     runs: Runs,
 }
 
-impl Advice {
-    pub(crate) fn new(map: &Map) -> Self {
-        let view = |sb: &weir_map::Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
-        let views = map.devices().iter().map(view).collect();
-        Self { views, filled: None, measured: 0, actions: Vec::new(), runs: Runs::default() }
-    }
-
-    /// Notes a command that ended well, as policies are to see the device.
-    #[inline]
-    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &Command) {
-        self.measured += 1;
-        let view = &mut self.views[device.index()];
-        match whose {
-            Whose::Client => view.note(command),
-            Whose::Mover => view.note_move(command),
-            Whose::Other => {}
-        }
-    }
-
-    /// So many commands are under way at a device.
-    #[inline]
-    pub(crate) fn set_in_flight(&mut self, device: DeviceId, commands: u32) {
-        self.views[device.index()].in_flight = commands;
-    }
-
-    /// A device is lost, or has been measured idle.
-    pub(crate) fn device_changed(&mut self) {
-        self.filled = None;
-    }
-
-    /// See [`Moment::measured`].
-    pub(crate) fn measured(&self) -> u64 {
-        self.measured
-    }
-
-    /// Notes a flush of data that ended well.
-    pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
-        self.measured += 1;
-        self.views[device.index()].note_flush(response);
-    }
-
-    /// A device as measured; what else changes is as it was when it was shown last.
-    #[inline]
-    pub(crate) fn view(&self, device: DeviceId) -> &DeviceView {
-        &self.views[device.index()]
-    }
-}
-
 impl Host {
-    /// Whether filling in would change nothing.
-    fn are_filled_in(&self, core: &Core) -> bool {
-        let mut all = self.advice.views.iter().zip(&core.devices);
-        all.all(|(view, device)| {
-            let mut now = *view;
-            fill_in(&mut now, device, &core.map);
-            now == *view
-        })
-    }
-
-    /// The devices as policies see them, without filling in the shared views: a copy.
-    pub(crate) fn views_now(&self, core: &Core) -> Vec<DeviceView> {
-        let mut views = self.advice.views.clone();
-        for (view, device) in views.iter_mut().zip(&core.devices) {
-            fill_in(view, device, &core.map);
-        }
-        views
-    }
-
     /// What a request continues, if the policy wants to know.
     #[inline]
     pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
@@ -110,28 +32,7 @@ impl Host {
 impl Engine {
     /// Clients' commands each device has completed, the mover's and the map's left out.
     pub fn served(&self) -> impl Iterator<Item = u64> {
-        self.host.advice.views.iter().map(DeviceView::completed)
-    }
-
-    /// The devices as policies see them.
-    #[inline]
-    pub(crate) fn views(&mut self) -> &[DeviceView] {
-        if self.host.advice.filled != Some(self.core.map.space_changes()) {
-            self.fill_in_views();
-        }
-        debug_assert!(self.host.are_filled_in(&self.core), "something of a device has changed unnoticed");
-        &self.host.advice.views
-    }
-
-    #[inline(never)]
-    fn fill_in_views(&mut self) {
-        let Self { core, host: Host { advice, .. }, .. } = self;
-        advice.filled = Some(core.map.space_changes());
-        for (view, device) in advice.views.iter_mut().zip(&core.devices) {
-            if fill_in(view, device, &core.map) {
-                advice.measured += 1;
-            }
-        }
+        self.core.views.all().iter().map(DeviceView::completed)
     }
 
     /// The map as a policy sees it.
@@ -146,7 +47,7 @@ impl Engine {
         which: Which,
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
-        self.views();
+        self.core.fill_in_views();
         self.ask_of(which, None, question)
     }
 
@@ -171,8 +72,8 @@ impl Engine {
         let Self { core, host: Host { advice, policies, random, .. }, mover, .. } = self;
         let mut moment = Moment {
             now: core.now,
-            devices: devices.unwrap_or(&advice.views),
-            measured: advice.measured,
+            devices: devices.unwrap_or(core.views.all()),
+            measured: core.views.measured(),
             extent: core.map.extent(),
             map: &Whereabouts { map: &core.map, which, own: &policies.own },
             random,
@@ -263,20 +164,6 @@ impl Engine {
     pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
         Places::one(in_whole(whole, range, self.core.map.extent().blocks()))
     }
-}
-
-/// What of a device changes without a command of its own ending. Whether that is more than what is free and
-/// in flight.
-#[inline]
-fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
-    let (usable, idle) = (!device.is_lost(), device.idle.response.unwrap_or(Nanos::MAX));
-    let changes = view.usable != usable || view.idle != idle;
-    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle.quartiles);
-    let space = map.space(view.id);
-    view.free = if usable { space.free() } else { 0 };
-    view.slots = if usable { space.free_slots() } else { 0 };
-    view.in_flight = device.in_flight();
-    changes
 }
 
 /// Where the blocks of a range are, of what the map found.

@@ -148,7 +148,9 @@ impl Engine {
     /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
     /// forgotten.
     pub(crate) fn judge_moves(&mut self, moves: Moves) {
-        let moves = moves.in_pool_of(self.views().iter().map(|device| u64::from(device.extents)).sum());
+        self.core.fill_in_views();
+        let moves =
+            moves.in_pool_of(self.core.views.all().iter().map(|device| u64::from(device.extents)).sum());
         self.host.harm.moves = moves;
         let now = self.core.now;
         self.host.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));

@@ -84,7 +84,7 @@ impl Engine {
     /// What a read of this length may expect of a device now.
     pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
         let of = &self.core.devices[device.index()];
-        let reads = &self.host.advice.view(device).reads;
+        let reads = &self.core.views.of(device).reads;
         let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
         let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
         Nanos((mean.0 as f64 * scale) as u64)

@@ -198,7 +198,7 @@ impl Engine {
     fn best_home<'a>(&self, record: &'a Record) -> Option<&'a Place> {
         let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && self.core.is_usable(p.device());
         record.places.iter().filter(is_home).max_by_key(|p| {
-            let response = self.host.advice.view(p.device()).reads.response.get();
+            let response = self.core.views.of(p.device()).reads.response.get();
             (p.valid.count(), std::cmp::Reverse((response, p.device())))
         })
     }

@@ -200,7 +200,8 @@ impl Engine {
             return None;
         }
         let record = lookup::record(&self.core.map, key);
-        let mut views: SmallVec<[_; 8]> = self.views().into();
+        self.core.fill_in_views();
+        let mut views: SmallVec<[_; 8]> = self.core.views.all().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
             let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);

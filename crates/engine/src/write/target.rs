@@ -286,7 +286,7 @@ impl Engine {
         let holding = record.places.iter().filter(|p| p.valid.contains(block));
         holding.min_by_key(|p| {
             let device = p.at.id().device;
-            let response = self.host.advice.view(device).writes.response.get();
+            let response = self.core.views.of(device).writes.response.get();
             (!self.core.is_usable(device), !preferred.is(p.at.id()), response, device)
         })
     }
