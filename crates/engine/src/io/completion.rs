@@ -204,7 +204,7 @@ impl Engine {
             Purpose::Mover(io) => self.mover_io_ended(io, flight, result),
             Purpose::Metadata(io) => self.metadata_io_ended(io, flight.device, result, memory),
             Purpose::DataFlush(covered) => {
-                self.durability.data_flush_ended(&mut self.core, flight.device, covered, result)
+                self.durability.data_flush_ended(&mut self.core, flight.device, covered, result);
             }
             Purpose::Verify => self.verified(flight.device, result, memory),
             Purpose::Survey => self.survey_read(result, memory),
