@@ -18,14 +18,12 @@ pub(crate) mod views;
 use crate::device::deadline::Watch;
 use crate::device::epochs::Epochs;
 use crate::device::flush_order::Promises;
-use crate::device::last_check::LastCheck;
 use crate::device::measure::Measure;
 use crate::device::outstanding::Outstanding;
 use crate::device::pacing::{Ended, Pacing};
 use crate::device::resting::Resting;
 use crate::device::routing::Routing;
 use crate::device::unflushed::Unflushed;
-use crate::device::verify::Verification;
 use crate::flight::{Flight, Whose};
 use crate::notice::LostWhy;
 use crate::units::Percent;
@@ -33,13 +31,6 @@ use weir_map::Chunk;
 use weir_model::{IoKind, Nanos, Planted};
 use weir_policy::harm::Use;
 use weir_policy::placement::Command;
-
-/// Checks that devices still are what their superblocks say.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    pub(crate) verification: Verification,
-    pub(crate) last_check: LastCheck,
-}
 
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -114,7 +114,7 @@ pub struct Engine {
     mirror: write::copies::Mirror,
     space: space::Space,
     durability: durability::Durability,
-    checks: device::Checks,
+    verification: device::verify::Verification,
     mover: mover::Mover,
     background: background::Background,
     host: policy::Host,
@@ -187,7 +187,7 @@ impl Engine {
             mirror: write::copies::Mirror::default(),
             space: space::Space::new(now, scratch),
             durability: durability::Durability::new(members),
-            checks: device::Checks { verification, last_check: device::last_check::LastCheck::default() },
+            verification,
             mover: mover::Mover::default(),
             background: background::Background::default(),
             host,
@@ -199,7 +199,7 @@ impl Engine {
         for device in engine.core.map.absent().iter() {
             engine.core.devices[device.index()].state =
                 device::State::Lost { why: LostWhy::Absent, since: now };
-            engine.checks.verification.lost(device, LostWhy::Absent);
+            engine.verification.lost(device, LostWhy::Absent);
         }
         engine.begin_tasks();
         engine.set_options(options);
@@ -298,7 +298,7 @@ impl Engine {
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
-        self.checks.verification.give(memory);
+        self.verification.give(memory);
         self.reads.cache.give(memory);
         self.space.scratch.give(memory);
     }

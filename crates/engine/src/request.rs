@@ -55,7 +55,7 @@ impl Engine {
             self.requests.replies.push_back(reply);
             return;
         }
-        self.checks.verification.note_use();
+        self.verification.note_use();
         let id = self.activate(request, false);
         match request.op {
             Op::Read | Op::Write => self.cut(id, request, memory),

@@ -43,7 +43,7 @@ impl Engine {
             return;
         }
         self.core.devices[device.index()].state = State::Lost { why, since: self.core.now };
-        self.checks.verification.lost(device, why);
+        self.verification.lost(device, why);
         self.core.views.device_changed();
         self.core.notices.push(Notice::Lost { device, why });
         self.doubt(device);

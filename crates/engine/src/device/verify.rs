@@ -84,6 +84,19 @@ pub(crate) struct Verification {
     removed: DeviceSet,
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
+    /// How far the check is that ends a stop.
+    pub(super) last_check: LastCheck,
+}
+
+/// How far the check that ends a stop is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LastCheck {
+    /// Nothing is being stopped.
+    #[default]
+    NotWanted,
+    /// It begins once everything else is at rest.
+    Wanted,
+    Began(Round),
 }
 
 impl Verification {
@@ -164,10 +177,10 @@ impl Verification {
 impl Task for Verification {
     /// When devices are to be verified next because clients use the pool.
     fn due(engine: &Engine) -> Option<Nanos> {
-        if !engine.checks.verification.used {
+        if !engine.verification.used {
             return None;
         }
-        let checked = engine.checks.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
+        let checked = engine.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
         checked.map(|checks| checks.began + interval(checks.within)).min()
     }
 
@@ -176,14 +189,14 @@ impl Task for Verification {
         if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
             return;
         }
-        engine.checks.verification.used = false;
+        engine.verification.used = false;
         if engine.is_planted(Mutant::TruncationNotChecked) {
             return;
         }
-        engine.checks.verification.round.0 += 1;
-        let round = engine.checks.verification.round;
-        for i in 0..engine.checks.verification.devices.len() {
-            let Some(checks) = &mut engine.checks.verification.devices[i] else { continue };
+        engine.verification.round.0 += 1;
+        let round = engine.verification.round;
+        for i in 0..engine.verification.devices.len() {
+            let Some(checks) = &mut engine.verification.devices[i] else { continue };
             if !checks.is_over && checks.began + interval(checks.within) <= engine.core.now {
                 checks.asked = round;
                 engine.verify_device(DeviceId(i as u8));
@@ -203,13 +216,13 @@ impl Engine {
     /// As above; but no device is verified whose checks so far are good enough.
     pub(super) fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
         if self.is_planted(Mutant::TruncationNotChecked) {
-            return self.checks.verification.round;
+            return self.verification.round;
         }
-        self.checks.verification.round.0 += 1;
-        let round = self.checks.verification.round;
+        self.verification.round.0 += 1;
+        let round = self.verification.round;
         let once = self.is_planted(Mutant::VerifiedOnceForAll);
-        for i in 0..self.checks.verification.devices.len() {
-            let Some(checks) = &mut self.checks.verification.devices[i] else { continue };
+        for i in 0..self.verification.devices.len() {
+            let Some(checks) = &mut self.verification.devices[i] else { continue };
             let counts = is_fresh(checks, self.core.now) || (once && checks.whole_at.is_some());
             if !counts && !checks.is_over {
                 checks.asked = round;
@@ -224,25 +237,25 @@ impl Engine {
         if self.is_planted(Mutant::TruncationNotChecked) {
             return None;
         }
-        let checks = self.checks.verification.devices.get_mut(device.index())?.as_mut()?;
+        let checks = self.verification.devices.get_mut(device.index())?.as_mut()?;
         if checks.is_over {
             return None;
         }
-        self.checks.verification.round.0 += 1;
-        checks.asked = self.checks.verification.round;
+        self.verification.round.0 += 1;
+        checks.asked = self.verification.round;
         self.verify_device(device);
-        Some(self.checks.verification.round)
+        Some(self.verification.round)
     }
 
     /// Whether the check has ended, or nothing is to be learnt of the device any more.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
-        let checks = self.checks.verification.devices.get(device.index()).and_then(Option::as_ref);
+        let checks = self.verification.devices.get(device.index()).and_then(Option::as_ref);
         checks.is_none_or(|checks| checks.is_over || checks.done >= round)
     }
 
     /// Begins a check of the device, unless one is in flight: then another follows.
     fn verify_device(&mut self, device: DeviceId) {
-        let Some(checks) = &mut self.checks.verification.devices[device.index()] else { return };
+        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
         if checks.in_flight.is_some() {
             return;
         }
@@ -260,7 +273,7 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let Some(checks) = &mut self.checks.verification.devices[device.index()] else { return };
+        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
         checks.done = checks.in_flight.take().unwrap_or_default().max(checks.done);
         if result.is_ok() {
             let expected = &self.core.map.devices()[device.index()];
@@ -271,7 +284,7 @@ impl Engine {
             }
         }
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
-        if self.checks.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
+        if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verify_device(device);
         }
         self.answer_verified();
@@ -280,11 +293,11 @@ impl Engine {
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
     pub(crate) fn removed(&mut self, device: DeviceId) {
-        if self.core.is_lost(device) || self.checks.verification.removed.contains(device) {
+        if self.core.is_lost(device) || self.verification.removed.contains(device) {
             return;
         }
-        self.checks.verification.removed.insert(device);
-        self.checks.verification.damaged.insert(device);
+        self.verification.removed.insert(device);
+        self.verification.damaged.insert(device);
         self.core.notices.push(Notice::Removed { device });
         self.member_failed(device, IoError::Removed);
         self.record_damage(device);
@@ -303,10 +316,10 @@ impl Engine {
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device
     /// has been verified as of `round`; with an error if durable data was found to be gone.
     pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
-        if self.checks.verification.is_over(round) && !self.is_recording_damage() {
+        if self.verification.is_over(round) && !self.is_recording_damage() {
             self.answer_if_whole(who);
         } else {
-            self.checks.verification.waiting.push((round, who));
+            self.verification.waiting.push((round, who));
         }
     }
 
@@ -315,7 +328,7 @@ impl Engine {
         if self.is_recording_damage() {
             return;
         }
-        for who in self.checks.verification.take_over() {
+        for who in self.verification.take_over() {
             self.answer_if_whole(who);
         }
     }
@@ -351,7 +364,7 @@ impl Engine {
     /// The only metadata member, if it is damaged: nothing can be made durable without it.
     pub(crate) fn metadata_damage(&self) -> Option<DeviceId> {
         let members = self.core.map.members().iter().copied();
-        { members }.find(|device| self.checks.verification.damaged.contains(*device))
+        { members }.find(|device| self.verification.damaged.contains(*device))
     }
 
     /// Why nothing of the volume can be acknowledged as durable any more.
@@ -363,7 +376,7 @@ impl Engine {
     /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that
     /// is lost or absent, or not made yet.
     fn damaged_for(&self, volume: VolumeId) -> Option<DeviceId> {
-        let damaged = &self.checks.verification.damaged;
+        let damaged = &self.verification.damaged;
         let device = damaged.iter().next()?;
         let copies = self.core.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
         let is_lost = |device: DeviceId| self.core.is_lost(device);

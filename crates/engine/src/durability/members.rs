@@ -75,8 +75,7 @@ impl Task for Members {
     }
 
     fn is_idle(engine: &Engine) -> bool {
-        let may_be_left =
-            engine.durability.commits.metadata_failed && !engine.checks.verification.any_damaged();
+        let may_be_left = engine.durability.commits.metadata_failed && !engine.verification.any_damaged();
         may_be_left || !engine.durability.members.are_recording()
     }
 }
@@ -146,7 +145,7 @@ impl Engine {
         // A removed file before anything counts against its being older, then the member that is left: it
         // counts.
         let order = |device: DeviceId| {
-            (!self.checks.verification.is_removed(device), !self.core.map.members().contains(&device), device)
+            (!self.verification.is_removed(device), !self.core.map.members().contains(&device), device)
         };
         let mut copies: Vec<_> = copies.collect();
         copies.sort_by_key(|(device, at)| (order(*device), *at));
@@ -157,12 +156,12 @@ impl Engine {
     /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
     /// worth it.
     fn may_record(&self) -> bool {
-        !self.durability.commits.metadata_failed || self.checks.verification.any_damaged()
+        !self.durability.commits.metadata_failed || self.verification.any_damaged()
     }
 
     /// Superblocks do not yet say that a device was damaged.
     pub(crate) fn is_recording_damage(&self) -> bool {
-        self.checks.verification.any_damaged() && self.durability.members.are_recording()
+        self.verification.any_damaged() && self.durability.members.are_recording()
     }
 
     /// Superblocks are being written because a member was left behind.
@@ -182,7 +181,7 @@ impl Engine {
     }
 
     fn takes_superblock(&self, sb: &Superblock) -> bool {
-        let is_removed = self.checks.verification.is_removed(sb.device);
+        let is_removed = self.verification.is_removed(sb.device);
         (is_removed || !self.core.map.missing().contains(sb.device)) && !self.core.is_lost(sb.device)
     }
 

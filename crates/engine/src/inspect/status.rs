@@ -197,7 +197,7 @@ impl Engine {
                     State::InUse => DeviceState::InUse,
                     State::Lost { why, since } => DeviceState::Lost { why, for_: self.core.now.since(since) },
                 },
-                removed: self.checks.verification.is_removed(sb.device),
+                removed: self.verification.is_removed(sb.device),
                 doubtful: self.durability.doubt.blocks(sb.device),
                 metadata: map.members().contains(&sb.device),
             }
