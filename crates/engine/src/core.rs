@@ -2,13 +2,14 @@
 //! told. It stands below all others and knows none of them.
 
 use crate::StoppedChanges;
-use crate::device::Device;
 use crate::device::abandoned::Abandoned;
 use crate::device::views::Views;
+use crate::device::{Device, DurableWrites};
+use crate::flight::{Flight, NewIo, Purpose, Step};
 use crate::io::commands::Commands;
 use crate::notice::Notices;
 use weir_map::Map;
-use weir_model::{Bytes, DeviceId, ExtentKey, Mutant, Nanos};
+use weir_model::{Bytes, DeviceId, ExtentKey, IoKind, Mutant, Nanos};
 
 /// See the module. Its fields are open: whoever uses two of them at a time borrows them apart.
 #[derive(Debug)]
@@ -88,5 +89,31 @@ impl Core {
     #[inline]
     pub(crate) fn is_lost(&self, device: DeviceId) -> bool {
         self.devices[device.index()].is_lost()
+    }
+
+    /// Starts a device command.
+    pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
+        self.start(io.flight(purpose));
+    }
+
+    /// Queues a device command.
+    #[inline(always)]
+    pub(crate) fn start(&mut self, mut flight: Flight) {
+        let device = &mut self.devices[flight.device.index()];
+        if device.is_lost() {
+            return self.abandoned.refuse(flight);
+        }
+        device.begin(self.now, &mut flight);
+        self.views.set_in_flight(flight.device, device.in_flight());
+        if flight.promises() {
+            flight.promise = Some(device.promises.begin());
+            if flight.kind == (IoKind::Write { fua: true })
+                && device.settings.durable_writes == DurableWrites::WriteThenFlush
+            {
+                flight.step = Step::Writing;
+            }
+        }
+        flight.started = self.now;
+        self.commands.send(flight);
     }
 }

@@ -91,12 +91,12 @@ pub use weir_map::Hardening;
 use crate::core::Core;
 use crate::device::Device;
 use crate::durability::commit::Commits;
-use crate::flight::{Flight, Step};
+
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
 use weir_map::Map;
-use weir_model::{Bytes, Io, IoKind, Memory, Mutant, Nanos, Reply, Request, Rng};
+use weir_model::{Bytes, Io, Memory, Mutant, Nanos, Reply, Request, Rng};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -313,27 +313,6 @@ impl Engine {
     pub fn map(&self) -> &Map {
         &self.core.map
     }
-
-    /// Queues a device command.
-    #[inline(always)]
-    fn start(&mut self, mut flight: Flight) {
-        let device = &mut self.core.devices[flight.device.index()];
-        if device.is_lost() {
-            return self.core.abandoned.refuse(flight);
-        }
-        device.begin(self.core.now, &mut flight);
-        self.core.views.set_in_flight(flight.device, device.in_flight());
-        if flight.promises() {
-            flight.promise = Some(device.promises.begin());
-            if flight.kind == (IoKind::Write { fua: true })
-                && device.settings.durable_writes == DurableWrites::WriteThenFlush
-            {
-                flight.step = Step::Writing;
-            }
-        }
-        flight.started = self.core.now;
-        self.core.commands.send(flight);
-    }
 }
 
 // In this order: what becomes possible by one of them is done by those behind it in the same tick.
@@ -357,7 +336,7 @@ task::tasks!(
     device::verify::Verification,
     Commits,
     durability::checkpoint::Checkpoint,
-    device::last_check::LastCheck,
+    device::verify::LastCheck,
     Ready,
 );
 

@@ -266,7 +266,7 @@ impl Engine {
             return;
         }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
-        self.launch(io, Purpose::Mover(MoverIo::Read(id)));
+        self.core.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
     /// The move goes on after the next commit, if that makes a difference.
@@ -362,7 +362,7 @@ impl Engine {
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             left += 1;
-            self.launch(io, Purpose::Mover(MoverIo::Write(id)));
+            self.core.launch(io, Purpose::Mover(MoverIo::Write(id)));
         }
         let writing = Writing { submitted, left, needs: None, waiting: Vec::new() };
         self.mover.moves[id.0].stage = Stage::Writes(run, writing);

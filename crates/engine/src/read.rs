@@ -92,7 +92,7 @@ impl Engine {
         let piece = &mut self.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
+        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.feed_move(id, source);
     }
 
@@ -162,7 +162,8 @@ impl Engine {
             let part = self.requests.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
+                    self.core
+                        .launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
                 }
                 None => memory.bytes_mut(part).fill(0),
             }
@@ -208,7 +209,7 @@ impl Engine {
             if let Some(Source { device, at }) = source {
                 self.expect_read(id);
                 let purpose = Purpose::Read(ReadIo::Failover(id, tried));
-                self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
+                self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }

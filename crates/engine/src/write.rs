@@ -123,7 +123,7 @@ impl Engine {
             self.requests.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
         let at = lookup::address(&self.core.map, spot, range, 0);
-        self.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
+        self.core.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
@@ -212,7 +212,7 @@ impl Engine {
         let mut all = Old::new();
         for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
             all.push((old, edge));
-            self.launch(
+            self.core.launch(
                 NewIo { device, kind: IoKind::Read, at, buffer: old },
                 Purpose::Write(WriteIo::Old(id)),
             );
@@ -247,7 +247,7 @@ impl Engine {
         if let Some((error, (Source { device, at }, tried))) = other {
             if !self.core.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-                return self.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
+                return self.core.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
             self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
         }
@@ -361,7 +361,7 @@ impl Engine {
             piece.range,
             start - u32::from(piece.range.first) * BLOCK as u32,
         );
-        self.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
+        self.core.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     #[inline]

@@ -154,7 +154,7 @@ impl Engine {
                 .filter(|_| !in_doubt)
                 .and_then(|record| self.source_of(*volume, &record, block));
             if let Some(Source { device, at }) = source {
-                return self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Survey);
+                return self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Survey);
             }
             if layout.is_none() {
                 return self.survey_ended(false);

@@ -47,7 +47,7 @@ impl Engine {
         let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
         let whole = Whole { device, extent: DeviceExtent(extent as u32) };
         let at = self.core.map.address(whole, 0);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
+        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
     }
 
     pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {

@@ -263,7 +263,7 @@ impl Engine {
         checks.began = self.core.now;
         let at = Superblock::second_at(self.core.map.devices()[device.index()].size);
         let io = NewIo { device, kind: IoKind::Read, at, buffer: checks.buffer };
-        self.launch(io, Purpose::Verify);
+        self.core.launch(io, Purpose::Verify);
     }
 
     /// A check has ended.

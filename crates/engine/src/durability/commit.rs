@@ -331,7 +331,7 @@ impl Engine {
                 self.durability.data_flush_ended(&mut self.core, id, covered, Ok(()));
                 continue;
             }
-            self.launch(NewIo::flush(id), Purpose::DataFlush(covered));
+            self.core.launch(NewIo::flush(id), Purpose::DataFlush(covered));
         }
     }
 

@@ -109,7 +109,7 @@ impl Engine {
                 _ => false,
             };
             let kind = IoKind::Write { fua };
-            self.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
+            self.core.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
         }
         members.len()
     }
@@ -118,7 +118,7 @@ impl Engine {
     pub(crate) fn flush_members(&mut self) -> usize {
         let members = self.durability.members.list.clone();
         for member in &members {
-            self.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
+            self.core.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
         }
         members.len()
     }
@@ -202,7 +202,7 @@ impl Engine {
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
         self.durability.members.writing = Some(buffer);
         let kind = IoKind::Write { fua: self.core.devices[device.index()].settings.volatile_cache };
-        self.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
+        self.core.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
 
     /// A command to a metadata member has ended.

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::device::pacing::Ended;
-use crate::flight::{Flight, NewIo, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
+use crate::flight::{Flight, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
 use crate::io::coalesce::may_join;
 use crate::notice::LostWhy;
@@ -11,11 +11,6 @@ use weir_model::{DeviceId, Errno, IoDone, IoError, IoId, IoKind, Memory, Mutant,
 use weir_policy::placement::Command;
 
 impl Engine {
-    /// Starts a device command.
-    pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
-        self.start(io.flight(purpose));
-    }
-
     /// Takes the completion of a device command.
     #[inline]
     pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {

@@ -271,7 +271,7 @@ impl Engine {
         let at = self.core.map.address(whole, 0);
         let len = size.most().map_or(buffer.len, |most| buffer.len.min(most.0 as u32));
         let io = NewIo { device, kind: IoKind::Read, at, buffer: buffer.part(0, len) };
-        self.launch(io, Purpose::CurveProbe);
+        self.core.launch(io, Purpose::CurveProbe);
     }
 
     /// A buffer for a probe of that size, unless the mover or requests want them all.

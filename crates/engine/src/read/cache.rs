@@ -288,7 +288,8 @@ impl Engine {
             return false;
         };
         self.tell_access(id, |engine| engine.held_of(key, range));
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
+        self.core
+            .launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
         true
     }
 

@@ -127,7 +127,7 @@ impl Engine {
         let found = (true, plan.iter().any(|(_, source)| source.is_none()));
         piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
         let buffer = piece.part(range);
-        self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
+        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
     }
 
     /// The long command has ended: what it could not bring is read.
@@ -172,7 +172,7 @@ impl Engine {
             match source {
                 Some(Source { device, at }) => {
                     self.expect_read(id);
-                    self.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
+                    self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {
                     if let PieceState::Reads(reading) = &mut piece.state {
