@@ -1,9 +1,13 @@
 //! Volumes made, changed and removed while the pool is served.
 
 use crate::core::Core;
+use crate::durability::Durability;
 use crate::ids::{AdminId, AdminStep, Waiter};
+use crate::mover::Mover;
 use crate::policy::harm::MovesStatus;
+use crate::request::Requests;
 use crate::task::Task;
+use crate::verify::Verification;
 use crate::{Engine, StoppedChanges};
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind, NAME_MAX, Superblock};
@@ -174,7 +178,10 @@ impl Task for Admin {
     fn can_run(engine: &Engine) -> bool {
         let removals = &engine.admin.removals;
         engine.core.stopped_changes.is_none()
-            && removals.iter().any(|r| r.stage == Stage::Draining && engine.is_quiet(r.volume))
+            && removals.iter().any(|r| {
+                r.stage == Stage::Draining
+                    && is_quiet(&engine.core, &engine.requests, &engine.mover, r.volume)
+            })
     }
 
     /// Begins clearing volumes whose last requests have ended.
@@ -184,7 +191,7 @@ impl Task for Admin {
         }
         let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
             .map(|r| r.volume)
-            .filter(|volume| engine.is_quiet(*volume))
+            .filter(|volume| is_quiet(&engine.core, &engine.requests, &engine.mover, *volume))
             .collect();
         for volume in ready {
             engine.admin.set_stage(volume, Stage::Clearing);
@@ -250,6 +257,90 @@ impl Admin {
     }
 }
 
+impl Admin {
+    fn set_hardening(
+        &mut self,
+        core: &mut Core,
+        verification: &Verification,
+        durability: &mut Durability,
+        id: AdminId,
+        name: String,
+        hardening: Hardening,
+    ) -> Result<(), AdminError> {
+        let volume = self.volume_named(core, name)?;
+        if core.stopped_changes.is_some() {
+            return Err(failure(core, verification, RequestError::ReadOnly));
+        }
+        core.map.set_hardening(volume, hardening);
+        durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
+        Ok(())
+    }
+
+    /// Every extent of a volume being removed has been given back, durably.
+    pub(crate) fn clearing_ended(
+        &mut self,
+        core: &mut Core,
+        verification: &Verification,
+        durability: &mut Durability,
+        volume: VolumeId,
+        error: Option<RequestError>,
+    ) {
+        if let Some(error) = error {
+            return self.removal_failed(volume, failure(core, verification, error));
+        }
+        self.set_stage(volume, Stage::Dropping);
+        core.map.queue(Delta::DropVolume { id: volume });
+        core.map.queue(Delta::EndIntent { id: volume.0 });
+        durability.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
+    }
+
+    /// No more changes are accepted: removals that wait for requests in flight do not go on before the
+    /// next start.
+    pub(crate) fn fail_draining_removals(&mut self, core: &Core, verification: &Verification) {
+        let draining = self.removals.iter().filter(|r| r.stage == Stage::Draining);
+        let volumes: Vec<_> = draining.map(|r| r.volume).collect();
+        volumes
+            .into_iter()
+            .for_each(|volume| self.removal_failed(volume, why_removal_stops(core, verification, volume)));
+    }
+}
+
+/// Two copies need two devices for the data, and for the map that says where they are. Of a device that
+/// is absent it is not known how much it holds: it counts.
+fn check_copies(core: &Core, copies: u8) -> Result<(), AdminError> {
+    let absent = core.map.absent();
+    let may_hold = |sb: &&Superblock| sb.data_extents > 0 || absent.contains(sb.device);
+    let with_space = core.map.devices().iter().filter(may_hold).count();
+    match copies {
+        1 => Ok(()),
+        2 if with_space < 2 => Err(AdminError::OneDevice),
+        2 if !core.map.is_mirrored() => Err(AdminError::MapNotMirrored),
+        2 => Ok(()),
+        _ => Err(AdminError::BadCopies(copies)),
+    }
+}
+
+fn is_quiet(core: &Core, requests: &Requests, mover: &Mover, volume: VolumeId) -> bool {
+    let in_flight =
+        || requests.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
+    core.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || mover.moves_in(volume))
+}
+
+/// Why a change failed, in the words that help.
+fn failure(core: &Core, verification: &Verification, error: RequestError) -> AdminError {
+    let name = |device: DeviceId| core.map.devices()[device.index()].device_name.clone();
+    let damaged = verification.metadata_damage(core).map(name);
+    damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
+}
+
+/// Why a removal goes no further now that no more changes are accepted.
+fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId) -> AdminError {
+    match (core.stopped_changes, core.map.volume(volume)) {
+        (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
+        _ => failure(core, verification, RequestError::ReadOnly),
+    }
+}
+
 impl Engine {
     /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
@@ -258,7 +349,10 @@ impl Engine {
             Command::CreateVolume { name, size, hardening, copies } => {
                 self.create_volume(id, name, size, hardening, copies).err()
             }
-            Command::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
+            Command::SetHardening { name, hardening } => self
+                .admin
+                .set_hardening(&mut self.core, &self.verification, &mut self.durability, id, name, hardening)
+                .err(),
             Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
         };
         if let Some(error) = refused {
@@ -312,14 +406,14 @@ impl Engine {
         if !size.0.is_multiple_of(SECTOR) || !(4096..=1 << 62).contains(&size.0) {
             return Err(AdminError::BadSize(size));
         }
-        self.check_copies(copies)?;
+        check_copies(&self.core, copies)?;
         let taken = self.core.map.catalogue().by_name(&name).is_some()
             || self.admin.creating.iter().any(|(_, n)| *n == name);
         if taken {
             return Err(AdminError::Exists(name));
         }
         if self.core.stopped_changes.is_some() {
-            return Err(self.failure(RequestError::ReadOnly));
+            return Err(failure(&self.core, &self.verification, RequestError::ReadOnly));
         }
         if !self.core.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
@@ -331,87 +425,39 @@ impl Engine {
         Ok(())
     }
 
-    /// Two copies need two devices for the data, and for the map that says where they are. Of a device that
-    /// is absent it is not known how much it holds: it counts.
-    fn check_copies(&self, copies: u8) -> Result<(), AdminError> {
-        let absent = self.core.map.absent();
-        let may_hold = |sb: &&Superblock| sb.data_extents > 0 || absent.contains(sb.device);
-        let with_space = self.core.map.devices().iter().filter(may_hold).count();
-        match copies {
-            1 => Ok(()),
-            2 if with_space < 2 => Err(AdminError::OneDevice),
-            2 if !self.core.map.is_mirrored() => Err(AdminError::MapNotMirrored),
-            2 => Ok(()),
-            _ => Err(AdminError::BadCopies(copies)),
-        }
-    }
-
-    fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
-        let volume = self.admin.volume_named(&self.core, name)?;
-        if self.core.stopped_changes.is_some() {
-            return Err(self.failure(RequestError::ReadOnly));
-        }
-        self.core.map.set_hardening(volume, hardening);
-        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
-        Ok(())
-    }
-
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
         let volume = self.admin.volume_named(&self.core, name)?;
         if self.core.stopped_changes.is_some() {
-            return Err(self.failure(RequestError::ReadOnly));
+            return Err(failure(&self.core, &self.verification, RequestError::ReadOnly));
         }
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
         self.core.map.queue(Delta::Intent { id: volume.0, intent });
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
         // Those of its writes that wait for space would keep it.
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
         self.durability.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
         Ok(())
-    }
-
-    fn is_quiet(&self, volume: VolumeId) -> bool {
-        let in_flight = || {
-            self.requests.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush)
-        };
-        self.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || self.mover.moves_in(volume))
-    }
-
-    /// Every extent of a volume being removed has been given back, durably.
-    pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
-        if let Some(error) = error {
-            return self.admin.removal_failed(volume, self.failure(error));
-        }
-        self.admin.set_stage(volume, Stage::Dropping);
-        self.core.map.queue(Delta::DropVolume { id: volume });
-        self.core.map.queue(Delta::EndIntent { id: volume.0 });
-        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
-    }
-
-    /// Why a change failed, in the words that help.
-    fn failure(&self, error: RequestError) -> AdminError {
-        let name = |device: DeviceId| self.core.map.devices()[device.index()].device_name.clone();
-        let damaged = self.metadata_damage().map(name);
-        damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
     }
 
     pub(crate) fn admin_step_ended(&mut self, step: AdminStep, error: Option<RequestError>) {
         match (step, error) {
             (AdminStep::Created(id, volume), error) => {
                 self.admin.creating.retain(|(v, _)| *v != volume);
-                let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
+                let result =
+                    error.map_or(Ok(volume), |error| Err(failure(&self.core, &self.verification, error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::Changed(id, volume), error) => {
-                let result = error.map_or(Ok(volume), |error| Err(self.failure(error)));
+                let result =
+                    error.map_or(Ok(volume), |error| Err(failure(&self.core, &self.verification, error)));
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::RemovalBegun(volume), None) if self.core.stopped_changes.is_some() => {
-                self.admin.removal_failed(volume, self.why_removal_stops(volume));
+                self.admin.removal_failed(volume, why_removal_stops(&self.core, &self.verification, volume));
             }
             (AdminStep::RemovalBegun(volume), None) => self.admin.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
-                self.admin.removal_failed(volume, self.failure(error));
+                self.admin.removal_failed(volume, failure(&self.core, &self.verification, error));
             }
             (AdminStep::Removed(volume), None) => {
                 self.durability.doubt.forget_volume(volume);
@@ -423,24 +469,6 @@ impl Engine {
                     self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });
                 }
             }
-        }
-    }
-
-    /// No more changes are accepted: removals that wait for requests in flight do not go on before the
-    /// next start.
-    pub(crate) fn fail_draining_removals(&mut self) {
-        let draining = self.admin.removals.iter().filter(|r| r.stage == Stage::Draining);
-        let volumes: Vec<_> = draining.map(|r| r.volume).collect();
-        volumes
-            .into_iter()
-            .for_each(|volume| self.admin.removal_failed(volume, self.why_removal_stops(volume)));
-    }
-
-    /// Why a removal goes no further now that no more changes are accepted.
-    fn why_removal_stops(&self, volume: VolumeId) -> AdminError {
-        match (self.core.stopped_changes, self.core.map.volume(volume)) {
-            (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
-            _ => self.failure(RequestError::ReadOnly),
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::device::{Device, DurableWrites};
 use crate::flight::{Flight, NewIo, Purpose, Step};
 use crate::io::commands::Commands;
 use crate::notice::Notices;
-use weir_map::Map;
-use weir_model::{Bytes, DeviceId, ExtentKey, IoKind, Mutant, Nanos};
+use weir_map::{Chunk, Hardening, Map, Slot};
+use weir_model::{Bytes, DeviceId, ExtentKey, IoKind, Mutant, Nanos, VolumeId};
 
 /// See the module. Its fields are open: whoever uses two of them at a time borrows them apart.
 #[derive(Debug)]
@@ -115,5 +115,31 @@ impl Core {
         }
         flight.started = self.now;
         self.commands.send(flight);
+    }
+
+    /// Whether changes of the volume's map must be durable when acknowledged. Writes that change
+    /// nothing in the map need a flush for that in any volume, unless they are FUA.
+    #[inline]
+    pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
+        let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
+        fua || self.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
+    }
+
+    /// Free slots side by side, at most so many.
+    pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        if !self.map.has_fine_places() {
+            return slots;
+        }
+        while slots.len() < usize::from(most) {
+            let Some(slot) = self.map.allocate_slot(device) else { break };
+            let adjacent = |last: &Slot| slot.extent == last.extent && slot.block == last.block + 1;
+            if !slots.last().is_none_or(adjacent) {
+                self.map.reuse(Chunk::Slot(device, slot));
+                break;
+            }
+            slots.push(slot);
+        }
+        slots
     }
 }

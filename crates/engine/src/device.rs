@@ -4,7 +4,6 @@ pub(crate) mod abandoned;
 pub(crate) mod deadline;
 pub(crate) mod epochs;
 pub(crate) mod flush_order;
-pub(crate) mod last_check;
 pub(crate) mod lost;
 pub(crate) mod measure;
 pub(crate) mod outstanding;
@@ -12,7 +11,6 @@ pub(crate) mod pacing;
 pub(crate) mod resting;
 pub(crate) mod routing;
 pub(crate) mod unflushed;
-pub(crate) mod verify;
 pub(crate) mod views;
 
 use crate::device::deadline::Watch;
@@ -47,7 +45,7 @@ pub struct DeviceSettings {
     pub durable_writes: DurableWrites,
     /// How old the last check that the device still is what its superblock says may be when a FLUSH or a
     /// durable change is acknowledged; `None`: it is never checked, as a device that holds no superblock. See
-    /// [`crate::device::verify`].
+    /// [`crate::verify`].
     pub verified_within: Option<Nanos>,
 }
 

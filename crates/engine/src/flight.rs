@@ -46,7 +46,7 @@ pub(crate) enum Purpose {
     Metadata(MetadataIo),
     /// Makes an epoch's data durable (`durability/commit.rs`).
     DataFlush(Epoch),
-    /// Verifies that the device still is what its superblock says (`device/verify.rs`).
+    /// Verifies that the device still is what its superblock says (`verify.rs`).
     Verify,
     /// A block that may say what is a file system's metadata (`background/fs_metadata.rs`).
     Survey,

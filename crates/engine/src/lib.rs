@@ -60,6 +60,7 @@ mod request;
 mod space;
 mod task;
 mod units;
+mod verify;
 mod walk;
 mod write;
 
@@ -114,7 +115,7 @@ pub struct Engine {
     mirror: write::copies::Mirror,
     space: space::Space,
     durability: durability::Durability,
-    verification: device::verify::Verification,
+    verification: verify::Verification,
     mover: mover::Mover,
     background: background::Background,
     host: policy::Host,
@@ -172,7 +173,7 @@ impl Engine {
         let have = memory.free();
         let scratch = Scratch::take(map.members().len(), memory)
             .ok_or(StartError::Memory { have, least: RESERVED_MEMORY })?;
-        let Some(verification) = device::verify::Verification::take(devices, memory) else {
+        let Some(verification) = verify::Verification::take(devices, memory) else {
             scratch.give(memory);
             return Err(StartError::Memory { have, least: RESERVED_MEMORY });
         };
@@ -208,10 +209,10 @@ impl Engine {
 
     /// Begins what an engine does as soon as it is there.
     fn begin_tasks(&mut self) {
-        self.start_probes();
+        self.background.start_probes(&mut self.core, &mut self.space);
         self.admin.resume_removals(&mut self.core);
         self.background.look_for_lacking(&self.core);
-        self.look_for_metadata();
+        self.background.look_for_metadata(&self.core, &self.host);
         if !self.core.map.absent().is_empty() {
             self.background.unreachable.look(self.core.now, &self.core.map);
         }
@@ -223,7 +224,7 @@ impl Engine {
         self.space.set_space_rules(&mut self.core, space);
         self.mover.set_share(mover_share);
         self.reads.cache.set_size(extent_cache);
-        self.judge_moves(moves);
+        self.host.judge_moves(&mut self.core, moves);
         self.durability.commits.set_rules(flushes);
         self.host.random = Rng::new(seed);
     }
@@ -275,16 +276,16 @@ impl Engine {
     pub fn begin_stop(&mut self, now: Nanos) {
         self.core.now = now;
         self.core.stopped_changes.get_or_insert(StoppedChanges::Stopping);
-        self.fail_draining_removals();
-        self.want_last_check();
-        self.close_intents();
-        self.retry_waiting_space();
+        self.admin.fail_draining_removals(&self.core, &self.verification);
+        self.verification.want_last_check();
+        self.durability.close_intents(&mut self.core, &self.requests);
+        self.space.retry_waiting_space(&mut self.requests);
     }
 
     /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight, and
     /// [`Self::damaged_device`] says what is gone all the same.
     pub fn stopped(&self) -> bool {
-        self.is_at_rest() && self.last_check_is_over()
+        self.is_at_rest() && self.verification.last_check_is_over()
     }
 
     fn is_at_rest(&self) -> bool {
@@ -333,10 +334,10 @@ task::tasks!(
     space::reclaim::Reclaim,
     background::consolidate::Consolidation,
     mover::Mover,
-    device::verify::Verification,
+    verify::Verification,
     Commits,
     durability::checkpoint::Checkpoint,
-    device::verify::LastCheck,
+    verify::LastCheck,
     Ready,
 );
 

@@ -19,12 +19,15 @@ mod transfer;
 
 use crate::Engine;
 use crate::core::Core;
+use crate::durability::Durability;
 use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Spot};
 use crate::mover::piggyback::Feed;
 use crate::mover::queue::Queue;
 use crate::mover::transfer::{Destination, Move, Run, Stage, Writing};
+use crate::read::route;
+use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::units::Percent;
 use slab::Slab;
@@ -33,7 +36,6 @@ use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
     VolumeId,
 };
-use weir_policy::placement::RESERVE;
 
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
@@ -142,17 +144,71 @@ impl Mover {
     }
 }
 
+impl Mover {
+    /// Whether the piece has to wait: a mover's write is on its way to the very blocks of a whole
+    /// place it would write.
+    pub(crate) fn waits_for_mover(
+        &mut self,
+        core: &Core,
+        requests: &mut Requests,
+        piece: PieceId,
+        place: PlaceId,
+        run: BlockRange,
+    ) -> bool {
+        if core.is_planted(Mutant::WriteBesideMove) {
+            return false;
+        }
+        let key = requests.pieces[piece.0 as usize].key;
+        let mut moves = self.moves.iter_mut();
+        let Some(busy) = moves.find_map(|(_, m)| m.writes(key, place, run)) else { return false };
+        busy.waiting.push(piece);
+        requests.wait(piece, WaitsFor::Mover);
+        true
+    }
+}
+
+/// The blocks of a range that the extent has, and the device exists.
+pub(crate) fn sound(core: &Core, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
+    let end = blocks.end().min(core.map.extent().blocks());
+    let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
+    (place.device.index() < core.devices.len()).then_some(BlockRange { first: blocks.first, count })
+}
+
+/// Whether the metadata area has room for what a move adds. For two whole places of what has a record
+/// there is always some, or bringing blocks home would wait for what only that can release; a second copy
+/// is owed.
+fn has_room_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
+    let is_owed = core.is_mirrored(key) || matches!(core.map.find(key), Found::Record(_));
+    if to.kind == PlaceKind::Whole && is_owed {
+        core.map.has_metadata_room()
+    } else {
+        core.map.has_room_for_places()
+    }
+}
+
+/// How often devices have lost writes.
+fn distrusts(core: &Core) -> u32 {
+    core.devices.iter().map(|device| device.epochs.distrusts()).sum()
+}
+
+/// The mover is done with the extent: places that hold nothing go when nobody else is there.
+pub(crate) fn leave_extent(
+    core: &mut Core,
+    requests: &mut Requests,
+    durability: &mut Durability,
+    key: ExtentKey,
+) {
+    requests.locks.tidy_later(key);
+    if requests.locks.end_move(key) {
+        core.map.give_back(key);
+        durability.note_change(core);
+    }
+}
+
 impl Engine {
     /// What the mover has done.
     pub fn mover_status(&self) -> MoverStatus {
         MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
-    }
-
-    /// The blocks of a range that the extent has, and the device exists.
-    pub(crate) fn sound(&self, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
-        let end = blocks.end().min(self.core.map.extent().blocks());
-        let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
-        (place.device.index() < self.core.devices.len()).then_some(BlockRange { first: blocks.first, count })
     }
 
     fn begin_move(
@@ -163,7 +219,7 @@ impl Engine {
         alone: bool,
         feed: Option<Feed>,
     ) {
-        let Some(blocks) = self.sound(blocks, to) else { return };
+        let Some(blocks) = sound(&self.core, blocks, to) else { return };
         let all = self.core.map.extent().blocks();
         // Where two copies are wanted they are all that is.
         if self.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
@@ -173,7 +229,7 @@ impl Engine {
             return;
         }
         let Some(buffer) = self.space.scratch.for_move(blocks, feed.is_some()) else {
-            return self.leave_extent(key);
+            return leave_extent(&mut self.core, &mut self.requests, &mut self.durability, key);
         };
         let mut left = BlockSet::none(all);
         left.insert(blocks);
@@ -189,18 +245,6 @@ impl Engine {
             failed: false,
         }));
         self.next_run(id, feed);
-    }
-
-    /// Whether the metadata area has room for what a move adds. For two whole places of what has a record
-    /// there is always some, or bringing blocks home would wait for what only that can release; a second copy
-    /// is owed.
-    fn has_room_for_move(&self, key: ExtentKey, to: PlaceId) -> bool {
-        let is_owed = self.core.is_mirrored(key) || matches!(self.core.map.find(key), Found::Record(_));
-        if to.kind == PlaceKind::Whole && is_owed {
-            self.core.map.has_metadata_room()
-        } else {
-            self.core.map.has_room_for_places()
-        }
     }
 
     /// Begins the next run, or ends the move if there is none. A read that has just begun may bring it.
@@ -223,13 +267,13 @@ impl Engine {
         }
         let Some(run) = todo.next_run(0, self.core.map.extent().blocks()) else { return self.end_move(id) };
         let run = BlockRange { count: run.count.min(most), ..run };
-        let route = self.route(key.volume, &record, run);
+        let route = route::route(&self.core, &self.host, key.volume, &record, run);
         let (run, Some(source)) = lookup::run(&self.core.map, &record, &route, run) else {
             return self.end_move(id);
         };
         if !self.core.is_usable(source.device)
             || !self.core.map.may_have(key, to)
-            || !self.has_room_for_move(key, to)
+            || !has_room_for_move(&self.core, key, to)
         {
             return self.end_move(id);
         }
@@ -256,7 +300,7 @@ impl Engine {
             blocks: BlockRange { count, ..run },
             destination,
             source: self.core.devices[source.device.index()].epochs.owes(source.device),
-            distrusts: self.distrusts(),
+            distrusts: distrusts(&self.core),
         };
         let task = &mut self.mover.moves[id.0];
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
@@ -302,12 +346,17 @@ impl Engine {
         let moves_all = task.alone
             && task.to.kind == PlaceKind::Whole
             && task.blocks.count == self.core.map.extent().blocks();
-        if !is_there && !is_mirrored && !moves_all && !self.volume_may_take_extra(task.key.volume) {
+        if !is_there
+            && !is_mirrored
+            && !moves_all
+            && !self.space.volume_may_take_extra(&self.core, &self.host, task.key.volume)
+        {
             return None;
         }
         let task = &self.mover.moves[id.0];
         if task.to.kind == PlaceKind::Fine {
-            let slots = self.adjacent_slots(device, self.slots_for_copies(device, count));
+            let count = self.space.slots_for_copies(&self.core, device, count);
+            let slots = self.core.adjacent_slots(device, count);
             let first = *slots.first()?;
             let spot = Spot::Slots { device, first, fresh: true };
             return Some((Destination { spot, fresh: true }, slots.len() as u16));
@@ -316,24 +365,11 @@ impl Engine {
             return Some((Destination { spot: Spot::Whole(*whole), fresh: false }, count));
         }
         let wanted = record.copies > 1 && !self.space.state.is_waited_for();
-        let whole = (wanted || self.has_reserve(device)).then(|| self.core.map.allocate(device))??;
+        let whole = (wanted || self.space.has_reserve(&self.core, device))
+            .then(|| self.core.map.allocate(device))??;
         self.space.note_used(&mut self.core);
         self.space.note_second_place();
         Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
-    }
-
-    /// Whether copies may take space there: not what requests wait for, nor the last of it.
-    pub(crate) fn has_reserve(&self, device: DeviceId) -> bool {
-        let space = self.core.map.space(device);
-        !self.space.state.is_waited_for() && space.free() > space.extents() / RESERVE
-    }
-
-    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents
-    /// that are.
-    fn slots_for_copies(&self, device: DeviceId, count: u16) -> u16 {
-        let space = self.core.map.space(device);
-        let there = if self.space.state.is_waited_for() { 0 } else { space.free_slots() };
-        if self.has_reserve(device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
     }
 
     /// What the mover wanted to copy has been read.
@@ -378,7 +414,7 @@ impl Engine {
 
     /// A part of the copy has been written.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let (distrusts, planted) = (self.distrusts(), self.core.map.planted());
+        let (distrusts, planted) = (distrusts(&self.core), self.core.map.planted());
         let device = &mut self.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
         let Stage::Writes(_, writing) = stage else { return };
@@ -411,11 +447,6 @@ impl Engine {
         }
         waiting.into_iter().for_each(|piece| self.requests.go_on(piece));
         self.end_run(id, run, needs, &good);
-    }
-
-    /// How often devices have lost writes.
-    fn distrusts(&self) -> u32 {
-        self.core.devices.iter().map(|device| device.epochs.distrusts()).sum()
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.
@@ -473,31 +504,15 @@ impl Engine {
             self.put_back_run(task.buffer);
         }
         if task.alone && !task.failed && !self.core.changes_have_stopped() {
-            self.drop_elsewhere(task.key, task.to, task.blocks);
+            self.mover.drop_elsewhere(
+                &mut self.core,
+                &mut self.requests,
+                &mut self.durability,
+                task.key,
+                task.to,
+                task.blocks,
+            );
         }
-        self.leave_extent(task.key);
-    }
-
-    /// The mover is done with the extent: places that hold nothing go when nobody else is there.
-    pub(crate) fn leave_extent(&mut self, key: ExtentKey) {
-        self.requests.locks.tidy_later(key);
-        if self.requests.locks.end_move(key) {
-            self.core.map.give_back(key);
-            self.durability.note_change(&self.core);
-        }
-    }
-
-    /// Whether the piece has to wait: a mover's write is on its way to the very blocks of a whole
-    /// place it would write.
-    pub(crate) fn waits_for_mover(&mut self, piece: PieceId, place: PlaceId, run: BlockRange) -> bool {
-        if self.is_planted(Mutant::WriteBesideMove) {
-            return false;
-        }
-        let key = self.requests.pieces[piece.0 as usize].key;
-        let mut moves = self.mover.moves.iter_mut();
-        let Some(busy) = moves.find_map(|(_, m)| m.writes(key, place, run)) else { return false };
-        busy.waiting.push(piece);
-        self.requests.wait(piece, WaitsFor::Mover);
-        true
+        leave_extent(&mut self.core, &mut self.requests, &mut self.durability, task.key);
     }
 }

@@ -6,11 +6,14 @@ pub(crate) mod gap_read;
 pub(crate) mod route;
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Source, alone_in};
+use crate::policy::Host;
 use crate::policy::advice::places_of;
 use crate::read::gap_read::Long;
+use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading};
 use weir_map::{Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant, Planted};
@@ -31,10 +34,48 @@ impl Reads {
     }
 }
 
+impl Reads {
+    /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
+    fn plan_read(
+        &mut self,
+        core: &Core,
+        host: &mut Host,
+        key: ExtentKey,
+        range: BlockRange,
+    ) -> Option<(Plan, Option<Long>)> {
+        let record = lookup::lent(&core.map, key)?;
+        let route = route::route(core, host, key.volume, &record, range);
+        let has_holes = range.count > 1
+            && !record.places.iter().any(|place| place.valid.contains_all(range))
+            && self.may_read_through(host, key);
+        let can_probe = !has_holes && route::can_probe(core, host, key.volume, &record, &route, range);
+        let (plan, through) = match has_holes {
+            true => gap_read::plan_around_holes(core, &record, route, range),
+            false => (lookup::plan(&core.map, &record, &route, range), None),
+        };
+        if !can_probe || !route::is_probe_drawn(host) {
+            return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
+        }
+        let record = lookup::lent(&core.map, key)?;
+        Some((
+            lookup::plan(&core.map, &record, &route::probe_first(core, &record, route, range), range),
+            None,
+        ))
+    }
+}
+
+/// One more command of a read piece is about to begin.
+pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
+    if let PieceState::Reads(reading) = &mut requests.pieces[id.0 as usize].state {
+        reading.left += 1;
+    }
+}
+
 impl Engine {
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let goes_past = !self.reads.cache.is_on() || self.doubtful(id).is_some();
+        let goes_past =
+            !self.reads.cache.is_on() || self.durability.doubtful(&self.core, &self.requests, id).is_some();
         if goes_past || !self.read_cached(id, memory) {
             self.read_past_cache(id, memory);
         }
@@ -101,7 +142,7 @@ impl Engine {
     fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        if let Some(error) = self.doubtful(id) {
+        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
             self.requests.pieces[id.0 as usize].error = Some(error);
             return self.piece_ended(id);
         }
@@ -109,14 +150,18 @@ impl Engine {
         let is_told = self.host.policies.watches(key.volume).accesses;
         let held = match self.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
-            Found::Record(_) if is_written => return self.read_in_turn(id),
+            Found::Record(_) if is_written => {
+                return self.requests.read_in_turn(id);
+            }
             Found::Record(record) if is_told => places_of(&record, range),
             Found::Record(_) | Found::Empty => Places::NONE,
         };
         self.tell_access(id, |_| held);
-        match self.plan_read(key, range) {
+        match self.reads.plan_read(&self.core, &mut self.host, key, range) {
             Some((plan, None)) => self.read_planned(id, &plan, memory),
-            Some((plan, Some(through))) => self.read_through(id, &plan, through),
+            Some((plan, Some(through))) => {
+                gap_read::read_through(&mut self.core, &mut self.requests, id, &plan, through);
+            }
             None => self.read_zeros(id, memory),
         }
     }
@@ -130,25 +175,6 @@ impl Engine {
             memory.bytes_mut(piece.buffer).fill(0);
         }
         self.piece_ended(id);
-    }
-
-    /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
-    fn plan_read(&mut self, key: ExtentKey, range: BlockRange) -> Option<(Plan, Option<Long>)> {
-        let record = lookup::lent(&self.core.map, key)?;
-        let route = self.route(key.volume, &record, range);
-        let has_holes = range.count > 1
-            && !record.places.iter().any(|place| place.valid.contains_all(range))
-            && self.may_read_through(key);
-        let can_probe = !has_holes && self.can_probe(key.volume, &record, &route, range);
-        let (plan, through) = match has_holes {
-            true => self.plan_around_holes(&record, route, range),
-            false => (lookup::plan(&self.core.map, &record, &route, range), None),
-        };
-        if !can_probe || !self.is_probe_drawn() {
-            return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
-        }
-        let record = lookup::lent(&self.core.map, key)?;
-        Some((lookup::plan(&self.core.map, &record, &self.probe_first(&record, route, range), range), None))
     }
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
@@ -194,7 +220,7 @@ impl Engine {
         let mut record = all.clone();
         record.places.retain(|p| !tried.contains(p.device()) && self.core.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
-        if !known || self.doubtful(id).is_some() {
+        if !known || self.durability.doubtful(&self.core, &self.requests, id).is_some() {
             return false;
         }
         let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
@@ -202,12 +228,12 @@ impl Engine {
             self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             return true;
         }
-        let route = self.route(volume, &record, range);
+        let route = route::route(&self.core, &self.host, volume, &record, range);
         for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
-                self.expect_read(id);
+                expect_read(&mut self.requests, id);
                 let purpose = Purpose::Read(ReadIo::Failover(id, tried));
                 self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
@@ -248,17 +274,13 @@ impl Engine {
         let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));
         if let (Err(error), false) = (result, saved) {
             // The device may have been given up meanwhile, with writes to these blocks.
-            let error = self.doubtful(id).unwrap_or_else(|| flight.error(error));
+            let error = self
+                .durability
+                .doubtful(&self.core, &self.requests, id)
+                .unwrap_or_else(|| flight.error(error));
             self.requests.pieces[id.0 as usize].error.get_or_insert(error);
         }
         self.part_read(id, memory);
-    }
-
-    /// One more command of a read piece is about to begin.
-    pub(crate) fn expect_read(&mut self, id: PieceId) {
-        if let PieceState::Reads(reading) = &mut self.requests.pieces[id.0 as usize].state {
-            reading.left += 1;
-        }
     }
 
     /// One of the commands of a read piece has ended.
@@ -272,7 +294,7 @@ impl Engine {
         }
         match (reading.take_again(), piece.error) {
             (Some(Some(error)), None) => self.read_again(id, error, memory),
-            (Some(None), None) => self.read_in_turn(id),
+            (Some(None), None) => self.requests.read_in_turn(id),
             _ => self.piece_ended(id),
         }
     }

@@ -16,10 +16,9 @@ use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use slab::Slab;
 use std::collections::VecDeque;
-use weir_map::Hardening;
 use weir_model::{
-    BLOCK, Buffer, Bytes, ExtentKey, Memory, Mutant, Nanos, Op, Planted, ReadShape, Reply, Request,
-    RequestError, Span, VolumeId, VolumeOffset,
+    BLOCK, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, Planted, ReadShape, Reply, Request, RequestError,
+    Span, VolumeOffset,
 };
 
 /// What is in flight of clients' requests.
@@ -115,14 +114,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether changes of the volume's map must be durable when acknowledged. Writes that change
-    /// nothing in the map need a flush for that in any volume, unless they are FUA.
-    #[inline]
-    pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
-        let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
-        fua || self.core.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
-    }
-
     /// Cuts a read or write into pieces at extent borders.
     fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
         let Some(buffer) = request.buffer else { return };
@@ -179,7 +170,7 @@ impl Engine {
         if active.error.is_none() && active.commit {
             self.durability.wait_for_commit(Waiter::Request(id));
         } else if active.error.is_none() && active.request.fua {
-            let round = self.verify_devices();
+            let round = self.verification.verify_devices(&mut self.core);
             self.acknowledge(Waiter::Request(id), round);
         } else {
             self.reply(id);
@@ -196,7 +187,13 @@ impl Engine {
         let Active { request, submitted, error, found, internal, .. } = self.requests.active[id.0];
         self.requests.active.remove(id.0);
         if internal {
-            return self.clearing_ended(request.volume, error);
+            return self.admin.clearing_ended(
+                &mut self.core,
+                &self.verification,
+                &mut self.durability,
+                request.volume,
+                error,
+            );
         }
         let shape = match found {
             (true, false) => ReadShape::Data,

@@ -10,12 +10,14 @@ use crate::Engine;
 use crate::core::Core;
 use crate::ids::PieceId;
 use crate::notice::{Notice, Room};
+use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::task::Task;
 use crate::units::Percent;
 use std::collections::VecDeque;
 use weir_map::Whole;
-use weir_model::{Bytes, ExtentKey, Memory, Nanos, RequestError};
+use weir_model::{Bytes, DeviceId, ExtentKey, Memory, Nanos, RequestError};
+use weir_policy::placement::RESERVE;
 
 pub(crate) mod extra;
 mod fill_rate;
@@ -176,7 +178,7 @@ impl Task for SpaceState {
     /// Refuses what has waited long enough.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
         if engine.space.state.expires.is_some_and(|at| at <= engine.core.now) {
-            engine.retry_waiting_space();
+            engine.space.retry_waiting_space(&mut engine.requests);
         }
     }
 }
@@ -242,13 +244,45 @@ impl Space {
     }
 }
 
+impl Space {
+    fn wait_for_space(&mut self, requests: &mut Requests, id: PieceId, until: Option<Nanos>) {
+        requests.wait(id, WaitsFor::Space);
+        let space = &mut self.state;
+        space.waiting.push_back(id);
+        space.waiting_bytes += Bytes(requests.pieces[id.0 as usize].buffer.len.into());
+        space.expires = space.expires.into_iter().chain(until).min();
+    }
+
+    /// Space has come back, or some piece has waited long enough, or none is on its way any more:
+    /// whoever waits tries again, in the same order.
+    pub(crate) fn retry_waiting_space(&mut self, requests: &mut Requests) {
+        self.state.expires = None;
+        self.state.waiting_bytes = Bytes(0);
+        let waiting = std::mem::take(&mut self.state.waiting);
+        waiting.into_iter().for_each(|id| requests.go_on(id));
+    }
+
+    /// Whether copies may take space there: not what requests wait for, nor the last of it.
+    pub(crate) fn has_reserve(&self, core: &Core, device: DeviceId) -> bool {
+        let there = core.map.space(device);
+        !self.state.is_waited_for() && there.free() > there.extents() / RESERVE
+    }
+
+    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents
+    /// that are.
+    pub(crate) fn slots_for_copies(&self, core: &Core, device: DeviceId, count: u16) -> u16 {
+        let there = if self.state.is_waited_for() { 0 } else { core.map.space(device).free_slots() };
+        if self.has_reserve(core, device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
+    }
+}
+
 impl Engine {
     /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
     /// about to stop.
     pub fn stop_waiting_for_space(&mut self, now: Nanos) {
         self.core.now = now;
         self.space.state.rules.when_full = WhenFull::Error;
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
     }
 
     /// How full the pool is.
@@ -281,7 +315,7 @@ impl Engine {
     /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
     pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
         if self.background.is_probing() {
-            self.wait_for_space(id, None);
+            self.space.wait_for_space(&mut self.requests, id, None);
             return None;
         }
         let lacking = match self.find_space(id, key) {
@@ -299,11 +333,12 @@ impl Engine {
         }
         if releasing || self.core.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
-            self.wait_for_space(id, self.may_wait_until(id).filter(|until| *until > self.core.now));
+            let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
+            self.space.wait_for_space(&mut self.requests, id, until);
             return None;
         }
         if lacking == Room::Data && self.may_reclaim() {
-            self.wait_for_space(id, None);
+            self.space.wait_for_space(&mut self.requests, id, None);
             return None;
         }
         self.space.note_full(&mut self.core, lacking);
@@ -312,7 +347,7 @@ impl Engine {
         let fits = self.space.state.waiting.len() < WAITING_MAX
             && self.space.state.waiting_bytes + len <= WAITING_BYTES_MAX;
         if until.is_some() && fits {
-            self.wait_for_space(id, until);
+            self.space.wait_for_space(&mut self.requests, id, until);
         } else {
             self.space.state.refused += 1;
             self.piece_failed(id, RequestError::NoSpace);
@@ -337,22 +372,5 @@ impl Engine {
         let active = &self.requests.active[self.requests.pieces[id.0 as usize].request.0];
         let stays = !self.admin.is_being_removed(active.request.volume);
         (stays && self.core.stopped_changes.is_none()).then(|| active.submitted + at_most)
-    }
-
-    fn wait_for_space(&mut self, id: PieceId, until: Option<Nanos>) {
-        self.requests.wait(id, WaitsFor::Space);
-        let space = &mut self.space.state;
-        space.waiting.push_back(id);
-        space.waiting_bytes += Bytes(self.requests.pieces[id.0 as usize].buffer.len.into());
-        space.expires = space.expires.into_iter().chain(until).min();
-    }
-
-    /// Space has come back, or some piece has waited long enough, or none is on its way any more:
-    /// whoever waits tries again, in the same order.
-    pub(crate) fn retry_waiting_space(&mut self) {
-        self.space.state.expires = None;
-        self.space.state.waiting_bytes = Bytes(0);
-        let waiting = std::mem::take(&mut self.space.state.waiting);
-        waiting.into_iter().for_each(|id| self.requests.go_on(id));
     }
 }

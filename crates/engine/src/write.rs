@@ -7,16 +7,21 @@
 pub(crate) mod clear;
 pub(crate) mod copies;
 pub(crate) mod duplex;
-mod finish;
+pub(crate) mod finish;
 pub(crate) mod target;
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Source, Spot, alone_in};
+use crate::policy::Host;
 use crate::policy::advice::{places_of, see};
 use crate::policy::which::Which;
+use crate::read::route;
+use crate::request::Requests;
 use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
+use crate::space::Space;
 use smallvec::SmallVec;
 use weir_map::{Found, Record};
 use weir_model::{
@@ -25,6 +30,125 @@ use weir_model::{
 };
 use weir_policy::placement::{Access, Places, WriteTo};
 
+/// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are
+/// in, side by side, if no other place holds any of them or did of late, and the device is not lost. What
+/// most writes find: nothing is copied to tell. `know` is then told what the map has there.
+#[inline(always)]
+fn plain_spot(core: &Core, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
+    let found = core.map.find(key);
+    let spot = match &found {
+        Found::Empty => return None,
+        Found::Direct(whole) => Spot::Whole(*whole),
+        Found::Record(record) if record.copies > 1 => return None,
+        Found::Record(record) => alone_in(record, range)?,
+    };
+    let place = spot.place();
+    // What is durable is the only state there is: it has the blocks in one place.
+    let may = core.map.pending() == 0 || core.map.may_overwrite(key, place, range);
+    debug_assert!(!may || core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
+    if !may || !core.is_usable(place.device) {
+        return None;
+    }
+    know(&found);
+    Some(spot)
+}
+
+/// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
+fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, spot: Spot) -> bool {
+    let Piece { key, range, .. } = requests.pieces[id.0 as usize];
+    let held = lookup::record(&core.map, key)
+        .and_then(|record| target::held_spot(core, requests, id, &record, Preferred::Any));
+    held == Some((spot, range)) && core.map.may_overwrite(key, spot.place(), range)
+}
+
+/// Where the old bytes of a block are; `None` if it is valid nowhere.
+fn old_block(
+    core: &Core,
+    host: &Host,
+    volume: VolumeId,
+    spot: Spot,
+    record: Option<&Record>,
+    range: BlockRange,
+    block: u16,
+) -> Option<Source> {
+    let Some(record) = record else {
+        let at = lookup::address(&core.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
+        return Some(Source { device: spot.place().device, at });
+    };
+    route::source_of(core, host, volume, record, block)
+}
+
+/// Where else an old block is that a device could not deliver, if it is anywhere.
+fn merge_source(
+    core: &Core,
+    requests: &Requests,
+    host: &Host,
+    id: PieceId,
+    flight: &Flight,
+) -> Option<(Source, Tried)> {
+    let tried = flight.tried()?;
+    let piece = &requests.pieces[id.0 as usize];
+    let volume = piece.key.volume;
+    let PieceState::Completes(writing) = &piece.state else { return None };
+    let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
+    let mut record = lookup::record(&core.map, piece.key)?;
+    record.places.retain(|p| !tried.contains(p.device()) && core.is_usable(p.device()));
+    Some((route::source_of(core, host, volume, &record, block)?, tried))
+}
+
+/// Writes the piece's bytes to the target's spot; how many commands that takes.
+pub(crate) fn write_spot(
+    core: &mut Core,
+    requests: &Requests,
+    space: &Space,
+    id: PieceId,
+    target: Target,
+    old: Option<Buffer>,
+) -> u32 {
+    let piece = &requests.pieces[id.0 as usize];
+    let len = target.end - target.start;
+    let buffer = match (piece.work, old) {
+        (Work::Write { zeros: true }, Some(old)) => old,
+        (Work::Write { zeros: true }, None) => return write_zeros(core, requests, space, id, target),
+        _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
+    };
+    write_bytes(core, requests, id, target, target.start, buffer);
+    1
+}
+
+/// Writes zeros to the piece's target, as many at a time as there are in memory.
+fn write_zeros(core: &mut Core, requests: &Requests, space: &Space, id: PieceId, target: Target) -> u32 {
+    let zeros = space.scratch.zeros();
+    let starts = (target.start..target.end).step_by(zeros.len as usize);
+    let commands = starts.len() as u32;
+    for start in starts {
+        write_bytes(core, requests, id, target, start, zeros.part(0, zeros.len.min(target.end - start)));
+    }
+    commands
+}
+
+fn write_bytes(
+    core: &mut Core,
+    requests: &Requests,
+    id: PieceId,
+    target: Target,
+    start: u32,
+    buffer: Buffer,
+) {
+    let piece = &requests.pieces[id.0 as usize];
+    let fua = requests.active[piece.request.0].request.fua;
+    // What changes the map waits for a commit, which flushes the device.
+    let ignored = piece.work == (Work::Write { zeros: true }) && core.is_planted(Mutant::FuaIgnoredForZeros);
+    let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
+    let at = lookup::address(
+        &core.map,
+        target.spot,
+        piece.range,
+        start - u32::from(piece.range.first) * BLOCK as u32,
+    );
+    core.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
+}
+
 impl Engine {
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];
@@ -32,11 +156,11 @@ impl Engine {
         if self.core.changes_have_stopped() {
             return self.piece_failed(id, RequestError::ReadOnly);
         }
-        if let Some(error) = self.doubtful(id) {
+        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
             return self.piece_failed(id, error);
         }
         if self.reads.cache.is_on() {
-            self.cache_write(id, memory);
+            self.reads.cache_write(&self.requests, id, memory);
         }
         let which = self.host.policies.of(key.volume);
         let watches = self.host.policies.all[which.0].watches;
@@ -47,7 +171,7 @@ impl Engine {
             asked.filter(|(spot, wish)| stays(*spot, *wish)).map(|(spot, _)| spot)
         } else {
             let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-            self.plain_spot(key, range, |_| ())
+            plain_spot(&self.core, key, range, |_| ())
         };
         if let Some(spot) = plain {
             return self.overwrite(id, spot, memory);
@@ -63,7 +187,7 @@ impl Engine {
         {
             // The zeros may be the work of an earlier request and not durable yet.
             if !self.is_planted(Mutant::ZerosNotAwaited) {
-                self.wait_for_pending(id);
+                self.requests.wait_for_pending(&self.core, id);
             }
             return self.piece_ended(id);
         }
@@ -76,43 +200,23 @@ impl Engine {
         self.write_to(id, spot, Some(&record), memory);
     }
 
-    /// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are
-    /// in, side by side, if no other place holds any of them or did of late, and the device is not lost. What
-    /// most writes find: nothing is copied to tell. `know` is then told what the map has there.
-    #[inline(always)]
-    fn plain_spot(&self, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
-        let found = self.core.map.find(key);
-        let spot = match &found {
-            Found::Empty => return None,
-            Found::Direct(whole) => Spot::Whole(*whole),
-            Found::Record(record) if record.copies > 1 => return None,
-            Found::Record(record) => alone_in(record, range)?,
-        };
-        let place = spot.place();
-        // What is durable is the only state there is: it has the blocks in one place.
-        let may = self.core.map.pending() == 0 || self.core.map.may_overwrite(key, place, range);
-        debug_assert!(!may || self.core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
-        if !may || !self.core.is_usable(place.device) {
-            return None;
-        }
-        know(&found);
-        Some(spot)
-    }
-
     /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
     fn plain_spot_and_wish(&mut self, id: PieceId, which: Which) -> Option<(Spot, WriteTo)> {
         let blocks = self.core.map.extent().blocks();
         let mut access = self.access(id);
         let Access { key, blocks: range, held, .. } = &mut access;
-        let spot = self.plain_spot(*key, *range, |found| see(found, *range, blocks, held))?;
+        let spot = plain_spot(&self.core, *key, *range, |found| see(found, *range, blocks, held))?;
         Some((spot, self.tell_and_ask(id, which, &access)))
     }
 
     /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if
     /// the blocks are whole.
     fn overwrite<M: Memory>(&mut self, id: PieceId, spot: Spot, memory: &mut M) {
-        debug_assert!(self.goes_there_anyway(id, spot), "the long way leads elsewhere than to {spot:?}");
+        debug_assert!(
+            goes_there_anyway(&self.core, &self.requests, id, spot),
+            "the long way leads elsewhere than to {spot:?}"
+        );
         let piece = &mut self.requests.pieces[id.0 as usize];
         let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
@@ -124,14 +228,6 @@ impl Engine {
         let kind = IoKind::Write { fua };
         let at = lookup::address(&self.core.map, spot, range, 0);
         self.core.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
-    }
-
-    /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
-    fn goes_there_anyway(&self, id: PieceId, spot: Spot) -> bool {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let held = lookup::record(&self.core.map, key)
-            .and_then(|record| self.held_spot(id, &record, Preferred::Any));
-        held == Some((spot, range)) && self.core.map.may_overwrite(key, spot.place(), range)
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -171,7 +267,7 @@ impl Engine {
         let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
         for edge in edges(span, range).filter(|edge| !as_is(edge)) {
             target.widen(edge);
-            match self.old_block(key.volume, spot, record, range, edge) {
+            match old_block(&self.core, &self.host, key.volume, spot, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
@@ -181,23 +277,6 @@ impl Engine {
             return self.write_target(id, target, None);
         }
         self.read_old(id, target, &reads);
-    }
-
-    /// Where the old bytes of a block are; `None` if it is valid nowhere.
-    fn old_block(
-        &self,
-        volume: VolumeId,
-        spot: Spot,
-        record: Option<&Record>,
-        range: BlockRange,
-        block: u16,
-    ) -> Option<Source> {
-        let Some(record) = record else {
-            let at =
-                lookup::address(&self.core.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
-            return Some(Source { device: spot.place().device, at });
-        };
-        self.source_of(volume, record, block)
     }
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
@@ -243,7 +322,9 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let other = result.err().and_then(|error| Some((error, self.merge_source(id, flight)?)));
+        let other = result.err().and_then(|error| {
+            Some((error, merge_source(&self.core, &self.requests, &self.host, id, flight)?))
+        });
         if let Some((error, (Source { device, at }, tried))) = other {
             if !self.core.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
@@ -265,7 +346,7 @@ impl Engine {
             self.put_back_scratch(id);
             return if failed { self.change_failed(id) } else { self.begin_anew(id) };
         }
-        if let Some(error) = self.doubtful(id) {
+        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
             // What was read has come into doubt meanwhile.
             self.put_back_scratch(id);
             return self.piece_failed(id, error);
@@ -287,18 +368,6 @@ impl Engine {
         self.write_target(id, target, old);
     }
 
-    /// Where else an old block is that a device could not deliver, if it is anywhere.
-    fn merge_source(&self, id: PieceId, flight: &Flight) -> Option<(Source, Tried)> {
-        let tried = flight.tried()?;
-        let piece = &self.requests.pieces[id.0 as usize];
-        let volume = piece.key.volume;
-        let PieceState::Completes(writing) = &piece.state else { return None };
-        let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
-        let mut record = lookup::record(&self.core.map, piece.key)?;
-        record.places.retain(|p| !tried.contains(p.device()) && self.core.is_usable(p.device()));
-        Some((self.source_of(volume, &record, block)?, tried))
-    }
-
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
         if let Some(target) = self.requests.pieces[id.0 as usize].take_target() {
@@ -312,8 +381,10 @@ impl Engine {
         let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
         self.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
         let left = match target.mirrored {
-            true => self.write_copies(id, target, first_old),
-            false => self.write_spot(id, target, first_old),
+            true => {
+                self.mirror.write_copies(&mut self.core, &self.requests, &self.space, id, target, first_old)
+            }
+            false => write_spot(&mut self.core, &self.requests, &self.space, id, target, first_old),
         };
         if left == 0 {
             // Every place has failed meanwhile.
@@ -322,46 +393,6 @@ impl Engine {
         if let Some(writing) = self.requests.pieces[id.0 as usize].writing() {
             writing.left = left;
         }
-    }
-
-    /// Writes the piece's bytes to the target's spot; how many commands that takes.
-    pub(crate) fn write_spot(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
-        let piece = &self.requests.pieces[id.0 as usize];
-        let len = target.end - target.start;
-        let buffer = match (piece.work, old) {
-            (Work::Write { zeros: true }, Some(old)) => old,
-            (Work::Write { zeros: true }, None) => return self.write_zeros(id, target),
-            _ => piece.buffer.part(target.start - u32::from(piece.range.first) * BLOCK as u32, len),
-        };
-        self.write_bytes(id, target, target.start, buffer);
-        1
-    }
-
-    /// Writes zeros to the piece's target, as many at a time as there are in memory.
-    fn write_zeros(&mut self, id: PieceId, target: Target) -> u32 {
-        let zeros = self.space.scratch.zeros();
-        let starts = (target.start..target.end).step_by(zeros.len as usize);
-        let commands = starts.len() as u32;
-        for start in starts {
-            self.write_bytes(id, target, start, zeros.part(0, zeros.len.min(target.end - start)));
-        }
-        commands
-    }
-
-    fn write_bytes(&mut self, id: PieceId, target: Target, start: u32, buffer: Buffer) {
-        let piece = &self.requests.pieces[id.0 as usize];
-        let fua = self.requests.active[piece.request.0].request.fua;
-        // What changes the map waits for a commit, which flushes the device.
-        let ignored =
-            piece.work == (Work::Write { zeros: true }) && self.is_planted(Mutant::FuaIgnoredForZeros);
-        let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
-        let at = lookup::address(
-            &self.core.map,
-            target.spot,
-            piece.range,
-            start - u32::from(piece.range.first) * BLOCK as u32,
-        );
-        self.core.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     #[inline]

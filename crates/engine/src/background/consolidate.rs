@@ -11,7 +11,9 @@
 //! holds.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::lookup;
+use crate::space::extra;
 use crate::task::Task;
 use crate::walk::{self, after};
 use weir_map::{BlockSet, Place, Record};
@@ -78,6 +80,13 @@ impl Task for Consolidation {
     }
 }
 
+/// Of these places the one that holds most.
+fn home_among<'a>(core: &Core, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
+    record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
+        (place.valid.count(), std::cmp::Reverse(core.views.of(place.device()).reads.response.get()))
+    })
+}
+
 impl Engine {
     fn walk_quietly(&mut self) {
         let is_held_up = self.core.stopped_changes.is_some() || self.space.state.is_waited_for();
@@ -130,7 +139,9 @@ impl Engine {
 
     /// Has an extent brought together; whether there was anything to do.
     fn put_together(&mut self, key: ExtentKey) -> bool {
-        let Keeps::On(kept) = self.keeps(self.host.policies.of(key.volume)) else { return false };
+        let Keeps::On(kept) = extra::keeps(&self.host, self.host.policies.of(key.volume)) else {
+            return false;
+        };
         let Some(record) = lookup::record(&self.core.map, key).filter(|record| record.copies == 1) else {
             return false;
         };
@@ -141,20 +152,13 @@ impl Engine {
         {
             return false;
         }
-        let home = self.home_among(&record, |place| is_whole(place) && !kept.contains(place.device()));
-        let home = home.or_else(|| self.home_among(&record, is_whole));
+        let home = home_among(&self.core, &record, |place| is_whole(place) && !kept.contains(place.device()));
+        let home = home.or_else(|| home_among(&self.core, &record, is_whole));
         match home.map(|place| place.at.id()) {
             Some(home) => self.bring_pieces_to(key, &record, kept, home),
             None => self.make_home(key),
         }
         true
-    }
-
-    /// Of these places the one that holds most.
-    fn home_among<'a>(&self, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
-        record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
-            (place.valid.count(), std::cmp::Reverse(self.core.views.of(place.device()).reads.response.get()))
-        })
     }
 
     /// What is in no whole place, but in slots of several devices: a new whole place where the policy has new

@@ -10,6 +10,8 @@ use crate::background::Background;
 use crate::core::Core;
 use crate::flight::{NewIo, Purpose};
 use crate::lookup::{self, Source};
+use crate::policy::Host;
+use crate::read::route;
 use crate::task::Task;
 use std::collections::BTreeMap;
 use weir_model::{
@@ -120,26 +122,28 @@ impl Background {
     }
 }
 
-impl Engine {
+impl Background {
     /// Policies have changed: looks at the volumes whose policy wants to know, unless that has been done.
-    pub(crate) fn look_for_metadata(&mut self) {
-        for volume in self.core.map.catalogue().volumes.keys() {
-            let wanted = self.host.policies.watches(*volume).metadata;
-            if wanted && !self.background.inference.known.contains_key(volume) {
-                self.background.inference.due.entry(*volume).or_insert(Due::at(self.core.now));
+    pub(crate) fn look_for_metadata(&mut self, core: &Core, host: &Host) {
+        for volume in core.map.catalogue().volumes.keys() {
+            let wanted = host.policies.watches(*volume).metadata;
+            if wanted && !self.inference.known.contains_key(volume) {
+                self.inference.due.entry(*volume).or_insert(Due::at(core.now));
             }
         }
     }
 
     /// Blocks of an extent are to be changed: if the superblock may be among them, it is to be looked at.
     #[inline]
-    pub(crate) fn note_superblock(&mut self, key: ExtentKey, range: BlockRange) {
-        if key.index.0 == 0 && range.first == 0 && self.host.policies.watches(key.volume).metadata {
-            let due = self.background.inference.due.entry(key.volume);
-            due.and_modify(|due| due.again = true).or_insert(Due::at(self.core.now + AFTER));
+    pub(crate) fn note_superblock(&mut self, core: &Core, host: &Host, key: ExtentKey, range: BlockRange) {
+        if key.index.0 == 0 && range.first == 0 && host.policies.watches(key.volume).metadata {
+            let due = self.inference.due.entry(key.volume);
+            due.and_modify(|due| due.again = true).or_insert(Due::at(core.now + AFTER));
         }
     }
+}
 
+impl Engine {
     /// Reads the next block that is anywhere. What is not reads as zeros, and says nothing.
     fn survey_on(&mut self) {
         while let Some(Survey { volume, layout, at, buffer, .. }) = &self.background.inference.survey {
@@ -152,7 +156,7 @@ impl Engine {
             let in_doubt = self.durability.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
             let source = lookup::record(&self.core.map, key)
                 .filter(|_| !in_doubt)
-                .and_then(|record| self.source_of(*volume, &record, block));
+                .and_then(|record| route::source_of(&self.core, &self.host, *volume, &record, block));
             if let Some(Source { device, at }) = source {
                 return self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Survey);
             }

@@ -3,7 +3,9 @@
 
 use crate::Engine;
 use crate::background::Background;
+use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose};
+use crate::space::Space;
 use weir_map::Whole;
 use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 
@@ -25,36 +27,36 @@ impl Background {
     }
 }
 
-impl Engine {
-    pub(crate) fn start_probes(&mut self) {
-        self.background.probing = Probing {
-            devices_left: self.core.devices.len(),
-            answers: vec![Vec::new(); self.core.devices.len()],
-        };
-        for i in 0..self.core.devices.len() {
+impl Background {
+    pub(crate) fn start_probes(&mut self, core: &mut Core, space: &mut Space) {
+        self.probing =
+            Probing { devices_left: core.devices.len(), answers: vec![Vec::new(); core.devices.len()] };
+        for i in 0..core.devices.len() {
             let device = DeviceId(i as u8);
-            match self.space.scratch.blocks(1) {
-                Some([Some(buffer), _]) => self.probe(device, buffer, 0),
+            match space.scratch.blocks(1) {
+                Some([Some(buffer), _]) => probe(core, device, buffer, 0),
                 // More devices than scratch blocks: the rest count as slow until they are used.
-                _ => self.background.probing.devices_left -= 1,
+                _ => self.probing.devices_left -= 1,
             }
         }
     }
+}
 
-    fn probe(&mut self, device: DeviceId, buffer: Buffer, number: u32) {
-        let extents = self.core.map.space(device).extents();
-        // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
-        let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
-        let whole = Whole { device, extent: DeviceExtent(extent as u32) };
-        let at = self.core.map.address(whole, 0);
-        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
-    }
+fn probe(core: &mut Core, device: DeviceId, buffer: Buffer, number: u32) {
+    let extents = core.map.space(device).extents();
+    // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
+    let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
+    let whole = Whole { device, extent: DeviceExtent(extent as u32) };
+    let at = core.map.address(whole, 0);
+    core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
+}
 
+impl Engine {
     pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {
         let i = flight.device.index();
         self.background.probing.answers[i].push(self.core.now.since(flight.started));
         if result.is_ok() && number + 1 < PROBES {
-            return self.probe(flight.device, flight.buffer, number + 1);
+            return probe(&mut self.core, flight.device, flight.buffer, number + 1);
         }
         // The median: the first may have waited for what the pool's opening wrote.
         let answers = &mut self.background.probing.answers[i];
@@ -67,7 +69,7 @@ impl Engine {
         self.put_back_block(flight.buffer);
         self.background.probing.devices_left -= 1;
         if self.background.probing.devices_left == 0 {
-            self.retry_waiting_space();
+            self.space.retry_waiting_space(&mut self.requests);
         }
     }
 }

@@ -130,7 +130,7 @@ impl Task for Resync {
             return;
         }
         if engine.background.resync.walk.is_some() {
-            engine.walk();
+            engine.background.walk(&engine.core);
         }
         let hopeful = engine.make_copies();
         if engine.background.resync.wants_commit()
@@ -179,40 +179,41 @@ impl Background {
     }
 }
 
+impl Background {
+    fn walk(&mut self, core: &Core) {
+        for _ in 0..WALK {
+            let Some(from) = self.resync.walk.take() else { return };
+            let Some(key) = walk::next_extent(&core.map, from, |volume| volume.copies > 1) else {
+                return;
+            };
+            if lacks(core, key) {
+                self.note_lacking(core, key);
+            }
+            self.resync.walk = Some(after(key));
+        }
+    }
+}
+
+/// Whether some block of the extent is not in two places on devices in use.
+fn lacks(core: &Core, key: ExtentKey) -> bool {
+    let Some(record) = lookup::record(&core.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros()) else {
+        return false;
+    };
+    let mut held = record.places[0].valid.none_of_these();
+    record.places.iter().for_each(|p| held.union(&p.valid));
+    let complete = |p: &&weir_map::Place| {
+        p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device()) && p.valid == held
+    };
+    record.places.iter().filter(complete).count() < 2
+}
+
 impl Engine {
     /// Looks at all extents at once: where nobody serves the pool, no task does. Takes as long as reading the
     /// records of all volumes with two copies.
     pub fn look_for_all_lacking(&mut self) {
         while self.background.resync.walk.is_some() {
-            self.walk();
+            self.background.walk(&self.core);
         }
-    }
-
-    fn walk(&mut self) {
-        for _ in 0..WALK {
-            let Some(from) = self.background.resync.walk.take() else { return };
-            let Some(key) = walk::next_extent(&self.core.map, from, |volume| volume.copies > 1) else {
-                return;
-            };
-            if self.lacks(key) {
-                self.background.note_lacking(&self.core, key);
-            }
-            self.background.resync.walk = Some(after(key));
-        }
-    }
-
-    /// Whether some block of the extent is not in two places on devices in use.
-    fn lacks(&self, key: ExtentKey) -> bool {
-        let Some(record) = lookup::record(&self.core.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros())
-        else {
-            return false;
-        };
-        let mut held = record.places[0].valid.none_of_these();
-        record.places.iter().for_each(|p| held.union(&p.valid));
-        let complete = |p: &&weir_map::Place| {
-            p.at.id().kind == PlaceKind::Whole && self.core.is_usable(p.device()) && p.valid == held
-        };
-        record.places.iter().filter(complete).count() < 2
     }
 
     /// Looks at some extents that may lack a copy; those that do not any more are done. `false` if all have
@@ -232,7 +233,7 @@ impl Engine {
                     || copied != self.background.resync.copied;
             };
             self.background.resync.cursor = after(key);
-            if !self.lacks(key) {
+            if !lacks(&self.core, key) {
                 self.background.resync.lacking.remove(key);
                 self.background.resync.completed = true;
                 if self.core.map.has_pending(key) {

@@ -61,7 +61,7 @@ impl Engine {
         for flush in held {
             if let Some(piece) = flush.purpose.written() {
                 // A durable write, of which the flush is the second step.
-                self.note_unfinished(piece, device);
+                self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);
             }
             self.core.abandoned.refuse(flush);
         }

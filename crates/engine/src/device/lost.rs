@@ -65,7 +65,7 @@ impl Engine {
             }
         }
         Abandoned::run(self, memory);
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
     }
 
     /// Ends the command for whoever waits for it, though the device still has it.

@@ -63,8 +63,8 @@ impl Task for Checkpoint {
             return;
         }
         match engine.durability.checkpoint.phase {
-            Phase::Pages(0) => engine.write_pages(memory),
-            Phase::Flush(0) => engine.write_root(memory),
+            Phase::Pages(0) => engine.durability.write_pages(&mut engine.core, memory),
+            Phase::Flush(0) => engine.durability.write_root(&mut engine.core, memory),
             Phase::Root(_, 0) => engine.durability.root_durable(&mut engine.core),
             _ => {}
         }
@@ -104,6 +104,24 @@ impl Durability {
     }
 }
 
+impl Durability {
+    fn write_pages<M: Memory>(&mut self, core: &mut Core, memory: &mut M) {
+        let mut bytes = std::mem::take(&mut self.checkpoint.bytes);
+        self.checkpoint.phase = match core.map.next_pages(self.members.pages_len(), &mut bytes) {
+            Some(at) => Phase::Pages(self.write_to_members(core, MetadataIo::Pages, at, &bytes, memory)),
+            None if core.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
+            None => Phase::Flush(self.flush_members(core)),
+        };
+        self.checkpoint.bytes = bytes;
+    }
+
+    fn write_root<M: Memory>(&mut self, core: &mut Core, memory: &mut M) {
+        let Some((root, page, at)) = core.map.finished_root() else { return };
+        let left = self.write_to_members(core, MetadataIo::Root, at, &page[..], memory);
+        self.checkpoint.phase = Phase::Root(Box::new(root), left);
+    }
+}
+
 impl Engine {
     fn begin_checkpoint(&mut self) {
         self.durability.checkpoint.requested = false;
@@ -115,23 +133,6 @@ impl Engine {
             // so this is the end of a metadata area that was damaged in size.
             self.metadata_failed(IoError::Os(Errno::ENOSPC));
         }
-    }
-
-    fn write_pages<M: Memory>(&mut self, memory: &mut M) {
-        let mut bytes = std::mem::take(&mut self.durability.checkpoint.bytes);
-        self.durability.checkpoint.phase =
-            match self.core.map.next_pages(self.durability.members.pages_len(), &mut bytes) {
-                Some(at) => Phase::Pages(self.write_to_members(MetadataIo::Pages, at, &bytes, memory)),
-                None if self.is_planted(Mutant::RootBeforePages) => Phase::Flush(0),
-                None => Phase::Flush(self.flush_members()),
-            };
-        self.durability.checkpoint.bytes = bytes;
-    }
-
-    fn write_root<M: Memory>(&mut self, memory: &mut M) {
-        let Some((root, page, at)) = self.core.map.finished_root() else { return };
-        let left = self.write_to_members(MetadataIo::Root, at, &page[..], memory);
-        self.durability.checkpoint.phase = Phase::Root(Box::new(root), left);
     }
 
     /// A member has answered.

@@ -16,12 +16,16 @@
 
 use crate::Engine;
 use crate::core::Core;
-use crate::device::verify::Round;
 use crate::durability::Durability;
 use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::{PieceId, Waiter};
 use crate::notice::Notice;
+use crate::request::Requests;
+use crate::request::piece::WaitsFor;
+use crate::space::Space;
 use crate::task::Task;
+use crate::verify::Round;
+use crate::verify::Verification;
 use weir_map::Epoch;
 use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
 
@@ -123,12 +127,16 @@ impl Task for Commits {
         }
         let many = commits.changed.is_some() && engine.core.map.pending() > PENDING_MAX;
         let requested = commits.requested && !engine.all_wait_for_flushes_beside();
-        let due = match !commits.next.is_empty() || requested || many || engine.stop_needs_a_step() {
+        let due = match !commits.next.is_empty()
+            || requested
+            || many
+            || engine.durability.stop_needs_a_step(&engine.core, &engine.requests)
+        {
             true => Some(engine.core.now),
             false => commits.changed.map(|at| at + COMMIT_AFTER),
         };
         // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
-        due.filter(|_| commits.beside.is_empty() || !engine.is_hurried(&commits.next))
+        due.filter(|_| commits.beside.is_empty() || !is_hurried(&engine.core, &engine.space, &commits.next))
     }
 
     /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
@@ -160,7 +168,7 @@ impl Task for Commits {
                 engine.durability.commits.changed = None;
             } else if engine.durability.has_nothing_to_commit(&engine.core) {
                 engine.durability.commits.now = std::mem::take(&mut engine.durability.commits.next);
-                engine.verify_for_waiters();
+                engine.durability.verify_for_waiters(&mut engine.core, &mut engine.verification);
                 engine.end_commit();
             } else {
                 engine.begin_commit();
@@ -272,6 +280,40 @@ impl Durability {
     }
 }
 
+impl Durability {
+    /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
+    fn stop_needs_a_step(&self, core: &Core, requests: &Requests) -> bool {
+        core.stopped_changes.is_some()
+            && requests.active.is_empty()
+            && !(self.commits_are_settled(core)
+                && (self.checkpoint_is_settled(core) || self.checkpoint_is_under_way()))
+    }
+
+    /// Has devices verified for those who wait for this commit, or need none.
+    fn verify_for_waiters(&mut self, core: &mut Core, verification: &mut Verification) {
+        if !self.commits.now.is_empty() {
+            self.commits.verified = verification.verify_devices(core);
+        }
+    }
+
+    /// Whether flushes of the device take long, as measured.
+    fn is_dear(&self, core: &Core, id: DeviceId) -> bool {
+        core.views.of(id).flush.get().is_some_and(|mean| mean > self.commits.rules.dear)
+    }
+
+    /// The piece tries again after the next commit.
+    pub(crate) fn wait_to_overwrite(&mut self, requests: &mut Requests, id: PieceId) {
+        requests.wait(id, WaitsFor::Commit);
+        self.commits.wait(id);
+    }
+}
+
+/// Whether a commit for these is one that a client waits for, or that makes room.
+fn is_hurried(core: &Core, space: &Space, waiters: &[Waiting]) -> bool {
+    let many = core.map.pending() > PENDING_MAX;
+    !waiters.is_empty() || many || space.state.is_waited_for() || core.stopped_changes.is_some()
+}
+
 impl Engine {
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
@@ -279,22 +321,6 @@ impl Engine {
             self.core.map.needs(key).any(|needs| self.durability.commits.beside.contains(&needs.device))
         };
         !self.durability.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
-    }
-
-    /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
-    fn stop_needs_a_step(&self) -> bool {
-        self.core.stopped_changes.is_some()
-            && self.requests.active.is_empty()
-            && !(self.durability.commits_are_settled(&self.core)
-                && (self.durability.checkpoint_is_settled(&self.core)
-                    || self.durability.checkpoint_is_under_way()))
-    }
-
-    /// Has devices verified for those who wait for this commit, or need none.
-    fn verify_for_waiters(&mut self) {
-        if !self.durability.commits.now.is_empty() {
-            self.durability.commits.verified = self.verify_devices();
-        }
     }
 
     fn begin_commit(&mut self) {
@@ -308,15 +334,16 @@ impl Engine {
             .map(|(sb, _)| sb.device)
             .collect();
         // Beside the flushes: whoever waits was submitted before.
-        self.verify_for_waiters();
-        let hurried = self.is_hurried(&self.durability.commits.now);
+        self.durability.verify_for_waiters(&mut self.core, &mut self.verification);
+        let hurried = is_hurried(&self.core, &self.space, &self.durability.commits.now);
         let (later, now): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
         if !later.is_empty() && self.core.map.has_uncommitted() {
             // Looked at again.
             self.durability.note_change(&self.core);
         }
-        let beside: Vec<_> = now.iter().copied().filter(|id| !hurried && self.is_dear(*id)).collect();
+        let beside: Vec<_> =
+            now.iter().copied().filter(|id| !hurried && self.durability.is_dear(&self.core, *id)).collect();
         self.durability.commits.phase = Phase::Flushing(now.len() - beside.len());
         self.durability.commits.beside.extend(beside);
         for id in now {
@@ -335,17 +362,6 @@ impl Engine {
         }
     }
 
-    /// Whether a commit for these is one that a client waits for, or that makes room.
-    fn is_hurried(&self, waiters: &[Waiting]) -> bool {
-        let many = self.core.map.pending() > PENDING_MAX;
-        !waiters.is_empty() || many || self.space.state.is_waited_for() || self.core.stopped_changes.is_some()
-    }
-
-    /// Whether flushes of the device take long, as measured.
-    fn is_dear(&self, id: DeviceId) -> bool {
-        self.core.views.of(id).flush.get().is_some_and(|mean| mean > self.durability.commits.rules.dear)
-    }
-
     /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes
     /// long while clients use the device, was done not long ago, and no piece or move waits for what it makes
     /// durable.
@@ -357,7 +373,7 @@ impl Engine {
         let may_wait = !device.is_idle(self.core.now)
             && device.epochs.unflushed_for(self.core.now) < self.durability.commits.rules.patience;
         let waits_for_it = |key| self.core.map.needs(key).any(|needs| needs.device == id);
-        self.is_dear(id)
+        self.durability.is_dear(&self.core, id)
             && may_wait
             && !device.epochs.has_many_unflushed()
             && !self.who_wait_for_commit().any(waits_for_it)
@@ -388,10 +404,10 @@ impl Engine {
         self.durability.commits.metadata_failed = true;
         self.fail_commit_waiters(RequestError::ReadOnly);
         if !self.is_planted(Mutant::DrainingRemovalForgotten) {
-            self.fail_draining_removals();
+            self.admin.fail_draining_removals(&self.core, &self.verification);
         }
         // Whoever waits finds that out by trying again.
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
         while let Some(id) = self.space.scratch.next_waiting() {
             self.requests.go_on(id);
         }
@@ -416,8 +432,13 @@ impl Engine {
                     self.durability.commits.now = rest;
                     <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
-                self.durability.commits.phase =
-                    Phase::Frame(self.write_to_members(MetadataIo::Frame, at, &bytes, memory));
+                self.durability.commits.phase = Phase::Frame(self.durability.write_to_members(
+                    &mut self.core,
+                    MetadataIo::Frame,
+                    at,
+                    &bytes,
+                    memory,
+                ));
             }
             None => {
                 self.frames_durable();
@@ -471,7 +492,7 @@ impl Engine {
         let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });
         self.durability.commits.next.splice(0..0, again);
         done.into_iter().for_each(|waiting| self.answer(waiting.who, None));
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
     }
 
     fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {

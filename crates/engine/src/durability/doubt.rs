@@ -20,6 +20,7 @@ use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
 use crate::durability::Durability;
 use crate::ids::{ActiveId, PieceId};
 use crate::notice::Notice;
+use crate::request::Requests;
 use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
@@ -157,6 +158,202 @@ impl Durability {
     }
 }
 
+impl Durability {
+    /// Fails what claimed, or was to claim, that doubtful blocks are durable.
+    fn tell_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
+        let failed: Vec<_> = (requests.active.iter())
+            .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
+            .filter(|(id, a)| match a.request.op {
+                Op::Flush => !core.is_planted(Mutant::FlushWaitersNotTold),
+                op => op.changes() && self.vouches_for_doubtful(core, requests, ActiveId(*id), &a.request),
+            })
+            .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
+            .collect();
+        for volume in volumes.iter().filter(|_| !core.map.planted().is(Mutant::NextFlushNotFailed)) {
+            self.doubt.owed.insert(*volume, device);
+        }
+        for volume in volumes {
+            let loss = self.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
+            *loss = Loss { number: loss.number + 1, device };
+        }
+        for (id, op, volume) in failed {
+            requests.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
+            if op == Op::Flush {
+                self.doubt.owed.remove(&volume);
+            }
+        }
+    }
+
+    /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
+    /// the next FLUSH makes them so: the one that failed was asked for before.
+    fn vouches_for_doubtful(
+        &self,
+        core: &Core,
+        requests: &Requests,
+        id: ActiveId,
+        request: &weir_model::Request,
+    ) -> bool {
+        let extent = core.map.extent();
+        let end = request.offset.0 + request.len.0;
+        let key = |index| ExtentKey { volume: request.volume, index };
+        let first = extent.index(request.offset);
+        let last = extent.index(weir_model::VolumeOffset(end - 1));
+        let is_durable = core.map_is_durable_when_acknowledged(request.volume, request.fua);
+        self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
+            let start = extent.start(key.index).0;
+            let from = request.offset.0.saturating_sub(start) as u32;
+            let to = (end - start).min(extent.bytes().0) as u32;
+            let touched = weir_model::Span { start: from, len: to - from }.touched();
+            let still_comes = |block| {
+                requests
+                    .pieces
+                    .iter()
+                    .any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
+            };
+            let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
+            blocks.any(|block| is_durable || !still_comes(block))
+        })
+    }
+
+    /// A read piece, or a write that needs what was there, meets doubtful blocks.
+    #[inline]
+    pub(crate) fn doubtful(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
+        if self.doubt.is_empty() { None } else { self.doubtful_among(core, requests, id) }
+    }
+
+    #[cold]
+    fn doubtful_among(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
+        let piece = &requests.pieces[id.0 as usize];
+        let about = |range| self.doubt.about(piece.key, range);
+        let device = match piece.work {
+            Work::Read => about(piece.range),
+            Work::Write { .. } => {
+                let (touched, mut covered) = (piece.span.touched(), piece.span.covered());
+                if core.is_planted(Mutant::PartWriteClearsDoubt) {
+                    covered = touched;
+                }
+                let edge = |block| BlockRange { first: block, count: 1 };
+                let partly = (touched.first..touched.end()).filter(|b| !covered.contains(*b));
+                partly.map(edge).find_map(about)
+            }
+            Work::Clear(_) => None,
+        };
+        device.map(|device| RequestError::InDoubt { device })
+    }
+}
+
+/// Commands under way may bring what the device had before what it has lost: what they read is read
+/// again, and then is in doubt, or elsewhere.
+fn read_anew(core: &Core, requests: &mut Requests, device: DeviceId) {
+    let reads = core.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
+    for piece in reads.filter_map(|flight| flight.purpose.piece()) {
+        requests.pieces[piece.0 as usize].begin_again(None);
+    }
+}
+
+/// What writes under way to the device cover: what they leave there a flush no longer tells.
+fn being_written(core: &Core, requests: &Requests, device: DeviceId) -> impl Iterator<Item = Unflushed> {
+    let flights = core.commands.iter().filter(move |f| f.device == device);
+    flights.filter_map(|flight| {
+        let id = flight.purpose.written()?;
+        let Piece { key, range, .. } = requests.pieces[id.0 as usize];
+        Some(Unflushed { key, range, wrote: Wrote::Data })
+    })
+}
+
+/// Per extent: the blocks of which writes may be lost.
+fn blocks_of(core: &Core, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
+    let none = || BlockSet::none(core.map.extent().blocks());
+    let mut written = BTreeMap::new();
+    for Unflushed { key, range, wrote } in unflushed {
+        let blocks = written.entry(*key).or_insert_with(none);
+        match wrote {
+            Wrote::Data => blocks.insert(*range),
+            Wrote::Durable => blocks.remove(*range),
+        }
+    }
+    written
+}
+
+/// What `device` lost may have been copied to another one before, and the copy not be durable either.
+/// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
+/// as for what was written there.
+fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
+    let end = core.map.extent().blocks();
+    for (key, written) in written {
+        for (i, other) in core.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
+            if i < device.index() && core.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
+                continue;
+            }
+            let unsure = core.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
+            let Some((mut blocks, epoch)) = unsure else { continue };
+            blocks.intersect(written);
+            let mut at = 0;
+            while let Some(range) = blocks.next_run(at, end) {
+                at = range.end();
+                other.epochs.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+            }
+        }
+    }
+}
+
+/// Per extent: the blocks whose only copy is lost, and those another device holds too.
+fn lost_blocks(
+    core: &Core,
+    device: DeviceId,
+    written: BTreeMap<ExtentKey, BlockSet>,
+) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
+    let none = || BlockSet::none(core.map.extent().blocks());
+    let mut lost = BTreeMap::new();
+    for (key, blocks) in written {
+        let (mut doubtful, mut elsewhere) = (none(), none());
+        let found = core.map.find(key);
+        for block in blocks.iter() {
+            let (here, there) = holders(core, &found, block, device);
+            let one = BlockRange { first: block, count: 1 };
+            match (here, there) {
+                (true, false) => doubtful.insert(one),
+                (true, true) => elsewhere.insert(one),
+                // Trimmed, zeroed or written elsewhere since.
+                (false, _) => {}
+            }
+        }
+        if !(doubtful.is_empty() && elsewhere.is_empty()) {
+            lost.insert(key, (doubtful, elsewhere));
+        }
+    }
+    lost
+}
+
+/// Whether the block is valid on the device, and whether on another one that is not lost.
+fn holders(core: &Core, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
+    match found {
+        Found::Empty => (false, false),
+        Found::Direct(whole) => (whole.device == device, whole.device != device),
+        Found::Record(record) => {
+            let holding = record.places.iter().filter(|p| p.valid.contains(block));
+            holding.fold((false, false), |(here, there), place| match place.device() {
+                d if d == device => (true, there),
+                d => (here, there || !core.devices[d.index()].is_lost()),
+            })
+        }
+    }
+}
+
+/// The extent lost blocks: writes under way to other devices make valid what they write, whatever
+/// was valid when they began; and a place may be left that holds nothing.
+fn review_writes(core: &mut Core, requests: &mut Requests, key: ExtentKey) {
+    let skipped = core.is_planted(Mutant::WritesInFlightNotReviewed);
+    for (_, piece) in requests.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
+        if let Some(writing) = piece.writing() {
+            writing.target.changes = true;
+        }
+    }
+    if !requests.locks.tidy_later(key) {
+        core.map.give_back(key);
+    }
+}
+
 impl Engine {
     /// A flush or a durable write of the device failed, or the device is lost: what was written there
     /// since its last good flush is in doubt, and so is what is being written.
@@ -164,19 +361,19 @@ impl Engine {
         self.fail_flushes(device);
         let mut unflushed = self.core.devices[device.index()].distrust();
         if !self.is_planted(Mutant::WritesInFlightNotDoubted) {
-            unflushed.extend(self.being_written(device));
+            unflushed.extend(being_written(&self.core, &self.requests, device));
         }
         self.fail_writes(device);
-        let written = self.blocks_of(&unflushed);
-        self.note_copies(device, &written);
-        let lost = self.lost_blocks(device, written);
+        let written = blocks_of(&self.core, &unflushed);
+        note_copies(&mut self.core, device, &written);
+        let lost = lost_blocks(&self.core, device, written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         for key in self.core.map.withdraw(device, flushed) {
             if !self.is_planted(Mutant::CacheKeepsDoubtful) {
                 self.reads.cache.forget(key, all);
             }
-            self.review_writes(key);
+            review_writes(&mut self.core, &mut self.requests, key);
             // What was moved from there is in a later change alone, which may need another flush.
             self.durability.note_cleared(key, device);
         }
@@ -190,7 +387,7 @@ impl Engine {
                 self.core.map.distrust(key, device, &elsewhere);
                 self.durability.note_cleared(key, device);
                 self.background.note_lacking(&self.core, key);
-                self.review_writes(key);
+                review_writes(&mut self.core, &mut self.requests, key);
             }
             if doubtful.is_empty() {
                 continue;
@@ -202,110 +399,11 @@ impl Engine {
             self.durability.put_in_doubt(&mut self.core, device, key, doubtful);
         }
         if !self.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
-            self.read_anew(device);
+            read_anew(&self.core, &mut self.requests, device);
         }
-        self.tell_waiting(device, &volumes);
+        self.durability.tell_waiting(&self.core, &mut self.requests, device, &volumes);
         self.durability.note_change(&self.core);
         self.core.notices.push(Notice::Doubt { device, blocks });
-    }
-
-    /// Commands under way may bring what the device had before what it has lost: what they read is read
-    /// again, and then is in doubt, or elsewhere.
-    fn read_anew(&mut self, device: DeviceId) {
-        let reads =
-            self.core.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
-        for piece in reads.filter_map(|flight| flight.purpose.piece()) {
-            self.requests.pieces[piece.0 as usize].begin_again(None);
-        }
-    }
-
-    /// What writes under way to the device cover: what they leave there a flush no longer tells.
-    fn being_written(&self, device: DeviceId) -> impl Iterator<Item = Unflushed> {
-        let flights = self.core.commands.iter().filter(move |f| f.device == device);
-        flights.filter_map(|flight| {
-            let id = flight.purpose.written()?;
-            let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-            Some(Unflushed { key, range, wrote: Wrote::Data })
-        })
-    }
-
-    /// Per extent: the blocks of which writes may be lost.
-    fn blocks_of(&self, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
-        let none = || BlockSet::none(self.core.map.extent().blocks());
-        let mut written = BTreeMap::new();
-        for Unflushed { key, range, wrote } in unflushed {
-            let blocks = written.entry(*key).or_insert_with(none);
-            match wrote {
-                Wrote::Data => blocks.insert(*range),
-                Wrote::Durable => blocks.remove(*range),
-            }
-        }
-        written
-    }
-
-    /// What `device` lost may have been copied to another one before, and the copy not be durable either.
-    /// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
-    /// as for what was written there.
-    fn note_copies(&mut self, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
-        let end = self.core.map.extent().blocks();
-        for (key, written) in written {
-            for (i, other) in self.core.devices.iter_mut().enumerate().filter(|(i, _)| *i != device.index()) {
-                if i < device.index() && self.core.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
-                    continue;
-                }
-                let unsure = self.core.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
-                let Some((mut blocks, epoch)) = unsure else { continue };
-                blocks.intersect(written);
-                let mut at = 0;
-                while let Some(range) = blocks.next_run(at, end) {
-                    at = range.end();
-                    other.epochs.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
-                }
-            }
-        }
-    }
-
-    /// Per extent: the blocks whose only copy is lost, and those another device holds too.
-    fn lost_blocks(
-        &self,
-        device: DeviceId,
-        written: BTreeMap<ExtentKey, BlockSet>,
-    ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
-        let none = || BlockSet::none(self.core.map.extent().blocks());
-        let mut lost = BTreeMap::new();
-        for (key, blocks) in written {
-            let (mut doubtful, mut elsewhere) = (none(), none());
-            let found = self.core.map.find(key);
-            for block in blocks.iter() {
-                let (here, there) = self.holders(&found, block, device);
-                let one = BlockRange { first: block, count: 1 };
-                match (here, there) {
-                    (true, false) => doubtful.insert(one),
-                    (true, true) => elsewhere.insert(one),
-                    // Trimmed, zeroed or written elsewhere since.
-                    (false, _) => {}
-                }
-            }
-            if !(doubtful.is_empty() && elsewhere.is_empty()) {
-                lost.insert(key, (doubtful, elsewhere));
-            }
-        }
-        lost
-    }
-
-    /// Whether the block is valid on the device, and whether on another one that is not lost.
-    fn holders(&self, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
-        match found {
-            Found::Empty => (false, false),
-            Found::Direct(whole) => (whole.device == device, whole.device != device),
-            Found::Record(record) => {
-                let holding = record.places.iter().filter(|p| p.valid.contains(block));
-                holding.fold((false, false), |(here, there), place| match place.device() {
-                    d if d == device => (true, there),
-                    d => (here, there || !self.core.devices[d.index()].is_lost()),
-                })
-            }
-        }
     }
 
     /// Writes under way to the device fail: it says nothing that they complete, and where they were to
@@ -317,70 +415,6 @@ impl Engine {
         for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }
-    }
-
-    /// The extent lost blocks: writes under way to other devices make valid what they write, whatever
-    /// was valid when they began; and a place may be left that holds nothing.
-    fn review_writes(&mut self, key: ExtentKey) {
-        let skipped = self.is_planted(Mutant::WritesInFlightNotReviewed);
-        for (_, piece) in self.requests.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
-            if let Some(writing) = piece.writing() {
-                writing.target.changes = true;
-            }
-        }
-        if !self.requests.locks.tidy_later(key) {
-            self.core.map.give_back(key);
-        }
-    }
-
-    /// Fails what claimed, or was to claim, that doubtful blocks are durable.
-    fn tell_waiting(&mut self, device: DeviceId, volumes: &[VolumeId]) {
-        let failed: Vec<_> = (self.requests.active.iter())
-            .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
-            .filter(|(id, a)| match a.request.op {
-                Op::Flush => !self.is_planted(Mutant::FlushWaitersNotTold),
-                op => op.changes() && self.vouches_for_doubtful(ActiveId(*id), &a.request),
-            })
-            .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
-            .collect();
-        for volume in volumes.iter().filter(|_| !self.core.map.planted().is(Mutant::NextFlushNotFailed)) {
-            self.durability.doubt.owed.insert(*volume, device);
-        }
-        for volume in volumes {
-            let loss = self.durability.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
-            *loss = Loss { number: loss.number + 1, device };
-        }
-        for (id, op, volume) in failed {
-            self.requests.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
-            if op == Op::Flush {
-                self.durability.doubt.owed.remove(&volume);
-            }
-        }
-    }
-
-    /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
-    /// the next FLUSH makes them so: the one that failed was asked for before.
-    fn vouches_for_doubtful(&self, id: ActiveId, request: &weir_model::Request) -> bool {
-        let extent = self.core.map.extent();
-        let end = request.offset.0 + request.len.0;
-        let key = |index| ExtentKey { volume: request.volume, index };
-        let first = extent.index(request.offset);
-        let last = extent.index(weir_model::VolumeOffset(end - 1));
-        let is_durable = self.map_is_durable_when_acknowledged(request.volume, request.fua);
-        self.durability.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
-            let start = extent.start(key.index).0;
-            let from = request.offset.0.saturating_sub(start) as u32;
-            let to = (end - start).min(extent.bytes().0) as u32;
-            let touched = weir_model::Span { start: from, len: to - from }.touched();
-            let still_comes = |block| {
-                self.requests
-                    .pieces
-                    .iter()
-                    .any(|(_, p)| p.request == id && p.key == *key && p.range.contains(block))
-            };
-            let mut blocks = (touched.first..touched.end()).filter(|block| doubtful.blocks.contains(*block));
-            blocks.any(|block| is_durable || !still_comes(block))
-        })
     }
 
     /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
@@ -398,31 +432,5 @@ impl Engine {
         if self.core.map.volume(volume).is_some() {
             self.durability.doubt.owed.insert(volume, device);
         }
-    }
-
-    /// A read piece, or a write that needs what was there, meets doubtful blocks.
-    #[inline]
-    pub(crate) fn doubtful(&self, id: PieceId) -> Option<RequestError> {
-        if self.durability.doubt.is_empty() { None } else { self.doubtful_among(id) }
-    }
-
-    #[cold]
-    fn doubtful_among(&self, id: PieceId) -> Option<RequestError> {
-        let piece = &self.requests.pieces[id.0 as usize];
-        let about = |range| self.durability.doubt.about(piece.key, range);
-        let device = match piece.work {
-            Work::Read => about(piece.range),
-            Work::Write { .. } => {
-                let (touched, mut covered) = (piece.span.touched(), piece.span.covered());
-                if self.is_planted(Mutant::PartWriteClearsDoubt) {
-                    covered = touched;
-                }
-                let edge = |block| BlockRange { first: block, count: 1 };
-                let partly = (touched.first..touched.end()).filter(|b| !covered.contains(*b));
-                partly.map(edge).find_map(about)
-            }
-            Work::Clear(_) => None,
-        };
-        device.map(|device| RequestError::InDoubt { device })
     }
 }

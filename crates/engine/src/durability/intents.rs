@@ -12,6 +12,7 @@
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::lookup;
+use crate::request::Requests;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use smallvec::SmallVec;
@@ -49,7 +50,7 @@ impl Task for Intents {
     }
 
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        engine.close_intents();
+        engine.durability.close_intents(&mut engine.core, &engine.requests);
     }
 
     fn is_idle(engine: &Engine) -> bool {
@@ -97,21 +98,20 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Durability {
     /// Closes intents of extents that are no longer written: after a while, if there are too many, and
     /// when the engine stops.
-    pub(crate) fn close_intents(&mut self) {
-        let Intents { open, next_look } = &self.durability.intents;
-        if open.is_empty() || self.durability.commits.metadata_failed {
+    pub(crate) fn close_intents(&mut self, core: &mut Core, requests: &Requests) {
+        let Intents { open, next_look } = &self.intents;
+        if open.is_empty() || self.commits.metadata_failed {
             return;
         }
-        let stopping =
-            self.core.stopped_changes == Some(StoppedChanges::Stopping) && self.requests.active.is_empty();
+        let stopping = core.stopped_changes == Some(StoppedChanges::Stopping) && requests.active.is_empty();
         let many = open.len() > OPEN_MAX;
-        if !stopping && !many && *next_look > self.core.now {
+        if !stopping && !many && *next_look > core.now {
             return;
         }
-        let idle = |used: Nanos| stopping || many || used + IDLE <= self.core.now;
+        let idle = |used: Nanos| stopping || many || used + IDLE <= core.now;
         let mut idle: Vec<_> =
             open.iter().filter(|(_, used)| idle(**used)).map(|(k, used)| (*used, *k)).collect();
         if many && !stopping {
@@ -119,11 +119,11 @@ impl Engine {
             idle.sort_unstable();
             idle.truncate(OPEN_MAX / 2);
         }
-        self.durability.intents.next_look = self.core.now + LOOK_EVERY;
+        self.intents.next_look = core.now + LOOK_EVERY;
         for (_, key) in idle {
-            if !self.requests.locks.is_taken(key) || self.is_planted(Mutant::IntentClosedUnderWrites) {
-                self.durability.intents.open.remove(&key);
-                self.durability.close_intent(&mut self.core, key);
+            if !requests.locks.is_taken(key) || core.is_planted(Mutant::IntentClosedUnderWrites) {
+                self.intents.open.remove(&key);
+                self.close_intent(core, key);
             }
         }
     }

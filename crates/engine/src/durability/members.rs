@@ -4,9 +4,13 @@
 //! failed one may not know.
 
 use crate::Engine;
-use crate::device::verify::Round;
+use crate::core::Core;
+use crate::durability::Durability;
 use crate::flight::{MetadataIo, NewIo, Purpose};
+use crate::space::Space;
 use crate::task::Task;
+use crate::verify::Round;
+use crate::verify::Verification;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_map::Superblock;
@@ -62,16 +66,21 @@ impl Task for Members {
         engine.durability.members.writing.is_none()
             && !engine.durability.members.to_record.is_empty()
             && engine.space.scratch.has_blocks()
-            && engine.may_record()
+            && engine.durability.may_record(&engine.verification)
             && engine
                 .durability
                 .members
                 .checked
-                .is_none_or(|(device, round)| engine.is_checked(device, round))
+                .is_none_or(|(device, round)| engine.verification.is_checked(device, round))
     }
 
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        engine.write_superblock(memory);
+        engine.durability.write_superblock(
+            &mut engine.core,
+            &mut engine.verification,
+            &mut engine.space,
+            memory,
+        );
     }
 
     fn is_idle(engine: &Engine) -> bool {
@@ -80,49 +89,126 @@ impl Task for Members {
     }
 }
 
-impl Engine {
+impl Durability {
     /// Writes a part of the metadata to every member; how many writes that are.
     pub(crate) fn write_to_members<M: Memory>(
         &mut self,
+        core: &mut Core,
         part: MetadataIo,
         at: DeviceOffset,
         bytes: &[u8],
         memory: &mut M,
     ) -> usize {
-        let mut members = self.durability.members.list.clone();
+        let mut members = self.members.list.clone();
         let to_one = match part {
             MetadataIo::Frame => Mutant::FrameToOneMember,
             MetadataIo::Root => Mutant::RootToOneMember,
             _ => Mutant::PagesToOneMember,
         };
-        if self.is_planted(to_one) {
+        if core.is_planted(to_one) {
             members.truncate(1);
         }
         for member in &members {
             let buffer = if part == MetadataIo::Frame { member.frame } else { member.pages };
             let buffer = buffer.part(0, bytes.len() as u32);
             memory.bytes_mut(buffer).copy_from_slice(bytes);
-            let volatile = self.core.devices[member.device.index()].settings.volatile_cache;
+            let volatile = core.devices[member.device.index()].settings.volatile_cache;
             let fua = match part {
-                MetadataIo::Frame => volatile && !self.is_planted(Mutant::FrameNotDurable),
+                MetadataIo::Frame => volatile && !core.is_planted(Mutant::FrameNotDurable),
                 MetadataIo::Root => true,
                 _ => false,
             };
             let kind = IoKind::Write { fua };
-            self.core.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
+            core.launch(NewIo { device: member.device, kind, at, buffer }, Purpose::Metadata(part));
         }
         members.len()
     }
 
     /// Flushes every member; how many flushes that are.
-    pub(crate) fn flush_members(&mut self) -> usize {
-        let members = self.durability.members.list.clone();
+    pub(crate) fn flush_members(&mut self, core: &mut Core) -> usize {
+        let members = self.members.list.clone();
         for member in &members {
-            self.core.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
+            core.launch(NewIo::flush(member.device), Purpose::Metadata(MetadataIo::PagesFlush));
         }
         members.len()
     }
 
+    /// Has the superblocks written to all devices that take them.
+    pub(crate) fn record_superblocks(&mut self, core: &Core, verification: &Verification) {
+        let left = core.map.devices().iter().filter(|sb| takes_superblock(core, verification, sb));
+        let copies =
+            left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
+        // A removed file before anything counts against its being older, then the member that is left: it
+        // counts.
+        let order = |device: DeviceId| {
+            (!verification.is_removed(device), !core.map.members().contains(&device), device)
+        };
+        let mut copies: Vec<_> = copies.collect();
+        copies.sort_by_key(|(device, at)| (order(*device), *at));
+        self.members.to_record = copies.into();
+        self.members.checked = None;
+    }
+
+    /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
+    /// worth it.
+    fn may_record(&self, verification: &Verification) -> bool {
+        !self.commits.metadata_failed || verification.any_damaged()
+    }
+
+    /// Superblocks do not yet say that a device was damaged.
+    pub(crate) fn is_recording_damage(&self, verification: &Verification) -> bool {
+        verification.any_damaged() && self.members.are_recording()
+    }
+
+    /// Whether the superblock in the device's last page may be written: only once a check that began for it
+    /// has ended. Written to a device that was truncated it would make the device grow again, and look whole.
+    fn may_record_last_page(
+        &mut self,
+        core: &mut Core,
+        verification: &mut Verification,
+        device: DeviceId,
+    ) -> bool {
+        let wanted = match self.members.checked {
+            Some((checked, round)) if checked == device => Some(round),
+            _ => verification.check_device(core, device),
+        };
+        self.members.checked = wanted.map(|round| (device, round));
+        wanted.is_none_or(|round| verification.is_checked(device, round))
+    }
+
+    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
+    pub(crate) fn write_superblock<M: Memory>(
+        &mut self,
+        core: &mut Core,
+        verification: &mut Verification,
+        space: &mut Space,
+        memory: &mut M,
+    ) {
+        if self.members.writing.is_some() || !self.may_record(verification) {
+            return;
+        }
+        let Some(&(device, at)) = self.members.to_record.front() else { return };
+        if at != DeviceOffset(0) && !self.may_record_last_page(core, verification, device) {
+            return;
+        }
+        // With all scratch blocks out, pieces under way give some back.
+        let Some([Some(buffer), _]) = space.scratch.blocks(1) else { return };
+        self.members.to_record.pop_front();
+        self.members.checked = None;
+        let page = core.map.devices()[device.index()].encode();
+        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
+        self.members.writing = Some(buffer);
+        let kind = IoKind::Write { fua: core.devices[device.index()].settings.volatile_cache };
+        core.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
+    }
+}
+
+fn takes_superblock(core: &Core, verification: &Verification, sb: &Superblock) -> bool {
+    let is_removed = verification.is_removed(sb.device);
+    (is_removed || !core.map.missing().contains(sb.device)) && !core.is_lost(sb.device)
+}
+
+impl Engine {
     /// A device that may be a metadata member failed, hangs or is gone: what it was given last may not be
     /// durable there. The pool goes on with the other member; without one the map can no longer be made
     /// durable.
@@ -134,75 +220,12 @@ impl Engine {
             return self.metadata_failed(error);
         }
         self.durability.members.list.retain(|member| member.device != device);
-        self.record_superblocks();
-    }
-
-    /// Has the superblocks written to all devices that take them.
-    pub(crate) fn record_superblocks(&mut self) {
-        let left = self.core.map.devices().iter().filter(|sb| self.takes_superblock(sb));
-        let copies =
-            left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
-        // A removed file before anything counts against its being older, then the member that is left: it
-        // counts.
-        let order = |device: DeviceId| {
-            (!self.verification.is_removed(device), !self.core.map.members().contains(&device), device)
-        };
-        let mut copies: Vec<_> = copies.collect();
-        copies.sort_by_key(|(device, at)| (order(*device), *at));
-        self.durability.members.to_record = copies.into();
-        self.durability.members.checked = None;
-    }
-
-    /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
-    /// worth it.
-    fn may_record(&self) -> bool {
-        !self.durability.commits.metadata_failed || self.verification.any_damaged()
-    }
-
-    /// Superblocks do not yet say that a device was damaged.
-    pub(crate) fn is_recording_damage(&self) -> bool {
-        self.verification.any_damaged() && self.durability.members.are_recording()
+        self.durability.record_superblocks(&self.core, &self.verification);
     }
 
     /// Superblocks are being written because a member was left behind.
     pub fn is_recording(&self) -> bool {
         self.durability.members.are_recording()
-    }
-
-    /// Whether the superblock in the device's last page may be written: only once a check that began for it
-    /// has ended. Written to a device that was truncated it would make the device grow again, and look whole.
-    fn may_record_last_page(&mut self, device: DeviceId) -> bool {
-        let wanted = match self.durability.members.checked {
-            Some((checked, round)) if checked == device => Some(round),
-            _ => self.check_device(device),
-        };
-        self.durability.members.checked = wanted.map(|round| (device, round));
-        wanted.is_none_or(|round| self.is_checked(device, round))
-    }
-
-    fn takes_superblock(&self, sb: &Superblock) -> bool {
-        let is_removed = self.verification.is_removed(sb.device);
-        (is_removed || !self.core.map.missing().contains(sb.device)) && !self.core.is_lost(sb.device)
-    }
-
-    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
-    pub(crate) fn write_superblock<M: Memory>(&mut self, memory: &mut M) {
-        if self.durability.members.writing.is_some() || !self.may_record() {
-            return;
-        }
-        let Some(&(device, at)) = self.durability.members.to_record.front() else { return };
-        if at != DeviceOffset(0) && !self.may_record_last_page(device) {
-            return;
-        }
-        // With all scratch blocks out, pieces under way give some back.
-        let Some([Some(buffer), _]) = self.space.scratch.blocks(1) else { return };
-        self.durability.members.to_record.pop_front();
-        self.durability.members.checked = None;
-        let page = self.core.map.devices()[device.index()].encode();
-        memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        self.durability.members.writing = Some(buffer);
-        let kind = IoKind::Write { fua: self.core.devices[device.index()].settings.volatile_cache };
-        self.core.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
 
     /// A command to a metadata member has ended.
@@ -232,7 +255,7 @@ impl Engine {
             self.durability.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
-        self.write_superblock(memory);
+        self.durability.write_superblock(&mut self.core, &mut self.verification, &mut self.space, memory);
         self.answer_verified();
     }
 }

@@ -1,9 +1,9 @@
 //! Since when extents have their places: of the latest to get one, as many as there is memory for. It is for
 //! people, and forgotten when the engine ends.
 
-use crate::Engine;
 use crate::core::Core;
 use crate::inspect::Counts;
+use crate::policy::Host;
 use weir_map::{Record, Whole};
 use weir_model::{ExtentKey, Nanos, PlaceId, PlaceKind};
 use weir_policy::Lru;
@@ -48,12 +48,12 @@ impl Counts {
     }
 }
 
-impl Engine {
+impl Counts {
     /// The extent has a whole place there from now on.
-    pub(crate) fn place(&mut self, key: ExtentKey, whole: Whole) {
-        self.host.note_begin(&self.core, key, whole.device);
-        self.core.map.place(key, whole);
-        self.counts.note_since(&self.core, key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
+    pub(crate) fn place(&mut self, core: &mut Core, host: &mut Host, key: ExtentKey, whole: Whole) {
+        host.note_begin(core, key, whole.device);
+        core.map.place(key, whole);
+        self.note_since(core, key, PlaceId { device: whole.device, kind: PlaceKind::Whole });
     }
 }
 

@@ -212,7 +212,7 @@ impl Engine {
             metadata: map.room(),
             space: self.space_status(),
             written: self.counts.written,
-            spread: self.spread(),
+            spread: self.space.spread(&self.core, &self.host),
             mover: self.mover_status(),
             cache: self.reads.cache.status(),
             moves: self.host.moves_status(&self.core, Which(0)),

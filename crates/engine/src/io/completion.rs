@@ -155,7 +155,7 @@ impl Engine {
         let whose = flight.purpose.whose();
         self.end_at_device(&flight, whose);
         if let Some(id) = flight.purpose.written() {
-            self.note_unfinished(id, flight.device);
+            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
         }
         match error {
             IoError::Lost => self.lose(flight.device, LostWhy::Gone, memory),
@@ -221,7 +221,7 @@ impl Engine {
         while let Some(chunk) = self.core.devices[device.index()].rested() {
             self.core.map.reuse(chunk);
             self.space.note_used(&mut self.core);
-            self.retry_waiting_space();
+            self.space.retry_waiting_space(&mut self.requests);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::ids::MoveId;
 use crate::mover::Mover;
 use crate::mover::piggyback::Feed;
 use crate::mover::transfer::{Move, Stage};
+use crate::space::Space;
 use crate::task::Task;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -77,7 +78,7 @@ impl Task for Mover {
     }
 
     fn can_run(engine: &Engine) -> bool {
-        engine.mover_can_begin()
+        engine.mover.mover_can_begin(&engine.space)
     }
 
     /// Begins what is asked for, as far as there are buffers.
@@ -85,7 +86,7 @@ impl Task for Mover {
         if !engine.mover.moves.is_empty() {
             engine.resume_moves();
         }
-        while engine.mover_can_begin() {
+        while engine.mover.mover_can_begin(&engine.space) {
             let Some(action) = engine.mover.queue.pop() else { return };
             engine.carry_out(action, None);
         }
@@ -130,16 +131,18 @@ impl Mover {
     }
 }
 
+impl Mover {
+    /// Something is queued that could begin now.
+    pub(crate) fn mover_can_begin(&self, space: &Space) -> bool {
+        !self.queue.is_empty() && space.scratch.has_run()
+    }
+}
+
 impl Engine {
     /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
     /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
     pub fn request_action(&mut self, action: Action) {
         self.mover.queue.push(action);
-    }
-
-    /// Something is queued that could begin now.
-    pub(crate) fn mover_can_begin(&self) -> bool {
-        !self.mover.queue.is_empty() && self.space.scratch.has_run()
     }
 
     /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
@@ -173,7 +176,14 @@ impl Engine {
         match action {
             Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, feed),
             Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, feed),
-            Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
+            Action::Drop { key, blocks, from } => self.mover.drop_from(
+                &mut self.core,
+                &mut self.requests,
+                &mut self.durability,
+                key,
+                blocks,
+                from,
+            ),
             Action::Refresh { key } => self.refresh(key),
         }
     }

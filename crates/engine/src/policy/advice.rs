@@ -119,7 +119,7 @@ impl Engine {
         let mut access = self.access(id);
         access.held = held(self);
         if access.op.changes() {
-            self.note_superblock(access.key, access.blocks);
+            self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
         }
         self.ask_one(which, |policy, moment| policy.accessed(moment, &access));
     }

@@ -18,6 +18,7 @@ use crate::notice::Notice;
 use crate::policy::Host;
 use crate::policy::advice::held;
 use crate::policy::which::Which;
+use crate::request::Requests;
 use crate::task::Task;
 use weir_map::{Found, Map, Whole};
 use weir_model::{
@@ -101,7 +102,7 @@ impl Task for Harm {
         engine.host.harm.looked = engine.core.now;
         engine.probe_old_curve();
         for at in 0..engine.host.policies.all.len() {
-            engine.review_moves(at);
+            engine.host.review_moves(&mut engine.core, at);
         }
     }
 }
@@ -144,18 +145,67 @@ impl Host {
     }
 }
 
-impl Engine {
+impl Host {
     /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
     /// forgotten.
-    pub(crate) fn judge_moves(&mut self, moves: Moves) {
-        self.core.fill_in_views();
-        let moves =
-            moves.in_pool_of(self.core.views.all().iter().map(|device| u64::from(device.extents)).sum());
-        self.host.harm.moves = moves;
-        let now = self.core.now;
-        self.host.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
+    pub(crate) fn judge_moves(&mut self, core: &mut Core, moves: Moves) {
+        core.fill_in_views();
+        let moves = moves.in_pool_of(core.views.all().iter().map(|device| u64::from(device.extents)).sum());
+        self.harm.moves = moves;
+        let now = core.now;
+        self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
     }
 
+    /// Judges a policy, if its window is over.
+    fn review_moves(&mut self, core: &mut Core, at: usize) {
+        let Some(rules) = self.harm.moves.rules().copied() else { return };
+        let totals: Vec<_> = core.devices.iter().map(|device| device.used(core.now)).collect();
+        let instance = &mut self.policies.all[at];
+        let (judged, policy) = (&mut instance.judged, instance.policy.name());
+        if judged.then.is_empty() {
+            // What was done before is not the policy's.
+            (judged.began, judged.then) = (core.now, totals);
+            return;
+        }
+        let over = match judged.judge.until() {
+            Some(until) => core.now >= until,
+            None => core.now.since(judged.began) >= rules.window,
+        };
+        if !over {
+            return;
+        }
+        let since =
+            |(now, then): (&Use, &Use)| Use { busy: now.busy - then.busy, moved: now.moved - then.moved };
+        let uses: Vec<_> = totals.iter().zip(&judged.then).map(since).collect();
+        let Reviewed::Over(verdict) = judged.judge.review(core.now, judged.began, &uses, &self.harm.curves)
+        else {
+            return;
+        };
+        (judged.began, judged.then) = (core.now, totals);
+        let volume = self.policies.volume_of(Which(at));
+        tell_verdict(core, volume, policy, verdict);
+    }
+}
+
+/// How many bytes of the extent a piece's request is about.
+fn bytes_within(core: &Core, requests: &Requests, id: PieceId, key: ExtentKey) -> Bytes {
+    let request = &requests.active[requests.pieces[id.0 as usize].request.0].request;
+    let extent = core.map.extent();
+    let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
+    Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
+}
+
+fn tell_verdict(core: &mut Core, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
+    match verdict {
+        Some(Verdict::Stopped { estimate, pause }) => {
+            core.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
+        }
+        Some(Verdict::Again) => core.notices.push(Notice::MovesAgain { volume, policy }),
+        None => {}
+    }
+}
+
+impl Engine {
     /// What all windows of the pool's policy came to.
     pub fn judged(&self) -> Estimate {
         self.host.moves_status(&self.core, Which(0)).all
@@ -196,58 +246,9 @@ impl Engine {
             return;
         }
         let under_way = 1 + self.core.devices.iter().map(|device| device.in_flight()).sum::<u32>();
-        let done = Done { device, command, of: self.bytes_within(id, key), under_way };
+        let done = Done { device, command, of: bytes_within(&self.core, &self.requests, id, key), under_way };
         let Self { core, host: Host { policies, harm, .. }, .. } = self;
         policies.all[which.0].judged.judge.note(key, &done, || first_place(&core.map, key).or(harm.home));
-    }
-
-    /// How many bytes of the extent a piece's request is about.
-    fn bytes_within(&self, id: PieceId, key: ExtentKey) -> Bytes {
-        let request = &self.requests.active[self.requests.pieces[id.0 as usize].request.0].request;
-        let extent = self.core.map.extent();
-        let (from, to) = (extent.start(key.index).0, extent.start(key.index).0 + extent.bytes().0);
-        Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
-    }
-
-    /// Judges a policy, if its window is over.
-    fn review_moves(&mut self, at: usize) {
-        let Some(rules) = self.host.harm.moves.rules().copied() else { return };
-        let totals: Vec<_> = self.core.devices.iter().map(|device| device.used(self.core.now)).collect();
-        let instance = &mut self.host.policies.all[at];
-        let (judged, policy) = (&mut instance.judged, instance.policy.name());
-        if judged.then.is_empty() {
-            // What was done before is not the policy's.
-            (judged.began, judged.then) = (self.core.now, totals);
-            return;
-        }
-        let over = match judged.judge.until() {
-            Some(until) => self.core.now >= until,
-            None => self.core.now.since(judged.began) >= rules.window,
-        };
-        if !over {
-            return;
-        }
-        let since =
-            |(now, then): (&Use, &Use)| Use { busy: now.busy - then.busy, moved: now.moved - then.moved };
-        let uses: Vec<_> = totals.iter().zip(&judged.then).map(since).collect();
-        let Reviewed::Over(verdict) =
-            judged.judge.review(self.core.now, judged.began, &uses, &self.host.harm.curves)
-        else {
-            return;
-        };
-        (judged.began, judged.then) = (self.core.now, totals);
-        let volume = self.host.policies.volume_of(Which(at));
-        self.tell_verdict(volume, policy, verdict);
-    }
-
-    fn tell_verdict(&mut self, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
-        match verdict {
-            Some(Verdict::Stopped { estimate, pause }) => {
-                self.core.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
-            }
-            Some(Verdict::Again) => self.core.notices.push(Notice::MovesAgain { volume, policy }),
-            None => {}
-        }
     }
 
     /// Reads from an idle device that is judged by an old curve.

@@ -126,7 +126,7 @@ impl Engine {
         self.core.now = now;
         self.host.policies.all[0] = Instance::new(now, policy, self.host.harm.moves());
         self.host.policies.changed();
-        self.look_for_metadata();
+        self.background.look_for_metadata(&self.core, &self.host);
     }
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
@@ -139,7 +139,7 @@ impl Engine {
         }
         if let Some(volume) = self.core.map.catalogue().by_name(name) {
             self.host.policies.settle(now, volume, name, self.host.harm.moves());
-            self.look_for_metadata();
+            self.background.look_for_metadata(&self.core, &self.host);
         }
     }
 }

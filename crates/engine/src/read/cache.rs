@@ -14,9 +14,14 @@
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::{CachedId, PieceId};
 use crate::lookup::Source;
+use crate::policy::Host;
+use crate::read::Reads;
+use crate::read::route;
+use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -243,6 +248,55 @@ fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
     buffer.part(u32::from(range.first) * BLOCK as u32, u32::from(range.count) * BLOCK as u32)
 }
 
+impl Reads {
+    /// A write begins: what it covers of a cached extent is put there, and counts when it has ended well.
+    #[inline(never)]
+    pub(crate) fn cache_write<M: Memory>(&mut self, requests: &Requests, id: PieceId, memory: &mut M) {
+        let Piece { key, range, span, buffer, .. } = requests.pieces[id.0 as usize];
+        self.cache.forget(key, range);
+        let covered = span.covered();
+        if buffer == Buffer::EMPTY || covered.is_empty() {
+            return;
+        }
+        if let Some(to) = self.cache.room_for(key, covered) {
+            let from = u32::from(covered.first - range.first) * BLOCK as u32;
+            memory.copy(buffer.part(from, to.len), to);
+        }
+    }
+}
+
+/// The longest run around these blocks that can be read in one command from where a read would go.
+fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
+    let record = match core.map.find(key) {
+        Found::Empty => return None,
+        Found::Direct(whole) => {
+            let run = BlockRange { first: 0, count: core.map.extent().blocks() };
+            return Some((run, Source { device: whole.device, at: core.map.address(whole, 0) }));
+        }
+        Found::Record(record) => record.into_owned(),
+    };
+    let route = route::route(core, host, key.volume, &record, range);
+    let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
+    let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
+        (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,
+        _ => false,
+    };
+    let valid = |b: u16| place.valid.contains(b);
+    let mut first = range.first;
+    while first > 0 && valid(first - 1) && next_to(first - 1, first) {
+        first -= 1;
+    }
+    let mut end = range.first + 1;
+    while end < core.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
+        end += 1;
+    }
+    let slot = place.slot(first)?;
+    let whole = Whole { device: place.device(), extent: slot.extent };
+    let at = core.map.address(whole, u32::from(slot.block) * BLOCK as u32);
+    (range.end() <= end)
+        .then_some((BlockRange { first, count: end - first }, Source { device: place.device(), at }))
+}
+
 impl Engine {
     /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
     /// past it.
@@ -279,7 +333,9 @@ impl Engine {
         if self.requests.locks.is_taken(key) {
             return false;
         }
-        let Some((run, Source { device, at })) = self.around(key, range) else { return false };
+        let Some((run, Source { device, at })) = around(&self.core, &self.host, key, range) else {
+            return false;
+        };
         if run.count <= range.count || !self.core.is_usable(device) {
             return false;
         }
@@ -293,38 +349,6 @@ impl Engine {
         true
     }
 
-    /// The longest run around these blocks that can be read in one command from where a read would go.
-    fn around(&self, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
-        let record = match self.core.map.find(key) {
-            Found::Empty => return None,
-            Found::Direct(whole) => {
-                let run = BlockRange { first: 0, count: self.core.map.extent().blocks() };
-                return Some((run, Source { device: whole.device, at: self.core.map.address(whole, 0) }));
-            }
-            Found::Record(record) => record.into_owned(),
-        };
-        let route = self.route(key.volume, &record, range);
-        let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
-        let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
-            (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,
-            _ => false,
-        };
-        let valid = |b: u16| place.valid.contains(b);
-        let mut first = range.first;
-        while first > 0 && valid(first - 1) && next_to(first - 1, first) {
-            first -= 1;
-        }
-        let mut end = range.first + 1;
-        while end < self.core.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
-            end += 1;
-        }
-        let slot = place.slot(first)?;
-        let whole = Whole { device: place.device(), extent: slot.extent };
-        let at = self.core.map.address(whole, u32::from(slot.block) * BLOCK as u32);
-        (range.end() <= end)
-            .then_some((BlockRange { first, count: end - first }, Source { device: place.device(), at }))
-    }
-
     /// A run has been fetched, or could not be: the reads that wait are answered, or go past the cache.
     pub(crate) fn fetch_ended<M: Memory>(
         &mut self,
@@ -336,7 +360,9 @@ impl Engine {
         let Some((key, fetch)) = self.reads.cache.end(id, result.is_ok()) else { return };
         for piece in fetch.waiting {
             let range = self.requests.pieces[piece.0 as usize].range;
-            if self.doubtful(piece).is_none() && self.reads.cache.find(key, range).is_some() {
+            if self.durability.doubtful(&self.core, &self.requests, piece).is_none()
+                && self.reads.cache.find(key, range).is_some()
+            {
                 self.answer_cached(piece, memory);
             } else {
                 self.read_past_cache(piece, memory);
@@ -346,21 +372,6 @@ impl Engine {
             && let Some(buffer) = self.reads.cache.remove(key)
         {
             self.core.abandoned.let_go(buffer, memory);
-        }
-    }
-
-    /// A write begins: what it covers of a cached extent is put there, and counts when it has ended well.
-    #[inline(never)]
-    pub(crate) fn cache_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let Piece { key, range, span, buffer, .. } = self.requests.pieces[id.0 as usize];
-        self.reads.cache.forget(key, range);
-        let covered = span.covered();
-        if buffer == Buffer::EMPTY || covered.is_empty() {
-            return;
-        }
-        if let Some(to) = self.reads.cache.room_for(key, covered) {
-            let from = u32::from(covered.first - range.first) * BLOCK as u32;
-            memory.copy(buffer.part(from, to.len), to);
         }
     }
 }

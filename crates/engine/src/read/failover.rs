@@ -18,12 +18,15 @@
 //! Without free memory a read waits for some, no longer than it waited for the device.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::ids::{ActiveId, PieceId};
+use crate::read::Reads;
+use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::task::Task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
-use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Nanos, RequestError};
+use weir_model::{BLOCK, Buffer, Bytes, Memory, Nanos, RequestError};
 
 /// How long until a read that waits for memory looks for it again: nobody tells when some is given back.
 const LOOK_AGAIN: Nanos = Nanos::millis(10);
@@ -90,7 +93,7 @@ impl Task for Again {
         for _ in 0..engine.reads.again.waiting.len() {
             let Some(waiting) = engine.reads.again.waiting.pop_front() else { break };
             let Waiting { piece: id, until, error } = waiting;
-            if let Some(buffer) = engine.another_buffer(id, memory) {
+            if let Some(buffer) = engine.reads.another_buffer(&engine.core, &engine.requests, id, memory) {
                 let piece = &mut engine.requests.pieces[id.0 as usize];
                 piece.buffer = buffer;
                 engine.requests.go_on(id);
@@ -106,15 +109,41 @@ impl Task for Again {
     }
 }
 
-impl Engine {
-    /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
-    /// way.
-    pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
-        for (_, piece) in self.requests.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
-            piece.begin_again(None);
+impl Reads {
+    /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new
+    /// one.
+    fn another_buffer<M: Memory>(
+        &mut self,
+        core: &Core,
+        requests: &Requests,
+        id: PieceId,
+        memory: &mut M,
+    ) -> Option<Buffer> {
+        let piece = &requests.pieces[id.0 as usize];
+        let request = &requests.active[piece.request.0].request;
+        if !core.abandoned.uses(piece.buffer) {
+            return Some(piece.buffer);
         }
+        let start = core.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
+        let offset = ((start - request.offset.0 / BLOCK) * BLOCK) as u32;
+        let part = |buffer: Buffer| buffer.part(offset, piece.buffer.len);
+        let others = self.again.requests.get(&piece.request.0);
+        let last = others.and_then(|others| others.buffers.last()).map(|buffer| part(*buffer));
+        let (part, new) = match last.filter(|last| !core.abandoned.uses(*last)) {
+            Some(part) => (part, None),
+            None => {
+                let new = memory.take(Bytes(request.buffer?.len.into()))?;
+                (part(new), Some(new))
+            }
+        };
+        let others = self.again.requests.entry(piece.request.0).or_default();
+        others.buffers.extend(new);
+        others.parts.insert(offset, part);
+        Some(part)
     }
+}
 
+impl Engine {
     /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
     pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
@@ -124,32 +153,6 @@ impl Engine {
         self.requests.wait(id, WaitsFor::Memory);
         self.reads.again.waiting.push_back(Waiting { piece: id, until: self.core.now + deadline, error });
         Again::run(self, memory);
-    }
-
-    /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new
-    /// one.
-    fn another_buffer<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> Option<Buffer> {
-        let piece = &self.requests.pieces[id.0 as usize];
-        let request = &self.requests.active[piece.request.0].request;
-        if !self.core.abandoned.uses(piece.buffer) {
-            return Some(piece.buffer);
-        }
-        let start = self.core.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
-        let offset = ((start - request.offset.0 / BLOCK) * BLOCK) as u32;
-        let part = |buffer: Buffer| buffer.part(offset, piece.buffer.len);
-        let others = self.reads.again.requests.get(&piece.request.0);
-        let last = others.and_then(|others| others.buffers.last()).map(|buffer| part(*buffer));
-        let (part, new) = match last.filter(|last| !self.core.abandoned.uses(*last)) {
-            Some(part) => (part, None),
-            None => {
-                let new = memory.take(Bytes(request.buffer?.len.into()))?;
-                (part(new), Some(new))
-            }
-        };
-        let others = self.reads.again.requests.entry(piece.request.0).or_default();
-        others.buffers.extend(new);
-        others.parts.insert(offset, part);
-        Some(part)
     }
 
     /// Brings everything a request has read together in one buffer, and answers it.

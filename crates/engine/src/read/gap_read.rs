@@ -11,9 +11,15 @@
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Route, Run, Source};
+use crate::policy::Host;
+use crate::read;
+use crate::read::Reads;
+use crate::read::route;
+use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading, Rest};
 use weir_map::{Location, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
@@ -50,86 +56,93 @@ pub(crate) struct Long {
     pub(crate) rest: Rest,
 }
 
-impl Engine {
+impl Reads {
     /// Whether the extent may be read so.
-    pub(crate) fn may_read_through(&self, key: ExtentKey) -> bool {
-        self.host.policies.read_from(key.volume) == ReadFrom::Soonest
-            && self.reads.through.failed.get(&key).is_none()
+    pub(crate) fn may_read_through(&self, host: &Host, key: ExtentKey) -> bool {
+        host.policies.read_from(key.volume) == ReadFrom::Soonest && self.through.failed.get(&key).is_none()
     }
+}
 
-    /// What these commands are expected to take.
-    fn takes<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> u64 {
-        let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
-        let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
-        sources.map(|(device, len)| self.expected_read(device, len).0).fold(0, u64::saturating_add)
-    }
+/// What these commands are expected to take.
+fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a Run>) -> u64 {
+    let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
+    let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
+    sources.map(|(device, len)| route::expected_read(core, device, len).0).fold(0, u64::saturating_add)
+}
 
-    /// What the plan's commands are expected to take, and, if that is less, reading through the holes of one
-    /// of the record's whole places.
-    fn weigh_plan(&self, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Long>) {
-        let mut best = (self.takes(plan.iter()), None);
-        for place in &record.places {
-            let Location::Whole(whole) = place.at else { continue };
-            let source = |block: u16| {
-                let at = self.core.map.address(whole, u32::from(block) * BLOCK as u32);
-                Source { device: whole.device, at }
-            };
-            let (here, others): (Plan, Plan) =
-                plan.iter().copied().partition(|(run, from)| *from == Some(source(run.first)));
-            let [(first, _), .., (last, _)] = here[..] else { continue };
-            let mut span = BlockRange { first: first.first, count: last.end() - first.first };
-            if range.count - span.count <= range.count / EDGE {
-                span = range;
-            }
-            let source = source(span.first);
-            let takes = self.takes([(span, Some(source))].iter()).saturating_add(self.takes(others.iter()));
-            if takes < best.0 {
-                let rest = others.iter().map(|(run, _)| *run).collect();
-                best = (takes, Some(Long { range: span, source, rest }));
-            }
+/// What the plan's commands are expected to take, and, if that is less, reading through the holes of one
+/// of the record's whole places.
+fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Long>) {
+    let mut best = (takes(core, plan.iter()), None);
+    for place in &record.places {
+        let Location::Whole(whole) = place.at else { continue };
+        let source = |block: u16| {
+            let at = core.map.address(whole, u32::from(block) * BLOCK as u32);
+            Source { device: whole.device, at }
+        };
+        let (here, others): (Plan, Plan) =
+            plan.iter().copied().partition(|(run, from)| *from == Some(source(run.first)));
+        let [(first, _), .., (last, _)] = here[..] else { continue };
+        let mut span = BlockRange { first: first.first, count: last.end() - first.first };
+        if range.count - span.count <= range.count / EDGE {
+            span = range;
         }
-        best
-    }
-
-    /// The plan for blocks that no place holds all of: from the place first that makes it the least, perhaps
-    /// through holes.
-    pub(crate) fn plan_around_holes(
-        &self,
-        record: &Record,
-        route: Route,
-        range: BlockRange,
-    ) -> (Plan, Option<Long>) {
-        let mut best: Option<(u64, Plan, Option<Long>)> = None;
-        for at in 0..record.places.len() {
-            let mut route = route;
-            route.prefer(at);
-            let Some(place) = route.of(record).next() else { continue };
-            let is_hopeless = self.core.is_lost(place.device()) || !place.valid.contains_any(range);
-            if at > 0 && is_hopeless {
-                continue;
-            }
-            let plan = lookup::plan(&self.core.map, record, &route, range);
-            let (cost, through) = self.weigh_plan(record, &plan, range);
-            if best.as_ref().is_none_or(|best| cost < best.0) {
-                best = Some((cost, plan, through));
-            }
+        let source = source(span.first);
+        let takes = takes(core, [(span, Some(source))].iter()).saturating_add(takes(core, others.iter()));
+        if takes < best.0 {
+            let rest = others.iter().map(|(run, _)| *run).collect();
+            best = (takes, Some(Long { range: span, source, rest }));
         }
-        best.map_or_else(
-            || (lookup::plan(&self.core.map, record, &route, range), None),
-            |(_, plan, through)| (plan, through),
-        )
     }
+    best
+}
 
-    /// Reads a piece so.
-    pub(crate) fn read_through(&mut self, id: PieceId, plan: &Plan, through: Long) {
-        let Long { range, source: Source { device, at }, rest } = through;
-        let piece = &mut self.requests.pieces[id.0 as usize];
-        let found = (true, plan.iter().any(|(_, source)| source.is_none()));
-        piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
-        let buffer = piece.part(range);
-        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
+/// The plan for blocks that no place holds all of: from the place first that makes it the least, perhaps
+/// through holes.
+pub(crate) fn plan_around_holes(
+    core: &Core,
+    record: &Record,
+    route: Route,
+    range: BlockRange,
+) -> (Plan, Option<Long>) {
+    let mut best: Option<(u64, Plan, Option<Long>)> = None;
+    for at in 0..record.places.len() {
+        let mut route = route;
+        route.prefer(at);
+        let Some(place) = route.of(record).next() else { continue };
+        let is_hopeless = core.is_lost(place.device()) || !place.valid.contains_any(range);
+        if at > 0 && is_hopeless {
+            continue;
+        }
+        let plan = lookup::plan(&core.map, record, &route, range);
+        let (cost, through) = weigh_plan(core, record, &plan, range);
+        if best.as_ref().is_none_or(|best| cost < best.0) {
+            best = Some((cost, plan, through));
+        }
     }
+    best.map_or_else(
+        || (lookup::plan(&core.map, record, &route, range), None),
+        |(_, plan, through)| (plan, through),
+    )
+}
 
+/// Reads a piece so.
+pub(crate) fn read_through(
+    core: &mut Core,
+    requests: &mut Requests,
+    id: PieceId,
+    plan: &Plan,
+    through: Long,
+) {
+    let Long { range, source: Source { device, at }, rest } = through;
+    let piece = &mut requests.pieces[id.0 as usize];
+    let found = (true, plan.iter().any(|(_, source)| source.is_none()));
+    piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
+    let buffer = piece.part(range);
+    core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
+}
+
+impl Engine {
     /// The long command has ended: what it could not bring is read.
     pub(crate) fn read_through_ended<M: Memory>(
         &mut self,
@@ -157,7 +170,7 @@ impl Engine {
     /// written.
     fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
         let Piece { key, takes_blocks, .. } = self.requests.pieces[id.0 as usize];
-        if let Some(error) = self.doubtful(id) {
+        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
             self.requests.pieces[id.0 as usize].error.get_or_insert(error);
             return;
         }
@@ -165,13 +178,13 @@ impl Engine {
             return self.requests.pieces[id.0 as usize].begin_again(None);
         }
         let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
-        let route = self.route(key.volume, &record, range);
+        let route = route::route(&self.core, &self.host, key.volume, &record, range);
         for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
             let piece = &mut self.requests.pieces[id.0 as usize];
             let buffer = piece.part(run);
             match source {
                 Some(Source { device, at }) => {
-                    self.expect_read(id);
+                    read::expect_read(&mut self.requests, id);
                     self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {

@@ -10,83 +10,88 @@
 //! a device that has answered no read of that size for a second: at most one such read per device, size
 //! and second, however many there are. Where slots are read first, nothing is probed.
 
-use crate::Engine;
+use crate::core::Core;
 use crate::lookup::{self, Route, Source};
+use crate::policy::Host;
 use weir_map::{PLACES_MAX, Place, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
 use weir_policy::placement::ReadFrom;
 
 /// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
 const PROBED: u64 = 64;
-impl Engine {
-    /// In which order a record's places are asked for these blocks of a volume; the record is of this
-    /// engine's pool.
-    pub(crate) fn route(&self, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
-        let places = record.places.len().min(PLACES_MAX);
-        let mut order = std::array::from_fn(|at| at as u8);
-        let holding = record.places.iter().filter(|p| p.valid.contains_any(range)).take(2).count();
-        if holding > 1 {
-            let len = Bytes(u64::from(range.count) * BLOCK);
-            let slots_first = self.host.policies.read_from(volume) == ReadFrom::Slots;
-            let key = |at: &u8| {
-                let place = &record.places[usize::from(*at)];
-                let id = place.at.id();
-                let lost = self.core.devices[id.device.index()].is_lost();
-                let comes_later = slots_first && id.kind != PlaceKind::Fine;
-                (lost, comes_later, !place.valid.contains_all(range), self.expected_read(id.device, len), id)
-            };
-            order[..places].sort_unstable_by_key(key);
-        }
-        Route::new(order, places)
-    }
-
-    /// Where a single block of a volume is.
-    pub(crate) fn source_of(&self, volume: VolumeId, record: &Record, block: u16) -> Option<Source> {
-        let route = self.route(volume, record, BlockRange { first: block, count: 1 });
-        lookup::source(&self.core.map, record, &route, block)
-    }
-
-    /// Whether another place may be read first now and then, so that no device's figures grow old.
-    pub(crate) fn can_probe(
-        &self,
-        volume: VolumeId,
-        record: &Record,
-        route: &Route,
-        range: BlockRange,
-    ) -> bool {
-        let complete = |p: &&Place| self.is_complete(p, range);
-        self.host.policies.read_from(volume) == ReadFrom::Soonest
-            && route.of(record).filter(complete).nth(1).is_some()
-    }
-
-    /// Whether now is then.
-    pub(crate) fn is_probe_drawn(&mut self) -> bool {
-        self.host.random.below(PROBED) == 0
-    }
-
-    /// The route with a place first whose device's figure is old, if there is one that holds all.
-    pub(crate) fn probe_first(&self, record: &Record, mut route: Route, range: BlockRange) -> Route {
+/// In which order a record's places are asked for these blocks of a volume; the record is of this
+/// engine's pool.
+pub(crate) fn route(core: &Core, host: &Host, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
+    let places = record.places.len().min(PLACES_MAX);
+    let mut order = std::array::from_fn(|at| at as u8);
+    let holding = record.places.iter().filter(|p| p.valid.contains_any(range)).take(2).count();
+    if holding > 1 {
         let len = Bytes(u64::from(range.count) * BLOCK);
-        let old = |p: &Place| self.core.devices[p.device().index()].routing.is_old(len, self.core.now);
-        let is_old = |(_, p): &(usize, &Place)| self.is_complete(p, range) && old(p);
-        let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
-        if let Some(at) = other {
-            route.prefer(at);
-        }
-        route
+        let slots_first = host.policies.read_from(volume) == ReadFrom::Slots;
+        let key = |at: &u8| {
+            let place = &record.places[usize::from(*at)];
+            let id = place.at.id();
+            let lost = core.devices[id.device.index()].is_lost();
+            let comes_later = slots_first && id.kind != PlaceKind::Fine;
+            (lost, comes_later, !place.valid.contains_all(range), expected_read(core, id.device, len), id)
+        };
+        order[..places].sort_unstable_by_key(key);
     }
+    Route::new(order, places)
+}
 
-    /// Whether a place holds all of it on a device that is not lost.
-    fn is_complete(&self, place: &Place, range: BlockRange) -> bool {
-        !self.core.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
-    }
+/// Where a single block of a volume is.
+pub(crate) fn source_of(
+    core: &Core,
+    host: &Host,
+    volume: VolumeId,
+    record: &Record,
+    block: u16,
+) -> Option<Source> {
+    let route = route(core, host, volume, record, BlockRange { first: block, count: 1 });
+    lookup::source(&core.map, record, &route, block)
+}
 
-    /// What a read of this length may expect of a device now.
-    pub(crate) fn expected_read(&self, device: DeviceId, len: Bytes) -> Nanos {
-        let of = &self.core.devices[device.index()];
-        let reads = &self.core.views.of(device).reads;
-        let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
-        let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
-        Nanos((mean.0 as f64 * scale) as u64)
+/// Whether another place may be read first now and then, so that no device's figures grow old.
+pub(crate) fn can_probe(
+    core: &Core,
+    host: &Host,
+    volume: VolumeId,
+    record: &Record,
+    route: &Route,
+    range: BlockRange,
+) -> bool {
+    let complete = |p: &&Place| is_complete(core, p, range);
+    host.policies.read_from(volume) == ReadFrom::Soonest && route.of(record).filter(complete).nth(1).is_some()
+}
+
+/// Whether now is then.
+pub(crate) fn is_probe_drawn(host: &mut Host) -> bool {
+    host.random.below(PROBED) == 0
+}
+
+/// The route with a place first whose device's figure is old, if there is one that holds all.
+pub(crate) fn probe_first(core: &Core, record: &Record, mut route: Route, range: BlockRange) -> Route {
+    let len = Bytes(u64::from(range.count) * BLOCK);
+    let old = |p: &Place| core.devices[p.device().index()].routing.is_old(len, core.now);
+    let is_old = |(_, p): &(usize, &Place)| is_complete(core, p, range) && old(p);
+    let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
+    if let Some(at) = other {
+        route.prefer(at);
     }
+    route
+}
+
+/// Whether a place holds all of it on a device that is not lost.
+fn is_complete(core: &Core, place: &Place, range: BlockRange) -> bool {
+    !core.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
+}
+
+/// What a read of this length may expect of a device now.
+pub(crate) fn expected_read(core: &Core, device: DeviceId, len: Bytes) -> Nanos {
+    let of = &core.devices[device.index()];
+    let reads = &core.views.of(device).reads;
+    let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
+    let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
+    Nanos((mean.0 as f64 * scale) as u64)
 }

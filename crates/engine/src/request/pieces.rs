@@ -1,7 +1,8 @@
 //! Pieces made, waiting, going on and ended.
 
 use crate::Engine;
-use crate::ids::PieceId;
+use crate::core::Core;
+use crate::ids::{ActiveId, PieceId};
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, WaitsFor};
 use smallvec::SmallVec;
@@ -36,6 +37,45 @@ impl Requests {
     pub(crate) fn go_on(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Turn);
         self.ready.push(id);
+    }
+
+    #[inline]
+    pub(crate) fn wait_for_extent(&mut self, core: &Core, request: ActiveId, key: ExtentKey) {
+        let asked = &self.active[request.0].request;
+        let is_durable = || core.map_is_durable_when_acknowledged(asked.volume, asked.fua);
+        if core.map.pending() > 0 && is_durable() && core.map.has_pending(key) {
+            self.active[request.0].commit = true;
+        }
+    }
+
+    /// If what the map says must be durable when the request is acknowledged, and what it found or did
+    /// in the extent is not, it waits for a commit.
+    #[inline]
+    pub(crate) fn wait_for_pending(&mut self, core: &Core, id: PieceId) {
+        let piece = &self.pieces[id.0 as usize];
+        let (key, request) = (piece.key, piece.request);
+        self.wait_for_extent(core, request, key);
+    }
+
+    /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
+    /// has its turn after those that are waiting now, and before all that come later.
+    pub(crate) fn read_in_turn(&mut self, id: PieceId) {
+        let piece = &mut self.pieces[id.0 as usize];
+        let (key, range) = (piece.key, piece.range);
+        let has_them = std::mem::replace(&mut piece.takes_blocks, true);
+        if has_them || self.locks.take(key, range, id) {
+            self.go_on(id);
+        } else {
+            self.wait(id, WaitsFor::Blocks);
+        }
+    }
+
+    /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
+    /// way.
+    pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
+            piece.begin_again(None);
+        }
     }
 }
 

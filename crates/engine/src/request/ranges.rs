@@ -90,7 +90,7 @@ impl Engine {
             let is_hole =
                 matches!(self.core.map.find(key), Found::Empty) && !self.requests.locks.is_taken(key);
             if !no_hole && is_hole {
-                self.wait_for_extent(id, key);
+                self.requests.wait_for_extent(&self.core, id, key);
                 self.settle_unmapped(key, at, end);
                 at = self.skip_unmapped(key, end);
                 continue;

@@ -6,8 +6,8 @@
 //! and copies are not made; what moves a whole extent takes its second place for the time of the move only,
 //! and is not held up.
 
-use crate::Engine;
 use crate::core::Core;
+use crate::policy::Host;
 use crate::policy::which::Which;
 use crate::space::Space;
 use crate::units::Percent;
@@ -64,13 +64,13 @@ impl Space {
     }
 }
 
-impl Engine {
+impl Space {
     /// What may be taken beyond one place an extent, in extents; `None` without a bound.
-    fn extra_most(&self, which: Which) -> Option<u64> {
-        let part = self.space.state.rules().extra?;
-        let Keeps::On(kept) = self.keeps(which) else { return None };
-        let extents = |device: DeviceId| u64::from(self.core.map.space(device).extents());
-        let all = || self.core.map.devices().iter().map(|sb| sb.device);
+    fn extra_most(&self, core: &Core, host: &Host, which: Which) -> Option<u64> {
+        let part = self.state.rules().extra?;
+        let Keeps::On(kept) = keeps(host, which) else { return None };
+        let extents = |device: DeviceId| u64::from(core.map.space(device).extents());
+        let all = || core.map.devices().iter().map(|sb| sb.device);
         let total: u64 = all().map(extents).sum();
         let kept: u64 = all().filter(|device| kept.contains(*device)).map(extents).sum();
         Some(total * u64::from(part.0) / 100 + kept)
@@ -78,28 +78,28 @@ impl Engine {
 
     /// Whether the policy's copies and redirected writes may take more space. Cost: a look at each device.
     #[inline]
-    pub(crate) fn may_take_extra(&self, which: Which) -> bool {
-        self.extra_most(which).is_none_or(|most| self.space.extra_extents(&self.core) < most)
+    pub(crate) fn may_take_extra(&self, core: &Core, host: &Host, which: Which) -> bool {
+        self.extra_most(core, host, which).is_none_or(|most| self.extra_extents(core) < most)
     }
 
     /// Whether the volume's policy may take more space for copies and redirected writes.
-    pub(crate) fn volume_may_take_extra(&self, volume: VolumeId) -> bool {
-        self.may_take_extra(self.host.policies.of(volume))
-    }
-
-    /// What a policy keeps besides one place an extent.
-    pub(crate) fn keeps(&self, which: Which) -> Keeps {
-        self.host.policies.all[which.0].policy.keeps()
+    pub(crate) fn volume_may_take_extra(&self, core: &Core, host: &Host, volume: VolumeId) -> bool {
+        self.may_take_extra(core, host, host.policies.of(volume))
     }
 
     /// How extents lie on the devices.
-    pub(crate) fn spread(&self) -> Spread {
-        let extent = self.core.map.extent().bytes().0;
+    pub(crate) fn spread(&self, core: &Core, host: &Host) -> Spread {
+        let extent = core.map.extent().bytes().0;
         Spread {
-            in_pieces: self.core.map.extents_in_pieces(),
-            extra: Bytes(self.space.extra_extents(&self.core) * extent),
-            extra_most: self.extra_most(Which(0)).map(|extents| Bytes(extents * extent)),
-            redirects: self.space.extra.redirects,
+            in_pieces: core.map.extents_in_pieces(),
+            extra: Bytes(self.extra_extents(core) * extent),
+            extra_most: self.extra_most(core, host, Which(0)).map(|extents| Bytes(extents * extent)),
+            redirects: self.extra.redirects,
         }
     }
+}
+
+/// What a policy keeps besides one place an extent.
+pub(crate) fn keeps(host: &Host, which: Which) -> Keeps {
+    host.policies.all[which.0].policy.keeps()
 }

@@ -9,6 +9,7 @@
 use crate::Engine;
 use crate::core::Core;
 use crate::lookup;
+use crate::request::Requests;
 use crate::space::Space;
 use crate::task::Task;
 use crate::walk::{self, after};
@@ -81,7 +82,7 @@ impl Task for Reclaim {
             return;
         }
         if !engine.space.state.is_waited_for() || engine.core.stopped_changes.is_some() {
-            return engine.rest_reclaim();
+            return engine.space.rest_reclaim(&mut engine.requests);
         }
         let enough = engine.space.reclaim.given_up + ENOUGH * u64::from(engine.core.map.extent().blocks());
         for _ in 0..LOOKS {
@@ -93,7 +94,7 @@ impl Task for Reclaim {
             engine.bring_together(key);
             engine.space.reclaim.at = after(key);
             if engine.mover_status().dropped >= enough {
-                return engine.rest_reclaim();
+                return engine.space.rest_reclaim(&mut engine.requests);
             }
         }
     }
@@ -110,6 +111,24 @@ impl Space {
         reclaim.free = reclaim.free.max(free);
         reclaim.fruitless < FRUITLESS && reclaim.since.is_none_or(|since| core.now < since + WAIT)
     }
+}
+
+impl Space {
+    /// Those who wait try again; the walk goes on if that was not enough.
+    fn rest_reclaim(&mut self, requests: &mut Requests) {
+        self.reclaim.active = false;
+        self.reclaim.rested = true;
+        self.retry_waiting_space(requests);
+    }
+}
+
+/// The whole place that is to hold all: of those that hold most, the one that answers reads soonest.
+fn best_home<'a>(core: &Core, record: &'a Record) -> Option<&'a Place> {
+    let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device());
+    record.places.iter().filter(is_home).max_by_key(|p| {
+        let response = core.views.of(p.device()).reads.response.get();
+        (p.valid.count(), std::cmp::Reverse((response, p.device())))
+    })
 }
 
 impl Engine {
@@ -138,13 +157,6 @@ impl Engine {
         (reclaim.rested, reclaim.until) = (false, None);
     }
 
-    /// Those who wait try again; the walk goes on if that was not enough.
-    fn rest_reclaim(&mut self) {
-        self.space.reclaim.active = false;
-        self.space.reclaim.rested = true;
-        self.retry_waiting_space();
-    }
-
     /// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
     fn end_walk(&mut self) {
         let until = *self.space.reclaim.until.get_or_insert(self.core.now + PATIENCE);
@@ -164,7 +176,7 @@ impl Engine {
             self.space.reclaim.not_before = self.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
         }
         self.space.reclaim.active = false;
-        self.retry_waiting_space();
+        self.space.retry_waiting_space(&mut self.requests);
     }
 
     /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
@@ -175,7 +187,7 @@ impl Engine {
         else {
             return;
         };
-        let Some(home) = self.best_home(&record) else { return };
+        let Some(home) = best_home(&self.core, &record) else { return };
         let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());
         let is_copy = |place: &Place| {
@@ -188,18 +200,18 @@ impl Engine {
         }
         if others().all(is_copy) {
             let names: Vec<PlaceId> = others().map(|place| place.at.id()).collect();
-            names.into_iter().for_each(|from| self.drop_from(key, blocks, from));
+            names.into_iter().for_each(|from| {
+                self.mover.drop_from(
+                    &mut self.core,
+                    &mut self.requests,
+                    &mut self.durability,
+                    key,
+                    blocks,
+                    from,
+                );
+            });
         } else if self.mover.mover_load() < MOVES {
             self.request_action(Action::Move { key, blocks, to: home.at.id() });
         }
-    }
-
-    /// The whole place that is to hold all: of those that hold most, the one that answers reads soonest.
-    fn best_home<'a>(&self, record: &'a Record) -> Option<&'a Place> {
-        let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && self.core.is_usable(p.device());
-        record.places.iter().filter(is_home).max_by_key(|p| {
-            let response = self.core.views.of(p.device()).reads.response.get();
-            (p.valid.count(), std::cmp::Reverse((response, p.device())))
-        })
     }
 }

@@ -1,5 +1,6 @@
 //! An engine over devices in memory that answer at once, in order.
 
+use crate::lookup;
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -209,7 +210,7 @@ impl Harness {
 
     /// What the map knows of an extent's places.
     pub(super) fn record(&self, key: ExtentKey) -> Option<Record> {
-        crate::lookup::record(self.engine.map(), key)
+        lookup::record(self.engine.map(), key)
     }
 
     /// Asks the mover for something, which is done afterwards.

@@ -39,10 +39,10 @@ impl Engine {
         };
         if clear == Clear::Keep && !placed {
             if !self.core.map.may_place(key) {
-                return self.wait_to_overwrite(id);
+                return self.durability.wait_to_overwrite(&mut self.requests, id);
             }
             let Some(whole) = self.allocate(id, key) else { return };
-            self.place(key, whole);
+            self.counts.place(&mut self.core, &mut self.host, key, whole);
         }
         let changes = holds
             || match clear {
@@ -53,14 +53,14 @@ impl Engine {
         self.durability.doubt.settle(key, range);
         if changes {
             if !self.is_planted(Mutant::ReadNotRepeatedAfterClear) {
-                self.reread_cleared(key, range);
+                self.requests.reread_cleared(key, range);
             }
             self.core.map.cleared(key, range, keep);
             self.requests.locks.tidy_later(key);
             self.durability.note_change(&self.core);
         }
         if !self.is_planted(Mutant::ClearNotAwaited) {
-            self.wait_for_pending(id);
+            self.requests.wait_for_pending(&self.core, id);
         }
         self.piece_ended(id);
     }

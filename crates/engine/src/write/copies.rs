@@ -13,10 +13,14 @@
 //! never get.
 
 use crate::Engine;
+use crate::core::Core;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::{self, Spot, wholes};
-use crate::request::piece::{Piece, Target, WaitsFor};
+use crate::request::Requests;
+use crate::request::piece::{Piece, Target};
+use crate::space::Space;
+use crate::write;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};
@@ -117,20 +121,49 @@ const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
 }
 
-impl Engine {
-    /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
-    /// has its turn after those that are waiting now, and before all that come later.
-    pub(crate) fn read_in_turn(&mut self, id: PieceId) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
-        let (key, range) = (piece.key, piece.range);
-        let has_them = std::mem::replace(&mut piece.takes_blocks, true);
-        if has_them || self.requests.locks.take(key, range, id) {
-            self.requests.go_on(id);
-        } else {
-            self.requests.wait(id, WaitsFor::Blocks);
+impl Mirror {
+    /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
+    /// takes.
+    pub(crate) fn write_copies(
+        &mut self,
+        core: &mut Core,
+        requests: &Requests,
+        space: &Space,
+        id: PieceId,
+        target: Target,
+        old: Option<Buffer>,
+    ) -> u32 {
+        let Piece { key, range, request, .. } = requests.pieces[id.0 as usize];
+        let fua = requests.active[request.0].request.fua && !target.changes;
+        let Some(both) = self.writes.get_mut(&id) else { return 0 };
+        both.fua = fua;
+        let spots: SmallVec<[Spot; 2]> =
+            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
+        if spots.is_empty() {
+            return 0;
         }
+        if !target.spot.is_fresh() {
+            self.begin(id, key, range);
+        }
+        let mut left = 0;
+        for spot in spots {
+            let commands = write::write_spot(core, requests, space, id, Target { spot, ..target }, old);
+            if let Some(both) = self.writes.get_mut(&id) {
+                let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
+                leg.into_iter().for_each(|leg| leg.left = commands);
+            }
+            left += commands;
+        }
+        left
     }
+}
 
+/// Nobody waits for what the piece still writes.
+fn forget_commands(core: &mut Core, id: PieceId) {
+    core.commands.abandon_all(|purpose| purpose.written() == Some(id));
+}
+
+impl Engine {
     /// Writes a piece to all the places it is to be in.
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.choose_both(id) else { return };
@@ -165,16 +198,16 @@ impl Engine {
         }
         if usable.is_empty() {
             if all.is_empty() && !self.core.map.may_place(key) {
-                self.wait_to_overwrite(id);
+                self.durability.wait_to_overwrite(&mut self.requests, id);
                 return None;
             }
             let whole = self.allocate(id, key)?;
             if !all.is_empty() && !self.core.map.may_have(key, place(whole)) {
                 self.core.map.reuse(weir_map::Chunk::Whole(whole));
-                self.wait_to_overwrite(id);
+                self.durability.wait_to_overwrite(&mut self.requests, id);
                 return None;
             }
-            self.place(key, whole);
+            self.counts.place(&mut self.core, &mut self.host, key, whole);
             usable.push(whole);
         }
         let takes_one = self.is_planted(Mutant::SecondPlaceNotTaken);
@@ -182,7 +215,7 @@ impl Engine {
             let second = self.second_device(key).and_then(|device| self.core.map.allocate(device));
             if let Some(whole) = second {
                 self.space.note_used(&mut self.core);
-                self.place(key, whole);
+                self.counts.place(&mut self.core, &mut self.host, key, whole);
                 usable.push(whole);
             }
         }
@@ -190,7 +223,9 @@ impl Engine {
         // is written.
         usable.truncate(WHOLE_MAX);
         self.may_overwrite_all(id, &usable).then_some(())?;
-        let waits = usable.iter().any(|whole| self.waits_for_mover(id, place(*whole), range));
+        let waits = usable.iter().any(|whole| {
+            self.mover.waits_for_mover(&self.core, &mut self.requests, id, place(*whole), range)
+        });
         (!waits).then_some(usable)
     }
 
@@ -227,35 +262,8 @@ impl Engine {
         if may(self) || self.is_planted(Mutant::IntentNotAwaited) {
             return true;
         }
-        self.wait_to_overwrite(id);
+        self.durability.wait_to_overwrite(&mut self.requests, id);
         false
-    }
-
-    /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
-    /// takes.
-    pub(crate) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
-        let Piece { key, range, request, .. } = self.requests.pieces[id.0 as usize];
-        let fua = self.requests.active[request.0].request.fua && !target.changes;
-        let Some(both) = self.mirror.writes.get_mut(&id) else { return 0 };
-        both.fua = fua;
-        let spots: SmallVec<[Spot; 2]> =
-            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
-        if spots.is_empty() {
-            return 0;
-        }
-        if !target.spot.is_fresh() {
-            self.mirror.begin(id, key, range);
-        }
-        let mut left = 0;
-        for spot in spots {
-            let commands = self.write_spot(id, Target { spot, ..target }, old);
-            if let Some(both) = self.mirror.writes.get_mut(&id) {
-                let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
-                leg.into_iter().for_each(|leg| leg.left = commands);
-            }
-            left += commands;
-        }
-        left
     }
 
     /// A command of a write to several places has ended.
@@ -284,25 +292,20 @@ impl Engine {
         leg.left -= 1;
         let (ended, failed) = (leg.left == 0, leg.failed);
         if ended && failed {
-            self.note_unfinished(id, flight.device);
+            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
         } else if ended {
-            self.note_written(flight.device, key, &target, range, needs.is_some());
+            self.durability.note_written(&mut self.core, flight.device, key, &target, range, needs.is_some());
         }
         let Some(writing) = self.requests.pieces[id.0 as usize].writing() else { return };
         writing.left -= 1;
         let mut is_last = writing.left == 0;
         if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
-            self.forget_commands(id);
+            forget_commands(&mut self.core, id);
             is_last = true;
         }
         if is_last {
             self.finish_copies(id, target);
         }
-    }
-
-    /// Nobody waits for what the piece still writes.
-    fn forget_commands(&mut self, id: PieceId) {
-        self.core.commands.abandon_all(|purpose| purpose.written() == Some(id));
     }
 
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,

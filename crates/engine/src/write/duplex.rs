@@ -12,64 +12,76 @@
 //! What two places in slots hold, and no whole one, stays in two places: overwritten in place it would be in
 //! one.
 
-use crate::Engine;
+use crate::core::Core;
 use crate::ids::PieceId;
 use crate::lookup::Spot;
+use crate::request::Requests;
+use crate::write::copies::Mirror;
 use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
-impl Engine {
+impl Mirror {
     /// To fresh slots of both devices, if there are some: for the range's first blocks.
     pub(crate) fn slots_on_both(
         &mut self,
+        core: &mut Core,
+        requests: &Requests,
         id: PieceId,
         both: [DeviceId; 2],
         range: BlockRange,
     ) -> Option<(Spot, BlockRange)> {
-        if both[0] == both[1] || !self.core.map.has_room_for_places() {
+        if both[0] == both[1] || !core.map.has_room_for_places() {
             return None;
         }
-        self.fresh_slots_on_both(id, both, range)
+        self.fresh_slots_on_both(core, requests, id, both, range)
     }
 
     fn fresh_slots_on_both(
         &mut self,
+        core: &mut Core,
+        requests: &Requests,
         id: PieceId,
         both: [DeviceId; 2],
         range: BlockRange,
     ) -> Option<(Spot, BlockRange)> {
-        let key = self.requests.pieces[id.0 as usize].key;
+        let key = requests.pieces[id.0 as usize].key;
         let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-        if !self.core.map.may_have_both(key, places) {
+        if !core.map.may_have_both(key, places) {
             return None;
         }
-        let one = self.adjacent_slots(both[0], range.count);
-        let other = self.adjacent_slots(both[1], one.len() as u16);
-        one.iter().skip(other.len()).for_each(|slot| self.core.map.reuse(Chunk::Slot(both[0], *slot)));
+        let one = core.adjacent_slots(both[0], range.count);
+        let other = core.adjacent_slots(both[1], one.len() as u16);
+        one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(both[0], *slot)));
         let spot = |device, slots: &[Slot]| Some(Spot::Slots { device, first: *slots.first()?, fresh: true });
         let second = spot(both[1], &other)?;
         let first = spot(both[0], &one)?;
-        self.mirror.prepare(id, [first, second]);
+        self.prepare(id, [first, second]);
         Some((first, BlockRange { count: other.len() as u16, ..range }))
     }
 
     /// To two places again, where the first blocks are in two places in slots and in no whole one. However
     /// full the map's area is: the extent's record names as many slots as before.
-    pub(crate) fn twice_again(&mut self, id: PieceId, record: &Record) -> Option<(Spot, BlockRange)> {
-        let range = self.requests.pieces[id.0 as usize].range;
-        let both = self.twice(record, range.first)?;
-        let count = (range.first..range.end()).take_while(|b| self.twice(record, *b) == Some(both)).count();
-        self.fresh_slots_on_both(id, both, BlockRange { count: count as u16, ..range })
+    pub(crate) fn twice_again(
+        &mut self,
+        core: &mut Core,
+        requests: &Requests,
+        id: PieceId,
+        record: &Record,
+    ) -> Option<(Spot, BlockRange)> {
+        let range = requests.pieces[id.0 as usize].range;
+        let both = twice(core, record, range.first)?;
+        let count = (range.first..range.end()).take_while(|b| twice(core, record, *b) == Some(both)).count();
+        self.fresh_slots_on_both(core, requests, id, both, BlockRange { count: count as u16, ..range })
     }
+}
 
-    /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also
-    /// while somebody waits for space: the slots written take the place of those there are.
-    fn twice(&self, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
-        let holding = || record.places.iter().filter(|p| p.valid.contains(block));
-        if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
-            return None;
-        }
-        let mut devices = holding().map(Place::device).filter(|device| self.core.is_usable(*device));
-        Some([devices.next()?, devices.next()?])
+/// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also
+/// while somebody waits for space: the slots written take the place of those there are.
+fn twice(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
+    let holding = || record.places.iter().filter(|p| p.valid.contains(block));
+    if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
+        return None;
     }
+    let mut devices = holding().map(Place::device).filter(|device| core.is_usable(*device));
+    Some([devices.next()?, devices.next()?])
 }

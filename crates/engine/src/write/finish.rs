@@ -2,14 +2,43 @@
 //! fails.
 
 use crate::Engine;
-use crate::device::unflushed::{Unflushed, Wrote};
+use crate::core::Core;
 use crate::flight::Flight;
-use crate::ids::{ActiveId, PieceId};
+use crate::ids::PieceId;
 use crate::lookup::Spot;
+use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Target, Work};
 use crate::write::copies::{Both, Leg};
+use crate::write::target;
 use smallvec::SmallVec;
-use weir_model::{BlockRange, DeviceId, ExtentKey, IoError, IoKind, Mutant, RequestError, Span};
+use weir_model::{BlockRange, ExtentKey, IoError, IoKind, Mutant, RequestError};
+
+/// What was written is in effect from now on.
+#[inline(always)]
+fn note_in_map(
+    core: &mut Core,
+    key: ExtentKey,
+    range: BlockRange,
+    target: Target,
+    good: &[Leg],
+    failed: bool,
+) {
+    let at = |leg: &Leg| leg.spot.location(range.count);
+    match good {
+        [a, b] if target.changes => {
+            core.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
+        }
+        [a] if target.changes || failed => core.map.written(key, at(a), range, a.needs),
+        _ => {}
+    }
+}
+
+/// Whether that the write is not durable is passed over.
+fn is_fua_ignored(core: &Core, requests: &Requests, id: PieceId, target: Target) -> bool {
+    let zeros = matches!(requests.pieces[id.0 as usize].work, Work::Write { zeros: true });
+    (zeros && core.is_planted(Mutant::FuaIgnoredForZeros))
+        || (!target.changes && core.is_planted(Mutant::FuaIgnoredInPlace))
+}
 
 impl Engine {
     /// A command of a write has ended.
@@ -36,7 +65,7 @@ impl Engine {
         }
         if error.is_some() {
             // The last of several may have ended well, and a flush since the first failed.
-            self.note_unfinished(id, flight.device);
+            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
             return self.write_failed(id, target, &[target.spot], error);
         }
         let leg = Leg { spot: target.spot, left: 0, failed: false, needs };
@@ -74,41 +103,35 @@ impl Engine {
         self.durability.doubt.settle(key, range);
         if !target.mirrored {
             // Of copies that is noted as each of them ends.
-            self.note_written(good[0].spot.place().device, key, &target, range, good[0].needs.is_some());
+            self.durability.note_written(
+                &mut self.core,
+                good[0].spot.place().device,
+                key,
+                &target,
+                range,
+                good[0].needs.is_some(),
+            );
         }
-        if target.changes && !self.still_at(key, target.spot, range) {
+        if target.changes && !target::still_at(&self.core, key, target.spot, range) {
             return self.piece_failed(id, RequestError::InDoubt { device: target.spot.place().device });
         }
-        self.note_in_map(key, range, target, good, failed);
-        if self.reads.cache.is_on() {
-            self.reads.cache.written(key, range);
-        }
-        let unsaid = !target.mirrored && self.is_fua_ignored(id, target);
-        // That a copy is no longer one is durable before anybody can rely on the other.
-        let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
-        let active = &mut self.requests.active[request.0];
-        active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
-        self.wait_for_pending(id);
-        self.piece_ended(id);
-    }
-
-    /// What was written is in effect from now on.
-    #[inline(always)]
-    fn note_in_map(&mut self, key: ExtentKey, range: BlockRange, target: Target, good: &[Leg], failed: bool) {
-        let at = |leg: &Leg| leg.spot.location(range.count);
-        match good {
-            [a, b] if target.changes => {
-                self.core.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
-            }
-            [a] if target.changes || failed => self.core.map.written(key, at(a), range, a.needs),
-            _ => {}
-        }
+        note_in_map(&mut self.core, key, range, target, good, failed);
         if target.mirrored || (target.changes && target.several) {
             self.requests.locks.tidy_later(key);
         }
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
             self.durability.note_change(&self.core);
         }
+        if self.reads.cache.is_on() {
+            self.reads.cache.written(key, range);
+        }
+        let unsaid = !target.mirrored && is_fua_ignored(&self.core, &self.requests, id, target);
+        // That a copy is no longer one is durable before anybody can rely on the other.
+        let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
+        let active = &mut self.requests.active[request.0];
+        active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
+        self.requests.wait_for_pending(&self.core, id);
+        self.piece_ended(id);
     }
 
     /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
@@ -150,91 +173,6 @@ impl Engine {
         let range = piece.range;
         spots.iter().for_each(|spot| self.give_up_spot(*spot, range));
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
-    }
-
-    /// Whether that the write is not durable is passed over.
-    fn is_fua_ignored(&self, id: PieceId, target: Target) -> bool {
-        let zeros = matches!(self.requests.pieces[id.0 as usize].work, Work::Write { zeros: true });
-        (zeros && self.is_planted(Mutant::FuaIgnoredForZeros))
-            || (!target.changes && self.is_planted(Mutant::FuaIgnoredInPlace))
-    }
-
-    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
-    pub(crate) fn note_unfinished(&mut self, id: PieceId, device: DeviceId) {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
-        if !self.core.is_lost(device)
-            && !self.is_planted(Mutant::FailedWriteNotNoted)
-            && self.core.devices[device.index()].epochs.wrote(device, false).is_some()
-        {
-            self.durability.note_unflushed(
-                &mut self.core,
-                device,
-                Unflushed { key, range, wrote: Wrote::Data },
-            );
-        }
-    }
-
-    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
-    #[inline(always)]
-    pub(crate) fn note_written(
-        &mut self,
-        device: DeviceId,
-        key: ExtentKey,
-        target: &Target,
-        range: BlockRange,
-        volatile: bool,
-    ) {
-        if volatile {
-            self.durability.note_unflushed(
-                &mut self.core,
-                device,
-                Unflushed { key, range, wrote: Wrote::Data },
-            );
-        } else {
-            self.note_durable(device, key, target, range);
-        }
-    }
-
-    #[inline(never)]
-    fn note_durable(&mut self, device: DeviceId, key: ExtentKey, target: &Target, range: BlockRange) {
-        if self.core.devices[device.index()].epochs.owes(device).is_none() {
-            return;
-        }
-        if self.core.map.has_pending(key) && !self.is_planted(Mutant::DurableWriteSettlesPending) {
-            // The data is durable, but not that the map knows of its place: the mover may just have made
-            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
-            self.durability.note_unflushed(
-                &mut self.core,
-                device,
-                Unflushed { key, range, wrote: Wrote::Data },
-            );
-        } else {
-            let written = Span { start: target.start, len: target.end - target.start };
-            self.durability.note_unflushed(
-                &mut self.core,
-                device,
-                Unflushed { key, range: written.covered(), wrote: Wrote::Durable },
-            );
-        }
-    }
-
-    /// If what the map says must be durable when the request is acknowledged, and what it found or did
-    /// in the extent is not, it waits for a commit.
-    #[inline]
-    pub(crate) fn wait_for_pending(&mut self, id: PieceId) {
-        let piece = &self.requests.pieces[id.0 as usize];
-        let (key, request) = (piece.key, piece.request);
-        self.wait_for_extent(request, key);
-    }
-
-    #[inline]
-    pub(crate) fn wait_for_extent(&mut self, request: ActiveId, key: ExtentKey) {
-        let asked = &self.requests.active[request.0].request;
-        let is_durable = || self.map_is_durable_when_acknowledged(asked.volume, asked.fua);
-        if self.core.map.pending() > 0 && is_durable() && self.core.map.has_pending(key) {
-            self.requests.active[request.0].commit = true;
-        }
     }
 
     /// The piece fails before anything was written.

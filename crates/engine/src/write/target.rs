@@ -9,10 +9,15 @@
 //! [`weir_map::Map::may_overwrite`]).
 
 use crate::Engine;
+use crate::core::Core;
+use crate::durability::Durability;
 use crate::ids::PieceId;
 use crate::lookup::{self, Spot};
+use crate::policy::Host;
 use crate::policy::which::Which;
-use crate::request::piece::{Piece, Preferred, WaitsFor, Work};
+use crate::request::Requests;
+use crate::request::piece::{Piece, Preferred, Work};
+use crate::space::Space;
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
@@ -28,6 +33,173 @@ fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
     BlockRange { first: range.first, count }
 }
 
+fn may_redirect(core: &Core, host: &Host, space: &Space, which: Which, device: Option<DeviceId>) -> bool {
+    device.is_some_and(|device| takes_more(core, space, device)) && space.may_take_extra(core, host, which)
+}
+
+/// Whether writes may be sent to the device that could as well stay where they are.
+pub(crate) fn takes_more(core: &Core, space: &Space, device: DeviceId) -> bool {
+    device.index() < core.devices.len() && core.is_usable(device) && !space.state.is_waited_for()
+}
+
+/// To fine slots of a device, if there are some.
+fn slots_on(
+    core: &mut Core,
+    requests: &Requests,
+    id: PieceId,
+    record: Option<&Record>,
+    device: DeviceId,
+) -> Option<(Spot, BlockRange)> {
+    let Piece { key, range, .. } = requests.pieces[id.0 as usize];
+    let place = PlaceId { device, kind: PlaceKind::Fine };
+    // What the place holds is written in place, if that need not wait for another place to hold it no
+    // more.
+    let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
+    let stays = |b: u16| {
+        let one = BlockRange { first: b, count: 1 };
+        held.is_some_and(|h| h.contains(b)) && core.map.may_overwrite(key, place, one)
+    };
+    let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
+    if count == 0 || !core.map.may_have(key, place) || !core.map.has_room_for_places() {
+        return None;
+    }
+    let slots = core.adjacent_slots(device, count);
+    let first = *slots.first()?;
+    let run = BlockRange { first: range.first, count: slots.len() as u16 };
+    Some((Spot::Slots { device, first, fresh: true }, run))
+}
+
+/// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
+fn is_being_read(requests: &Requests, key: ExtentKey, run: BlockRange) -> bool {
+    requests.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
+}
+
+/// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
+/// if it is nowhere, or out of reach.
+pub(crate) fn held_spot(
+    core: &Core,
+    requests: &Requests,
+    id: PieceId,
+    record: &Record,
+    preferred: Preferred,
+) -> Option<(Spot, BlockRange)> {
+    let range = requests.pieces[id.0 as usize].range;
+    let place = holder(core, record, range.first, preferred)?;
+    if out_of_reach(core, requests, id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
+        return None;
+    }
+    match place.at {
+        Location::Whole(whole) => Some((Spot::Whole(whole), first_run(range, |b| place.valid.contains(b)))),
+        Location::Fine { device, .. } => {
+            let first = place.slot(range.first)?;
+            let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+            let run = first_run(range, |b| place.slot(b) == Some(next(b)));
+            Some((Spot::Slots { device, first, fresh: false }, run))
+        }
+    }
+}
+
+/// Of the places that hold the block, the one to be written: the preferred one, else that on the device
+/// that answers writes soonest.
+fn holder<'a>(core: &Core, record: &'a Record, block: u16, preferred: Preferred) -> Option<&'a Place> {
+    let holding = record.places.iter().filter(|p| p.valid.contains(block));
+    holding.min_by_key(|p| {
+        let device = p.at.id().device;
+        let response = core.views.of(device).writes.response.get();
+        (!core.is_usable(device), !preferred.is(p.at.id()), response, device)
+    })
+}
+
+/// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
+/// that is not lost.
+fn whole_place(core: &Core, record: &Record) -> Option<Whole> {
+    let best = lookup::wholes(record).min_by_key(|w| !core.is_usable(w.device));
+    best.filter(|whole| core.is_usable(whole.device) || !has_room(record))
+}
+
+/// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where
+/// the extent has, or gets, a place on another one. `None` if there are none.
+fn out_of_reach(core: &Core, requests: &Requests, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
+    let record = record.filter(|r| r.places.iter().any(|p| !core.is_usable(p.device())))?;
+    let piece = &requests.pieces[id.0 as usize];
+    let goes_on = has_room(record) || lookup::wholes(record).any(|w| core.is_usable(w.device));
+    if piece.work != (Work::Write { zeros: false }) || !goes_on {
+        return None;
+    }
+    let mut blocks = BlockSet::none(core.map.extent().blocks());
+    blocks.insert(piece.span.covered());
+    for place in record.places.iter().filter(|p| core.is_usable(p.device())) {
+        blocks.subtract(&place.valid);
+    }
+    Some(blocks)
+}
+
+/// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
+/// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
+/// of the extent go the same way at once: who overwrites one block overwrites the next.
+fn may_overwrite(
+    core: &mut Core,
+    requests: &mut Requests,
+    durability: &mut Durability,
+    id: PieceId,
+    place: PlaceId,
+    run: BlockRange,
+    shared: bool,
+) -> bool {
+    let key = requests.pieces[id.0 as usize].key;
+    if core.map.may_overwrite(key, place, run) {
+        return true;
+    }
+    let all = BlockRange { first: 0, count: core.map.extent().blocks() };
+    // What a mover does is not undone beyond what must be.
+    let range = if shared && !requests.locks.has_mover(key) { all } else { run };
+    core.map.narrowed(key, place, range);
+    requests.locks.tidy_later(key);
+    durability.note_change(core);
+    if core.map.may_overwrite(key, place, run) {
+        return true;
+    }
+    durability.wait_to_overwrite(requests, id);
+    false
+}
+
+/// The piece keeps its first blocks; the others become a piece of their own.
+fn keep_first(requests: &mut Requests, id: PieceId, count: u16) {
+    let piece = &mut requests.pieces[id.0 as usize];
+    if count == piece.range.count {
+        return;
+    }
+    let (key, range, span, buffer) = (piece.key, piece.range, piece.span, piece.buffer);
+    let border = u32::from(range.first + count) * BLOCK as u32;
+    let bytes = u32::from(count) * BLOCK as u32;
+    let part = |from: u32, len: u32| if buffer.len == 0 { Buffer::EMPTY } else { buffer.part(from, len) };
+    let rest_span = Span { start: border, len: span.end() - border };
+    let rest_buffer = part(bytes, buffer.len.saturating_sub(bytes));
+    let rest = Piece {
+        range: BlockRange { first: range.first + count, count: range.count - count },
+        takes_blocks: true,
+        told: true,
+        ..Piece::new(piece.request, key, rest_span, piece.work, rest_buffer)
+    };
+    piece.span.len = border - span.start;
+    piece.range.count = count;
+    piece.buffer = part(0, bytes);
+    let request = piece.request;
+    requests.locks.split(key, range, count);
+    requests.active[request.0].left += 1;
+    let rest = PieceId(requests.pieces.insert(rest) as u32);
+    requests.ready.push(rest);
+}
+
+/// Whether an extent's blocks still are at a spot written in place.
+pub(crate) fn still_at(core: &Core, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
+    let Spot::Slots { device, first, fresh: false } = spot else { return true };
+    let Found::Record(record) = core.map.find(key) else { return false };
+    let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
+    let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
+    place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
+}
+
 impl Engine {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what
     /// may be done.
@@ -41,7 +213,7 @@ impl Engine {
             return WriteTo::InPlace;
         }
         if tells {
-            self.note_superblock(access.key, access.blocks);
+            self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
         }
         let wish = self.ask_one(which, |policy, moment| match (tells, asks) {
             (true, true) => policy.write(moment, access),
@@ -52,7 +224,9 @@ impl Engine {
             }
         });
         // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
-        if matches!(wish, WriteTo::FineTwice(_)) || self.may_redirect(which, wish.device()) {
+        if matches!(wish, WriteTo::FineTwice(_))
+            || may_redirect(&self.core, &self.host, &self.space, which, wish.device())
+        {
             return wish;
         }
         WriteTo::InPlace
@@ -84,18 +258,19 @@ impl Engine {
         };
         let device = wish.device();
         let elsewhere = match (wish, device) {
-            (WriteTo::Fine(_), Some(device)) => self.slots_on(id, record, device),
+            (WriteTo::Fine(_), Some(device)) => slots_on(&mut self.core, &self.requests, id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
             (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
-                self.slots_on(id, record, device)
+                slots_on(&mut self.core, &self.requests, id, record, device)
             }
             (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
                 let range = self.requests.pieces[id.0 as usize].range;
-                self.slots_on_both(id, both, range)
+                self.mirror.slots_on_both(&mut self.core, &self.requests, id, both, range)
             }
             _ => None,
         };
-        let elsewhere = elsewhere.or_else(|| self.twice_again(id, record?));
+        let elsewhere =
+            elsewhere.or_else(|| self.mirror.twice_again(&mut self.core, &self.requests, id, record?));
         let (spot, run) = match elsewhere {
             Some(chosen) => {
                 self.space.note_redirect();
@@ -106,50 +281,13 @@ impl Engine {
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
         self.counts.note_new_place(&self.core, self.requests.pieces[id.0 as usize].key, record, spot.place());
-        self.keep_first(id, run.count);
+        keep_first(&mut self.requests, id, run.count);
         Some(spot)
-    }
-
-    fn may_redirect(&self, which: Which, device: Option<DeviceId>) -> bool {
-        device.is_some_and(|device| self.takes_more(device)) && self.may_take_extra(which)
     }
 
     fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
         let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
-        both.into_iter().all(|device| self.may_redirect(which, Some(device)))
-    }
-
-    /// Whether writes may be sent to the device that could as well stay where they are.
-    pub(crate) fn takes_more(&self, device: DeviceId) -> bool {
-        device.index() < self.core.devices.len()
-            && self.core.is_usable(device)
-            && !self.space.state.is_waited_for()
-    }
-
-    /// To fine slots of a device, if there are some.
-    fn slots_on(
-        &mut self,
-        id: PieceId,
-        record: Option<&Record>,
-        device: DeviceId,
-    ) -> Option<(Spot, BlockRange)> {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let place = PlaceId { device, kind: PlaceKind::Fine };
-        // What the place holds is written in place, if that need not wait for another place to hold it no
-        // more.
-        let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
-        let stays = |b: u16| {
-            let one = BlockRange { first: b, count: 1 };
-            held.is_some_and(|h| h.contains(b)) && self.core.map.may_overwrite(key, place, one)
-        };
-        let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
-        if count == 0 || !self.core.map.may_have(key, place) || !self.core.map.has_room_for_places() {
-            return None;
-        }
-        let slots = self.adjacent_slots(device, count);
-        let first = *slots.first()?;
-        let run = BlockRange { first: range.first, count: slots.len() as u16 };
-        Some((Spot::Slots { device, first, fresh: true }, run))
+        both.into_iter().all(|device| may_redirect(&self.core, &self.host, &self.space, which, Some(device)))
     }
 
     /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
@@ -174,7 +312,7 @@ impl Engine {
             || !self.core.map.may_overwrite(key, place, run)
             || self.core.map.may_come_back(key, place, run)
             || self.mover.mover_writes(key, place, run)
-            || (there.is_some() && self.is_being_read(key, run))
+            || (there.is_some() && is_being_read(&self.requests, key, run))
         {
             return None;
         }
@@ -185,43 +323,20 @@ impl Engine {
         Some((Spot::Whole(whole), run))
     }
 
-    /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
-    fn is_being_read(&self, key: ExtentKey, run: BlockRange) -> bool {
-        self.requests.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
-    }
-
     /// A whole place for the extent on a device where it has none, if there can be one and there is space
     /// that nobody else needs.
     fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
         let place = PlaceId { device, kind: PlaceKind::Whole };
         let may_have = self.core.map.may_have(key, place)
             && (lookup::wholes(record).next().is_some() || self.core.map.may_place(key));
-        if !may_have || !self.has_reserve(device) || !self.core.map.has_room_for_places() {
+        if !may_have || !self.space.has_reserve(&self.core, device) || !self.core.map.has_room_for_places() {
             return None;
         }
         let whole = self.core.map.allocate(device)?;
         self.space.note_used(&mut self.core);
         self.space.note_second_place();
-        self.place(key, whole);
+        self.counts.place(&mut self.core, &mut self.host, key, whole);
         Some(whole)
-    }
-
-    /// Free slots side by side, at most so many.
-    pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = Vec::new();
-        if !self.core.map.has_fine_places() {
-            return slots;
-        }
-        while slots.len() < usize::from(most) {
-            let Some(slot) = self.core.map.allocate_slot(device) else { break };
-            let adjacent = |last: &Slot| slot.extent == last.extent && slot.block == last.block + 1;
-            if !slots.last().is_none_or(adjacent) {
-                self.core.map.reuse(Chunk::Slot(device, slot));
-                break;
-            }
-            slots.push(slot);
-        }
-        slots
     }
 
     /// Where the first block is, or to the whole place; and how many of the next ones go the same way. Of
@@ -232,87 +347,39 @@ impl Engine {
         record: Option<&Record>,
         preferred: Preferred,
     ) -> Option<(Spot, BlockRange)> {
-        if let Some((spot, run)) = record.and_then(|r| self.held_spot(id, r, preferred)) {
+        if let Some((spot, run)) =
+            record.and_then(|r| held_spot(&self.core, &self.requests, id, r, preferred))
+        {
             let place = spot.place();
             let shared =
                 record.is_some_and(|r| r.shared(place, self.core.map.extent().blocks()).contains_any(run));
-            return self.may_overwrite(id, place, run, shared).then_some((spot, run));
+            return may_overwrite(
+                &mut self.core,
+                &mut self.requests,
+                &mut self.durability,
+                id,
+                place,
+                run,
+                shared,
+            )
+            .then_some((spot, run));
         }
-        let leaves = self.out_of_reach(id, record);
+        let leaves = out_of_reach(&self.core, &self.requests, id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
         let run = first_run(self.requests.pieces[id.0 as usize].range, |b| {
             record.is_none_or(|r| !r.holds(b)) || leaves(b)
         });
-        let whole = match record.and_then(|r| self.whole_place(r)) {
+        let whole = match record.and_then(|r| whole_place(&self.core, r)) {
             Some(whole) => whole,
             None => self.new_whole_place(id, record)?,
         };
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        if !self.may_overwrite(id, place, run, false) || self.waits_for_mover(id, place, run) {
+        if !may_overwrite(&mut self.core, &mut self.requests, &mut self.durability, id, place, run, false)
+            || self.mover.waits_for_mover(&self.core, &mut self.requests, id, place, run)
+        {
             return None;
         }
         Some((Spot::Whole(whole), run))
-    }
-
-    /// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
-    /// if it is nowhere, or out of reach.
-    pub(crate) fn held_spot(
-        &self,
-        id: PieceId,
-        record: &Record,
-        preferred: Preferred,
-    ) -> Option<(Spot, BlockRange)> {
-        let range = self.requests.pieces[id.0 as usize].range;
-        let place = self.holder(record, range.first, preferred)?;
-        if self.out_of_reach(id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
-            return None;
-        }
-        match place.at {
-            Location::Whole(whole) => {
-                Some((Spot::Whole(whole), first_run(range, |b| place.valid.contains(b))))
-            }
-            Location::Fine { device, .. } => {
-                let first = place.slot(range.first)?;
-                let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-                let run = first_run(range, |b| place.slot(b) == Some(next(b)));
-                Some((Spot::Slots { device, first, fresh: false }, run))
-            }
-        }
-    }
-
-    /// Of the places that hold the block, the one to be written: the preferred one, else that on the device
-    /// that answers writes soonest.
-    fn holder<'a>(&self, record: &'a Record, block: u16, preferred: Preferred) -> Option<&'a Place> {
-        let holding = record.places.iter().filter(|p| p.valid.contains(block));
-        holding.min_by_key(|p| {
-            let device = p.at.id().device;
-            let response = self.core.views.of(device).writes.response.get();
-            (!self.core.is_usable(device), !preferred.is(p.at.id()), response, device)
-        })
-    }
-
-    /// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
-    /// that is not lost.
-    fn whole_place(&self, record: &Record) -> Option<Whole> {
-        let best = lookup::wholes(record).min_by_key(|w| !self.core.is_usable(w.device));
-        best.filter(|whole| self.core.is_usable(whole.device) || !has_room(record))
-    }
-
-    /// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where
-    /// the extent has, or gets, a place on another one. `None` if there are none.
-    fn out_of_reach(&self, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
-        let record = record.filter(|r| r.places.iter().any(|p| !self.core.is_usable(p.device())))?;
-        let piece = &self.requests.pieces[id.0 as usize];
-        let goes_on = has_room(record) || lookup::wholes(record).any(|w| self.core.is_usable(w.device));
-        if piece.work != (Work::Write { zeros: false }) || !goes_on {
-            return None;
-        }
-        let mut blocks = BlockSet::none(self.core.map.extent().blocks());
-        blocks.insert(piece.span.covered());
-        for place in record.places.iter().filter(|p| self.core.is_usable(p.device())) {
-            blocks.subtract(&place.valid);
-        }
-        Some(blocks)
     }
 
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
@@ -320,45 +387,18 @@ impl Engine {
         let key = self.requests.pieces[id.0 as usize].key;
         let is_second = record.is_some_and(|r| lookup::wholes(r).next().is_some());
         if !is_second && !self.core.map.may_place(key) {
-            self.wait_to_overwrite(id);
+            self.durability.wait_to_overwrite(&mut self.requests, id);
             return None;
         }
         let whole = self.allocate(id, key)?;
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
         if is_second && !self.core.map.may_have(key, place) {
             self.core.map.reuse(Chunk::Whole(whole));
-            self.wait_to_overwrite(id);
+            self.durability.wait_to_overwrite(&mut self.requests, id);
             return None;
         }
-        self.place(key, whole);
+        self.counts.place(&mut self.core, &mut self.host, key, whole);
         Some(whole)
-    }
-
-    /// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
-    /// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
-    /// of the extent go the same way at once: who overwrites one block overwrites the next.
-    fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
-        let key = self.requests.pieces[id.0 as usize].key;
-        if self.core.map.may_overwrite(key, place, run) {
-            return true;
-        }
-        let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
-        // What a mover does is not undone beyond what must be.
-        let range = if shared && !self.requests.locks.has_mover(key) { all } else { run };
-        self.core.map.narrowed(key, place, range);
-        self.requests.locks.tidy_later(key);
-        self.durability.note_change(&self.core);
-        if self.core.map.may_overwrite(key, place, run) {
-            return true;
-        }
-        self.wait_to_overwrite(id);
-        false
-    }
-
-    /// The piece tries again after the next commit.
-    pub(crate) fn wait_to_overwrite(&mut self, id: PieceId) {
-        self.requests.wait(id, WaitsFor::Commit);
-        self.durability.commits.wait(id);
     }
 
     /// Something has become durable, or never will: who waited for it tries again.
@@ -367,34 +407,6 @@ impl Engine {
         let waiting = self.durability.commits.take_waiting();
         waiting.into_iter().for_each(|id| self.requests.go_on(id));
         self.retry_waiting_moves();
-    }
-
-    /// The piece keeps its first blocks; the others become a piece of their own.
-    fn keep_first(&mut self, id: PieceId, count: u16) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
-        if count == piece.range.count {
-            return;
-        }
-        let (key, range, span, buffer) = (piece.key, piece.range, piece.span, piece.buffer);
-        let border = u32::from(range.first + count) * BLOCK as u32;
-        let bytes = u32::from(count) * BLOCK as u32;
-        let part = |from: u32, len: u32| if buffer.len == 0 { Buffer::EMPTY } else { buffer.part(from, len) };
-        let rest_span = Span { start: border, len: span.end() - border };
-        let rest_buffer = part(bytes, buffer.len.saturating_sub(bytes));
-        let rest = Piece {
-            range: BlockRange { first: range.first + count, count: range.count - count },
-            takes_blocks: true,
-            told: true,
-            ..Piece::new(piece.request, key, rest_span, piece.work, rest_buffer)
-        };
-        piece.span.len = border - span.start;
-        piece.range.count = count;
-        piece.buffer = part(0, bytes);
-        let request = piece.request;
-        self.requests.locks.split(key, range, count);
-        self.requests.active[request.0].left += 1;
-        let rest = PieceId(self.requests.pieces.insert(rest) as u32);
-        self.requests.ready.push(rest);
     }
 
     /// What a piece that has failed, or chooses anew, was to be written to.
@@ -418,14 +430,5 @@ impl Engine {
                 self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
             }
         }
-    }
-
-    /// Whether an extent's blocks still are at a spot written in place.
-    pub(crate) fn still_at(&self, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
-        let Spot::Slots { device, first, fresh: false } = spot else { return true };
-        let Found::Record(record) = self.core.map.find(key) else { return false };
-        let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
-        let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
-        place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
     }
 }

@@ -27,7 +27,10 @@
 //! A check whose read fails with another error says nothing: the page is there, or the device is about to be
 //! given up for other reasons.
 
+pub(crate) mod last_check;
+
 use crate::Engine;
+use crate::core::Core;
 use crate::device::DeviceSettings;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::Waiter;
@@ -85,7 +88,7 @@ pub(crate) struct Verification {
     /// A client has used the pool since the last checks at intervals began.
     used: bool,
     /// How far the check is that ends a stop.
-    pub(super) last_check: LastCheck,
+    last_check: LastCheck,
 }
 
 /// How far the check that ends a stop is.
@@ -199,73 +202,85 @@ impl Task for Verification {
             let Some(checks) = &mut engine.verification.devices[i] else { continue };
             if !checks.is_over && checks.began + interval(checks.within) <= engine.core.now {
                 checks.asked = round;
-                engine.verify_device(DeviceId(i as u8));
+                engine.verification.verify_device(&mut engine.core, DeviceId(i as u8));
             }
         }
     }
 }
 
-impl Engine {
+impl Verification {
     /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
-    pub(crate) fn verify_devices(&mut self) -> Round {
-        self.verify_unless(|checks, now| {
+    pub(crate) fn verify_devices(&mut self, core: &mut Core) -> Round {
+        self.verify_unless(core, |checks, now| {
             checks.within > Nanos(0) && checks.whole_at.is_some_and(|at| now.since(at) <= checks.within)
         })
     }
 
     /// As above; but no device is verified whose checks so far are good enough.
-    pub(super) fn verify_unless(&mut self, is_fresh: impl Fn(&Checks, Nanos) -> bool) -> Round {
-        if self.is_planted(Mutant::TruncationNotChecked) {
-            return self.verification.round;
+    pub(super) fn verify_unless(
+        &mut self,
+        core: &mut Core,
+        is_fresh: impl Fn(&Checks, Nanos) -> bool,
+    ) -> Round {
+        if core.is_planted(Mutant::TruncationNotChecked) {
+            return self.round;
         }
-        self.verification.round.0 += 1;
-        let round = self.verification.round;
-        let once = self.is_planted(Mutant::VerifiedOnceForAll);
-        for i in 0..self.verification.devices.len() {
-            let Some(checks) = &mut self.verification.devices[i] else { continue };
-            let counts = is_fresh(checks, self.core.now) || (once && checks.whole_at.is_some());
+        self.round.0 += 1;
+        let round = self.round;
+        let once = core.is_planted(Mutant::VerifiedOnceForAll);
+        for i in 0..self.devices.len() {
+            let Some(checks) = &mut self.devices[i] else { continue };
+            let counts = is_fresh(checks, core.now) || (once && checks.whole_at.is_some());
             if !counts && !checks.is_over {
                 checks.asked = round;
-                self.verify_device(DeviceId(i as u8));
+                self.verify_device(core, DeviceId(i as u8));
             }
         }
         round
     }
 
     /// Begins a check of this device; `None` if it is not verified, or lost.
-    pub(crate) fn check_device(&mut self, device: DeviceId) -> Option<Round> {
-        if self.is_planted(Mutant::TruncationNotChecked) {
+    pub(crate) fn check_device(&mut self, core: &mut Core, device: DeviceId) -> Option<Round> {
+        if core.is_planted(Mutant::TruncationNotChecked) {
             return None;
         }
-        let checks = self.verification.devices.get_mut(device.index())?.as_mut()?;
+        let checks = self.devices.get_mut(device.index())?.as_mut()?;
         if checks.is_over {
             return None;
         }
-        self.verification.round.0 += 1;
-        checks.asked = self.verification.round;
-        self.verify_device(device);
-        Some(self.verification.round)
+        self.round.0 += 1;
+        checks.asked = self.round;
+        self.verify_device(core, device);
+        Some(self.round)
     }
 
     /// Whether the check has ended, or nothing is to be learnt of the device any more.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
-        let checks = self.verification.devices.get(device.index()).and_then(Option::as_ref);
+        let checks = self.devices.get(device.index()).and_then(Option::as_ref);
         checks.is_none_or(|checks| checks.is_over || checks.done >= round)
     }
 
     /// Begins a check of the device, unless one is in flight: then another follows.
-    fn verify_device(&mut self, device: DeviceId) {
-        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+    fn verify_device(&mut self, core: &mut Core, device: DeviceId) {
+        let Some(checks) = &mut self.devices[device.index()] else { return };
         if checks.in_flight.is_some() {
             return;
         }
         checks.in_flight = Some(checks.asked);
-        checks.began = self.core.now;
-        let at = Superblock::second_at(self.core.map.devices()[device.index()].size);
+        checks.began = core.now;
+        let at = Superblock::second_at(core.map.devices()[device.index()].size);
         let io = NewIo { device, kind: IoKind::Read, at, buffer: checks.buffer };
-        self.core.launch(io, Purpose::Verify);
+        core.launch(io, Purpose::Verify);
     }
 
+    /// The only metadata member, if it is damaged: nothing can be made durable without it.
+    pub(crate) fn metadata_damage(&self, core: &Core) -> Option<DeviceId> {
+        let members = core.map.members().iter().copied();
+        { members }.find(|device| self.damaged.contains(*device))
+    }
+}
+
+impl Engine {
     /// A check has ended.
     pub(crate) fn verified<M: Memory>(
         &mut self,
@@ -285,10 +300,10 @@ impl Engine {
         }
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
-            self.verify_device(device);
+            self.verification.verify_device(&mut self.core, device);
         }
         self.answer_verified();
-        self.write_superblock(memory);
+        self.durability.write_superblock(&mut self.core, &mut self.verification, &mut self.space, memory);
     }
 
     /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
@@ -309,14 +324,14 @@ impl Engine {
     pub(crate) fn record_damage(&mut self, device: DeviceId) {
         if !self.is_planted(Mutant::DamageNotRecorded) {
             self.core.map.note_damaged(device);
-            self.record_superblocks();
+            self.durability.record_superblocks(&self.core, &self.verification);
         }
     }
 
     /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device
     /// has been verified as of `round`; with an error if durable data was found to be gone.
     pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
-        if self.verification.is_over(round) && !self.is_recording_damage() {
+        if self.verification.is_over(round) && !self.durability.is_recording_damage(&self.verification) {
             self.answer_if_whole(who);
         } else {
             self.verification.waiting.push((round, who));
@@ -325,7 +340,7 @@ impl Engine {
 
     /// Answers those that waited for checks, or for the record of what these found, and no longer do.
     pub(crate) fn answer_verified(&mut self) {
-        if self.is_recording_damage() {
+        if self.durability.is_recording_damage(&self.verification) {
             return;
         }
         for who in self.verification.take_over() {
@@ -338,7 +353,7 @@ impl Engine {
             Waiter::Request(id) => {
                 let active = &self.requests.active[id.0];
                 let error = match active.internal {
-                    true => self.metadata_damage().map(RequestError::FlushFailed),
+                    true => self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed),
                     false => self.damage(active.request.volume),
                 };
                 let active = &mut self.requests.active[id.0];
@@ -346,7 +361,7 @@ impl Engine {
                 self.reply(id);
             }
             Waiter::Admin(step) => {
-                let error = self.metadata_damage().map(RequestError::FlushFailed);
+                let error = self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed);
                 self.admin_step_ended(step, error);
             }
             Waiter::Resync => self.background.copies_are_durable(),
@@ -358,18 +373,17 @@ impl Engine {
     /// elsewhere.
     pub fn damaged_device(&self) -> Option<DeviceId> {
         let volumes = self.core.map.catalogue().volumes.keys();
-        self.metadata_damage().or_else(|| volumes.copied().find_map(|volume| self.damaged_for(volume)))
-    }
-
-    /// The only metadata member, if it is damaged: nothing can be made durable without it.
-    pub(crate) fn metadata_damage(&self) -> Option<DeviceId> {
-        let members = self.core.map.members().iter().copied();
-        { members }.find(|device| self.verification.damaged.contains(*device))
+        self.verification
+            .metadata_damage(&self.core)
+            .or_else(|| volumes.copied().find_map(|volume| self.damaged_for(volume)))
     }
 
     /// Why nothing of the volume can be acknowledged as durable any more.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
-        self.metadata_damage().or_else(|| self.damaged_for(volume)).map(RequestError::FlushFailed)
+        self.verification
+            .metadata_damage(&self.core)
+            .or_else(|| self.damaged_for(volume))
+            .map(RequestError::FlushFailed)
     }
 
     /// A damaged device because of which durable data of the volume is gone: it is gone with as many
