@@ -243,3 +243,17 @@ pub(crate) fn write(
 pub(crate) fn flush(store: &mut dyn Store, device: DeviceId) -> Result<(), MapError> {
     store.flush(device).map_err(failed(device, "flush", DeviceOffset(0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_pages_are_enough_for_three_versions_of_every_slot() {
+        let (extents, slots, extent) = (24_576, 98_304, ExtentSize::DEFAULT);
+        let pages = |slots| meta_pages_for(extents, slots, extent);
+        // A slot takes six bytes, and a place of its own with a bitmap of 32 blocks.
+        let bytes = 3 * slots * (6 + 2 + 4);
+        assert!((pages(slots) - pages(0)) * PAGE as u64 >= bytes, "{} for {bytes} bytes", pages(slots));
+    }
+}

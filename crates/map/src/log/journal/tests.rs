@@ -100,6 +100,21 @@ fn a_frame_of_another_journal_is_not_replayed() {
 }
 
 #[test]
+fn a_later_journal_supersedes_this_one_unless_its_history_was_given_up() {
+    for (incarnation, counts) in [(1, false), (2, true), (3, true)] {
+        let later = JournalPosition { journal: FIRST.journal + 1, incarnation, ..FIRST };
+        let mut journal = Journal::new(POOL, Bytes(20 * PAGE as u64), later, Planted::for_tests());
+        let (mut builder, mut ring) = (FrameBuilder::new(FRAME_MAX), Vec::new());
+        assert!(builder.add(&[delta(0)], 32));
+        journal.append(&mut builder, &mut ring);
+        ring.resize(20 * PAGE, 0);
+        let superseded = End::Superseded { journal: later.journal, offset: 0 };
+        let expected = if counts { superseded } else { End::Tail };
+        assert_eq!(replayed(&ring, FIRST).2, expected, "incarnation {incarnation} beside {FIRST:?}");
+    }
+}
+
+#[test]
 fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
     let (ring, journal, from, since) = filled(&[3, 3, 3, 3], 20);
     let (mut a, mut b) = (ring.clone(), ring);
