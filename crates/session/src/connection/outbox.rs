@@ -102,3 +102,39 @@ impl Outbox {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::HeapMemory;
+
+    fn outbox(memory: &mut HeapMemory) -> Outbox {
+        let mut outbox = Outbox::default();
+        assert!(outbox.is_there(memory) && outbox.has_room());
+        outbox
+    }
+
+    #[test]
+    fn there_is_no_room_for_a_step_once_headers_parts_or_payload_are_too_many() {
+        let mut memory = HeapMemory::new(Bytes::mib(4));
+        let mut headers = outbox(&mut memory);
+        for left in (0..Outbox::LEN).step_by(16).rev() {
+            assert_eq!(headers.has_room(), left + 16 >= Outbox::STEP, "{left} bytes are left");
+            headers.header(&[0; 16], &mut memory);
+        }
+        assert_eq!((headers.parts().len(), headers.payload), (1, 0));
+
+        let page = memory.take(Bytes(BLOCK)).expect("memory");
+        let mut parts = outbox(&mut memory);
+        while parts.has_room() {
+            parts.payload(page.part(0, 16));
+        }
+        assert_eq!(parts.parts().len(), PARTS_MAX - Outbox::STEP_PARTS + 1);
+        assert!(parts.payload < PAYLOAD_MAX);
+
+        let large = memory.take(Bytes(PAYLOAD_MAX.into())).expect("memory");
+        let mut payload = outbox(&mut memory);
+        payload.payload(large);
+        assert!(!payload.has_room());
+    }
+}

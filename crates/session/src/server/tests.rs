@@ -14,6 +14,7 @@ struct Script {
     receiving: BTreeMap<ConnId, Vec<Buffer>>,
     sending: Vec<(ConnId, Vec<Buffer>)>,
     closing: Vec<ConnId>,
+    cancelled: Vec<ConnId>,
     hung_up: Vec<ConnId>,
 }
 
@@ -22,7 +23,9 @@ impl Port for Script {
         let before = self.receiving.insert(conn, into.to_vec());
         assert_eq!(before, None, "one receive at a time");
     }
-    fn cancel_recv(&mut self, _: ConnId) {}
+    fn cancel_recv(&mut self, conn: ConnId) {
+        self.cancelled.push(conn);
+    }
     fn send(&mut self, conn: ConnId, parts: &[Buffer]) {
         self.sending.push((conn, parts.to_vec()));
     }
@@ -63,7 +66,15 @@ impl Scripted {
         &mut self,
         run: impl FnOnce(&mut Server<Ram, Script>, &mut Outside<'_, Script, HeapMemory>) -> T,
     ) -> T {
-        let mut outside = Outside { port: &mut self.port, memory: &mut self.memory, now: Nanos(0) };
+        self.at(Nanos(0), run)
+    }
+
+    fn at<T>(
+        &mut self,
+        now: Nanos,
+        run: impl FnOnce(&mut Server<Ram, Script>, &mut Outside<'_, Script, HeapMemory>) -> T,
+    ) -> T {
+        let mut outside = Outside { port: &mut self.port, memory: &mut self.memory, now };
         run(&mut self.server, &mut outside)
     }
 
@@ -211,5 +222,84 @@ fn a_lost_connection_writes_nothing_once_its_client_is_back() {
         let expected = if is_ended { pattern(2, 4096) } else { pattern(1, 4096) };
         assert!(scripted.first_block() == expected, "lost: {is_lost}, of {volume}");
         assert_eq!(scripted.server.counts().clients, if is_ended { 1 } else { 2 });
+    }
+}
+
+/// A client that takes no reply ends with its connection, which is closed when it has had its time.
+#[test]
+fn a_stop_waits_for_no_client_beyond_the_farewell() {
+    let mut scripted = Scripted::new();
+    scripted.accept(OLD);
+    scripted.bring(OLD, &hello(false));
+    let flush = request(command::FLUSH, 0, 1, 0, 0);
+    let into = scripted.port.receiving.remove(&OLD).expect("it is heard")[0];
+    scripted.memory.bytes_mut(into.part(0, flush.len() as u32)).copy_from_slice(&flush);
+    scripted.with(|server, outside| {
+        server.received(OLD, Ok(flush.len()), outside);
+        server.turn(outside);
+        server.begin_stop(outside);
+        server.turn(outside);
+    });
+    assert_eq!(scripted.port.sending.len(), 1, "the reply");
+    let late = FAREWELL + Nanos(1);
+    for (now, closing) in [(Nanos(0), vec![]), (Nanos(FAREWELL.0 - 1), vec![]), (late, vec![OLD])] {
+        assert!(scripted.at(now, |server, outside| server.advance_stop(outside)).is_none());
+        assert_eq!(scripted.port.closing, closing, "at {now:?}");
+    }
+    let end = scripted.at(late, |server, outside| {
+        server.sent(OLD, Err(IoError::Lost), outside);
+        server.closed(OLD, outside);
+        server.turn(outside);
+        server.advance_stop(outside)
+    });
+    assert_eq!(end, Some(End::Graceful));
+}
+
+/// The receive of a client that rests is cancelled: the connection is not lost with it.
+#[test]
+fn an_idle_client_rests_and_is_heard_again() {
+    let mut scripted = Scripted::new();
+    scripted.accept(OLD);
+    scripted.bring(OLD, &hello(false));
+    assert_eq!(scripted.flush(OLD), 0);
+    let later = Limits::default().rest + Nanos(1);
+    scripted.at(later, |server, outside| server.turn(outside));
+    assert_eq!((&scripted.port.cancelled[..], scripted.server.counts().idle), (&[OLD][..], 0));
+    scripted.port.receiving.remove(&OLD);
+    scripted.at(later, |server, outside| {
+        server.received(OLD, Err(IoError::Lost), outside);
+        server.turn(outside);
+    });
+    assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (1, 1));
+    assert!(scripted.port.closing.is_empty());
+    assert_eq!(scripted.flush(OLD), 0);
+    assert_eq!(scripted.server.counts().idle, 0);
+    // One that nobody cancelled has failed.
+    scripted.with(|server, outside| {
+        server.received(OLD, Err(IoError::Lost), outside);
+        server.turn(outside);
+    });
+    assert_eq!(scripted.port.closing, [OLD]);
+}
+
+/// A control session that is silent is closed when its time is over, and not before; one that is told what
+/// clients ask for has all the time it needs.
+#[test]
+fn a_silent_control_session_is_closed_in_the_end() {
+    let limit = Limits::default().control;
+    for records in [false, true] {
+        let mut scripted = Scripted::new();
+        scripted.with(|server, outside| server.accepted_control(OLD, outside));
+        scripted.settle();
+        if records {
+            scripted.bring(OLD, b"{\"do\":\"record\",\"volumes\":[\"ram\"]}\n");
+            assert!(!scripted.sent[&OLD].is_empty(), "it is told that it records");
+        }
+        let expires = if records { None } else { Some(limit) };
+        assert_eq!(scripted.server.sessions.deadline(Nanos(0)), expires, "records: {records}");
+        for (now, closing) in [(Nanos(limit.0 - 1), false), (limit, !records)] {
+            scripted.at(now, |server, outside| server.turn(outside));
+            assert_eq!(scripted.port.closing == [OLD], closing, "records: {records}, at {now:?}");
+        }
     }
 }
