@@ -410,3 +410,14 @@ fn is_of(expected: &Superblock, page: &[u8]) -> bool {
     (found.pool, found.device, found.size) == (expected.pool, expected.device, expected.size)
         && found.generation <= expected.generation
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_that_count_for_long_are_made_anew_when_half_of_that_is_over() {
+        let seconds = |within| interval(Nanos::secs(within));
+        assert_eq!([0, 1, 2, 10, 60].map(seconds), [1, 1, 1, 5, 30].map(Nanos::secs));
+    }
+}

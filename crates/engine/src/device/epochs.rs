@@ -211,4 +211,19 @@ mod tests {
         assert!(epochs.is_dirty());
         assert_eq!(epochs.wrote(id, true), None);
     }
+
+    #[test]
+    fn writes_beyond_twice_what_a_flush_should_cover_must_wait() {
+        let mut epochs = Epochs::new(true, Planted::for_tests());
+        let range = BlockRange { first: 0, count: 1 };
+        let note = Unflushed { key: ExtentKey::default(), range, wrote: Wrote::Data };
+        for _ in 0..2 * UNFLUSHED_MAX {
+            epochs.note_unflushed(note);
+        }
+        assert!(!epochs.is_behind());
+        epochs.note_unflushed(note);
+        assert!(epochs.is_behind(), "their number is bounded");
+        epochs.begin_flush(Nanos(0));
+        assert!(!epochs.is_behind(), "the next flush begins anew");
+    }
 }

@@ -112,6 +112,22 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
 }
 
 #[test]
+fn an_intent_stays_open_where_both_copies_are_in_doubt() {
+    let mut h = of(4);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.broken = [0, 1].map(|device| (DeviceId(device), IoKind::Flush, EIO)).into();
+    h.flush().expect_err("neither copy is durable");
+    h.broken.clear();
+    assert!(h.try_read(0, 4096).is_err());
+    (0..12).for_each(|_| h.pass(Nanos::secs(1)));
+    assert!(!h.engine.is_doing(Activity::IntentOpen), "nobody writes there");
+    let record = h.record(h.key(0)).expect("it has places");
+    assert!(record.may_differ().is_some_and(|blocks| blocks.contains(0)), "the next opening settles it");
+}
+
+#[test]
 fn a_server_that_stops_leaves_no_intent_behind() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);

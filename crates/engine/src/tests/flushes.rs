@@ -154,3 +154,18 @@ fn what_a_lost_device_owed_fails_one_flush() {
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(device)));
     assert!(h.try_read(0, 4096).is_err());
 }
+
+/// Else it would be acknowledged after the FLUSH that reports the loss, and the next FLUSH succeeds.
+#[test]
+fn a_write_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
+    let mut h = Harness::new(3, "stripe");
+    h.hanging.push(DeviceId(0));
+    h.submit(1, Op::Write, 0, 256 << 10, 7);
+    h.run();
+    assert_eq!(h.held.len(), 1, "the other half is done");
+    h.fail_next(FLUSH, IoError::Os(5));
+    let lost = Some(RequestError::FlushFailed(DeviceId(1)));
+    assert_eq!(h.flush().err(), lost);
+    h.wake(DeviceId(0));
+    assert_eq!(h.answer().map(|(id, result)| (id, result.err())), Some((1, lost)));
+}

@@ -1,8 +1,8 @@
 //! Running out of space, and coming back from it.
 
 use super::harness::{Harness, Shape};
-use crate::{Notice, Percent, Room, SpaceRules, WhenFull};
-use weir_model::{BLOCK, Nanos, Op, ReadShape, RequestError};
+use crate::{FlushRules, Notice, Options, Percent, Room, SpaceRules, WhenFull};
+use weir_model::{BLOCK, IoKind, Nanos, Op, ReadShape, RequestError};
 
 const EXTENT: u64 = 128 << 10;
 const PATIENCE: Nanos = Nanos::secs(30);
@@ -285,4 +285,36 @@ fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
         assert_eq!(answered, [(1, true), (2, true), (3, true), (4, true)], "{op:?}");
         assert_eq!(h.read(at, 4096).0, ReadShape::Zeros, "{op:?}");
     }
+}
+
+/// Flushes that nobody waits for are put off where they take long; this one is waited for.
+#[test]
+fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
+    let mut h = Harness::new(1, "sequential");
+    h.write(0, &[1; 4096]);
+    h.holding = Some(IoKind::Flush);
+    h.begin(Op::Flush, 0, 0);
+    h.pass(Nanos::millis(10));
+    h.release(None);
+    assert!(matches!(h.answer(), Some((_, Ok(_)))));
+    let flushes = FlushRules { dear: Nanos(0), ..FlushRules::default() };
+    h.set_options(Options { flushes, ..Options::default() });
+    let extents = u64::from(h.free());
+    for i in 1..extents {
+        h.write(i * EXTENT, &[1; 4096]);
+    }
+    h.flush().expect("a flush");
+    // The last extent is taken and given up, which needs a flush, while the disk is in use.
+    h.holding = Some(IoKind::Read);
+    h.begin(Op::Read, 0, 4096);
+    h.write(extents * EXTENT, &[2; 4096]);
+    h.request(Op::Trim, extents * EXTENT, &[0; EXTENT as usize], false).expect("a trim");
+    h.log.clear();
+    h.submit(1, Op::Write, (extents + 1) * EXTENT, 4096, 3);
+    h.run();
+    assert_eq!(h.commands(IoKind::Flush), 1);
+    // The space rests until the read has ended.
+    h.release(None);
+    let answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
+    assert!(answers.iter().all(|(_, result)| result.is_ok()), "{answers:?}");
 }

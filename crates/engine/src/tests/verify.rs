@@ -90,6 +90,24 @@ fn the_record_of_a_lost_member_hides_no_truncation() {
     }
 }
 
+/// The check must be over: the device may carry out what it is given in any order.
+#[test]
+fn the_last_page_is_not_written_before_a_check_that_began_for_it_has_ended() {
+    let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
+    h.write(0, &[1; 4096]);
+    h.flush().expect("a flush");
+    h.log.clear();
+    h.holding = Some(IoKind::Read);
+    h.lose(DeviceId(1));
+    let written = |h: &Harness| {
+        let last = |id: DeviceId| Superblock::second_at(h.engine.map().devices()[id.index()].size);
+        h.log.iter().filter(|io| matches!(io.kind, IoKind::Write { .. }) && io.at == last(io.device)).count()
+    };
+    assert_eq!((h.held.len(), written(&h)), (1, 0), "checks from before say nothing");
+    h.release(None);
+    assert_eq!(written(&h), 2, "of both devices that are left");
+}
+
 #[test]
 fn no_durable_write_is_acknowledged_once_a_device_was_truncated() {
     let mut h = pool();
