@@ -473,6 +473,7 @@ impl Clients {
         }
         self.handshakes.remove(&(client.since, number));
         client.stage = Stage::In;
+        self.look_for_idle.get_or_insert(outside.now + self.rest);
         let volume = client.connection.volume().unwrap_or(VolumeId(0));
         client.connection.note_losses_before(volumes.last_loss(volume).map_or(0, |loss| loss.number));
         self.turns.join(number, Party { peer: client.peer, volume });

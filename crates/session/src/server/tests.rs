@@ -303,3 +303,13 @@ fn a_silent_control_session_is_closed_in_the_end() {
         }
     }
 }
+
+#[test]
+fn a_client_that_never_asks_for_anything_rests_as_well() {
+    let mut scripted = Scripted::new();
+    scripted.accept(OLD);
+    scripted.bring(OLD, &hello(false));
+    assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 1));
+    scripted.at(Limits::default().rest + Nanos(1), |server, outside| server.turn(outside));
+    assert_eq!(scripted.server.counts().idle, 1);
+}
