@@ -163,7 +163,7 @@ fn a_write_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
     h.submit(1, Op::Write, 0, 256 << 10, 7);
     h.run();
     assert_eq!(h.held.len(), 1, "the other half is done");
-    h.fail_next(FLUSH, IoError::Os(5));
+    h.fail_next(FLUSH, IoError::Os(Errno::EIO));
     let lost = Some(RequestError::FlushFailed(DeviceId(1)));
     assert_eq!(h.flush().err(), lost);
     h.wake(DeviceId(0));
