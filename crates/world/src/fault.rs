@@ -6,21 +6,25 @@
 
 use crate::{Device, Rng, Spoilt, Stop, Storage, Strike, WorldMemory};
 use rustc_hash::FxHashSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weir_model::{
     BLOCK, Bytes, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
 
-/// How long a command takes that a fault answers by itself.
+/// The service time of a write that goes astray, and of half of the commands that fail.
 const PROMPT: Nanos = Nanos::micros(100);
+
+/// The longest service time of a command that fails.
+const SLOWEST: Nanos = Nanos::millis(4);
 
 /// One thing that is wrong with a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Commands of some kinds to a range fail. A flush touches every range. A failed flush gives up the
-    /// writes it should have made durable, whatever its error says, and so does a failed durable write: to
-    /// many devices that is a write and a flush.
+    /// Commands of some kinds to a range fail, at once or after up to 4 ms. A flush touches every range. A failed flush
+    /// gives up the writes it should have made durable, whatever its error says, and so does a failed durable write: to
+    /// many devices that is a write and a flush. In half of the cases it also gives up the writes that completed while
+    /// it was in flight, as write-back in an operating system does.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,
@@ -107,6 +111,8 @@ pub struct Faulty<D> {
     started: BTreeMap<IoId, Nanos>,
     /// Answers not given yet, by when they are due.
     held: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
+    /// Failing flushes and durable writes that give up all that is cached when they are answered.
+    giving_up: BTreeSet<IoId>,
     /// Pages written, while there is room to count.
     pages: FxHashSet<u64>,
     /// What it did, until somebody asks.
@@ -138,6 +144,7 @@ impl<D: Device + 'static> Faulty<D> {
             rng,
             started: BTreeMap::new(),
             held: BTreeMap::new(),
+            giving_up: BTreeSet::new(),
             pages: FxHashSet::default(),
             struck: Vec::new(),
         }
@@ -246,10 +253,19 @@ impl<D: Device + 'static> Device for Faulty<D> {
         };
         self.struck.push(strike);
         let promised = matches!(io.kind, IoKind::Flush | IoKind::Write { fua: true });
-        if promised && matches!(self.fault, Fault::Errors { .. }) {
-            self.device.storage().forsake();
+        let mut takes = PROMPT;
+        if matches!(self.fault, Fault::Errors { .. }) {
+            if self.rng.chance(0.5) {
+                takes = Nanos(1 + self.rng.below(SLOWEST.0));
+            }
+            if promised {
+                self.device.storage().forsake();
+                if self.rng.chance(0.5) {
+                    self.giving_up.insert(io.id);
+                }
+            }
         }
-        self.held.insert((now + PROMPT, io.id), Err(error));
+        self.held.insert((now + takes, io.id), Err(error));
     }
 
     fn next(&self) -> Option<Nanos> {
@@ -269,12 +285,16 @@ impl<D: Device + 'static> Device for Faulty<D> {
         }
         let first = self.held.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((_, id), result) = first.remove_entry();
+        if self.giving_up.remove(&id) {
+            self.device.storage().forsake();
+        }
         Some(IoDone { id, result })
     }
 
     fn stop(&mut self, how: Stop) {
         self.started.clear();
         self.held.clear();
+        self.giving_up.clear();
         self.device.stop(how);
     }
 
