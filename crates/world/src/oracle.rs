@@ -11,7 +11,8 @@
 //!   which was acknowledged. It brings back anything written since the last such write.
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
 //! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
-//! - A write that failed may have taken effect or not.
+//! - A write that failed may have taken effect or not. Once a read has shown that it has, it is like one that was
+//!   acknowledged at that moment: a later flush covers it.
 //! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after
 //!   one that was submitted later and acknowledged.
 //! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
@@ -33,6 +34,7 @@ mod doubt;
 mod given_up;
 mod stamp;
 
+use doubt::failed_change_shown;
 pub use stamp::Found;
 
 /// A request the oracle was told of. Later ones are greater.
@@ -195,6 +197,8 @@ struct Candidate {
     zero: bool,
     /// Zeros for a part of a block: its other parts keep it stored, or kept it when these were written.
     part: bool,
+    /// A write that failed, and that no read has shown since.
+    failed: bool,
     /// A trim that no flush has covered: it may take effect at any time.
     pending_trim: bool,
     /// No crash undoes it.
@@ -213,6 +217,7 @@ impl Candidate {
         over: NEVER,
         zero: true,
         part: false,
+        failed: false,
         pending_trim: false,
         durable: true,
         buried: false,
@@ -313,6 +318,7 @@ impl Oracle {
                 over: NEVER,
                 zero: change != Change::Write,
                 part: change == Change::Zero && !whole.contains(&index),
+                failed: false,
                 pending_trim: trim,
                 durable: false,
                 buried: false,
@@ -371,6 +377,7 @@ impl Oracle {
         let now = self.next_moment();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             acknowledge(sector, ticket, now);
+            sector.iter_mut().filter(|c| c.ticket == ticket && !c.zero).for_each(|c| c.failed = true);
         }
     }
 
@@ -418,6 +425,7 @@ impl Oracle {
             }
             if sector.len() > 1 {
                 pin(sector, &found, ticket, now);
+                self.unflushed.extend(failed_change_shown(sector, &found, ticket, now, place.volume, index));
             }
         }
         Ok(())

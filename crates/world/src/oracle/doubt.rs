@@ -1,7 +1,7 @@
 //! What a failing device can put in doubt: an upper bound, for errors that name a reason.
 
-use super::{Candidate, Oracle, Place, Ticket};
-use weir_model::{BLOCK, Bytes, VolumeOffset};
+use super::{Candidate, Found, Oracle, Place, Sector, Ticket, Unflushed};
+use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
 impl Oracle {
     /// Whether a block that the place touches holds a change nobody was promised for good, or did when
@@ -67,4 +67,19 @@ impl Oracle {
             self.unsettled.remove(&volume);
         }
     }
+}
+
+/// A read submitted at `read` has shown a write that failed before: from now on it is one that a flush covers.
+pub(super) fn failed_change_shown(
+    sector: &mut Sector,
+    found: &Found,
+    read: Ticket,
+    now: u64,
+    volume: usize,
+    index: usize,
+) -> Option<Unflushed> {
+    let own = sector.iter_mut().find(|c| c.failed && c.acked < read.0 && c.is(found))?;
+    own.failed = false;
+    let place = Place { volume, offset: VolumeOffset(index as u64 * SECTOR), len: Bytes(SECTOR) };
+    Some(Unflushed { ticket: own.ticket, acked: now, place, trim: false })
 }
