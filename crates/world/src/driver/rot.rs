@@ -105,7 +105,19 @@ impl Driver {
         let mut bytes = vec![0; (ring.end - ring.start) as usize];
         storage.read(JOURNAL_AT, &mut bytes);
         let Some(root) = newest_root(storage) else { return false };
-        let next = end_of(&bytes, root.journal, self.setup.extent.blocks());
+        let blocks = self.setup.extent.blocks();
+        let next = end_of(&bytes, root.journal, blocks);
+        // A frame is sent when the one before it is durable: one that others came after is missed.
+        let is_later = |frame: &Frame| {
+            (frame.journal, frame.incarnation) == (next.journal, next.incarnation)
+                && frame.sequence > next.sequence
+        };
+        let mut pages = bytes.chunks_exact(PAGE).enumerate();
+        if pages.any(|(page, _)| {
+            Frame::decode(&bytes[page * PAGE..], POOL, blocks).as_ref().is_some_and(is_later)
+        }) {
+            return false;
+        }
         let is_spoilt = |range: Range<u64>| {
             storage.is_spoilt(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
         };
@@ -148,6 +160,7 @@ pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick
         superblock.data_at..Superblock::second_at(superblock.size)
     };
     let storage = world.storage(device)?;
+    let range = if of_metadata { part_of_metadata(&mut rng, superblock, range) } else { range };
     let mut pages = storage.written_pages(range);
     pages.retain(|page| !storage.is_spoilt(*page..*page + Bytes(BLOCK)));
     if pages.is_empty() {
@@ -157,6 +170,16 @@ pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick
     let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
     storage.rot(at, bits);
     Some(Rotten { device, at, bits, of_metadata })
+}
+
+/// Superblock and roots, journal and map are struck as often as each other, however long they are.
+fn part_of_metadata(rng: &mut Rng, superblock: &Superblock, all: Range<DeviceOffset>) -> Range<DeviceOffset> {
+    match rng.below(4) {
+        0 => all.start..JOURNAL_AT,
+        1 => JOURNAL_AT..superblock.pages_at(),
+        2 => superblock.pages_at()..all.end,
+        _ => all,
+    }
 }
 
 /// Where on a device writes may go astray.
