@@ -53,6 +53,16 @@ pub enum Failure {
         /// Extents there are.
         room: u64,
     },
+    /// A volume is said to take other space than its extents do.
+    #[error("volume {volume:?} is reported to take {reported}, its extents take {found}")]
+    Usage {
+        /// The volume.
+        volume: String,
+        /// What the map reports.
+        reported: Bytes,
+        /// What its extents take.
+        found: Bytes,
+    },
     /// Requests are under way and nothing will ever happen.
     #[error("{left} requests are never answered; the oldest is {oldest:?}, submitted at {since}")]
     Stuck {
