@@ -145,6 +145,10 @@ pub struct Driver {
     redundant: Vec<bool>,
     /// How often all volumes were read.
     checks: u64,
+    /// Of a copy: nothing has failed or deceived that could explain a root that leads nowhere.
+    has_sound_roots: bool,
+    /// Of a copy: metadata members may have failed before it crashed, and no other device.
+    was_broken: bool,
     /// Whether policies have changed: what earlier ones put in second places is still there.
     has_moved: bool,
     /// A volume whose hardening is being changed, and to what.
@@ -235,6 +239,8 @@ impl Driver {
             absence: Absence::default(),
             redundant: Vec::new(),
             checks: 0,
+            has_sound_roots: false,
+            was_broken: false,
             has_moved: false,
             hardening: None,
             deceived: false,
@@ -319,6 +325,10 @@ impl Driver {
             Step::Crash(crash) => self.armed.arm(crash),
             Step::CrashCopy(crash) => {
                 self.copies.arm(crash);
+                self.crash_copies()
+            }
+            Step::CrashCopyDuring(activity, crash) => {
+                self.copies.arm_for(*activity, crash);
                 self.crash_copies()
             }
             Step::Restart => self.restart(),

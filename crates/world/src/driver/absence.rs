@@ -67,6 +67,29 @@ impl Driver {
         Ok(())
     }
 
+    /// Of a copy whose power failed while metadata members did, and which is not opened yet: one of two is lost as well.
+    /// The other one is refused as older, as devices without metadata know, or it knows everything that was acknowledged.
+    pub(super) fn try_other_member(&mut self) -> Result<(), Failure> {
+        if !self.setup.mirrored
+            || self.replacing.is_some()
+            || self.commands.is_some()
+            || self.hardening.is_some()
+        {
+            return Ok(());
+        }
+        let lost = DeviceId((self.checks / 4 % 2) as u8);
+        let mut world = self.copy_of_the_world()?;
+        if let Some(device) = world.storage(lost) {
+            *device = device.blank();
+        }
+        let absence = Absence::of([lost].into_iter().collect(), true);
+        match self.copy(world, absence, Vec::new()) {
+            Ok(mut alone) => alone.check(),
+            Err(Failure::Open(MapError::Stale { .. } | MapError::MetadataAbsent { .. })) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// The pool is used without the device, and opened again without it, which is on record by then.
     fn go_on_without(&mut self, lose: &Lose) -> Result<(), Failure> {
         self.check()?;

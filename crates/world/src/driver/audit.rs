@@ -21,7 +21,8 @@ pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Nanos = Nanos::millis(500);
 
-/// Of all checks of a history, one in so many reads the devices.
+/// Of all checks of a history, one in so many reads the devices; where volumes have two copies, which may differ unseen,
+/// one in two.
 const CHECKS: u64 = 8;
 
 /// In how many extents of a volume the first block is written, to see where it is buffered.
@@ -67,7 +68,8 @@ impl Driver {
     /// Once all volumes have been read and flushed: now and then looks at the devices, too. Changes nothing.
     pub(super) fn audit_now_and_then(&mut self) -> Result<(), Failure> {
         self.checks += 1;
-        if !self.checks.is_multiple_of(CHECKS) || !self.is_auditable() {
+        let has_copies = self.setup.volumes.iter().any(|volume| volume.copies > 1);
+        if !self.checks.is_multiple_of(if has_copies { 2 } else { CHECKS }) || !self.is_auditable() {
             return Ok(());
         }
         let pool = self.look()?;
@@ -77,11 +79,48 @@ impl Driver {
 
     /// Whether the devices are healthy and hold what was written.
     pub(super) fn is_auditable(&mut self) -> bool {
+        self.replacing.is_none() && self.is_auditable_but_for_commands()
+    }
+
+    /// The same, whatever commands are being carried out.
+    pub(super) fn is_auditable_but_for_commands(&mut self) -> bool {
         self.health == Health::Whole
             && !self.astray
             && self.truncated.is_empty()
-            && self.replacing.is_none()
             && self.spoilt_metadata().is_empty()
+    }
+
+    /// Before a copy that crashed is opened: now and then looks where its roots lead.
+    pub(super) fn audit_roots_now_and_then(&mut self) -> Result<(), Failure> {
+        if self.has_sound_roots && self.checks % CHECKS == CHECKS / 2 { self.audit_roots() } else { Ok(()) }
+    }
+
+    /// Every metadata member has a root, and each root that verifies leads, with the journal since, to the same pool:
+    /// what the older one reaches is intact as long as it may be needed.
+    pub(super) fn audit_roots(&mut self) -> Result<(), Failure> {
+        let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
+        let raw = &mut Live(&mut self.world);
+        let mut devices = Vec::new();
+        for (device, size) in sizes {
+            let [first, second] = ondisk::superblocks(raw, device, size);
+            devices.push(first.or(second)?);
+        }
+        if devices.iter().any(|sb| !sb.missing.is_empty()) {
+            return Ok(());
+        }
+        for member in devices.iter().filter(|sb| sb.is_member) {
+            let roots = ondisk::roots(raw, member).into_iter().flatten();
+            let pools = roots.map(|root| ondisk::read(raw, &devices, member.device, &root));
+            let pools = pools.collect::<Result<Vec<_>, _>>()?;
+            let what = match &pools[..] {
+                [] => "that device {} has no root",
+                [one, other] if !one.says_the_same(other) => "the pools that the roots of device {} lead to",
+                _ => continue,
+            };
+            return Err(Failure::Unlike(what.replace("{}", &member.device.to_string())));
+        }
+        self.statistics.audits += 1;
+        Ok(())
     }
 
     /// Whether any superblock says that the pool has gone on without a device.

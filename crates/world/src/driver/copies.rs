@@ -12,7 +12,7 @@ use crate::world::Buffers;
 use crate::{Oracle, Seed, Statistics, Stop, Trait, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::{Deref, DerefMut};
-use weir_engine::Engine;
+use weir_engine::{Activity, Engine};
 use weir_map::Superblock;
 use weir_model::rng::mix;
 use weir_model::{Bytes, DeviceSet};
@@ -45,6 +45,8 @@ impl DerefMut for Opened {
 pub(crate) struct Copies {
     /// After how many more events.
     armed: Vec<(u64, Crash)>,
+    /// As soon as the engine is in the middle of this.
+    armed_for: Vec<(Activity, Crash)>,
     taken: u64,
     digest: u64,
     /// Of the copy before.
@@ -55,6 +57,16 @@ impl Copies {
     /// One is to come after as many events as it says.
     pub(crate) fn arm(&mut self, crash: &Crash) {
         self.armed.push((crash.after, crash.clone()));
+    }
+
+    /// One is to come as soon as the engine is in the middle of this.
+    pub(crate) fn arm_for(&mut self, activity: Activity, crash: &Crash) {
+        self.armed_for.push((activity, crash.clone()));
+    }
+
+    /// What is armed for a moment has missed it.
+    pub(super) fn disarm(&mut self) {
+        self.armed_for.clear();
     }
 
     /// An event has passed.
@@ -102,6 +114,10 @@ impl Copies {
         statistics: &mut Statistics,
     ) -> Result<(), Failure> {
         copy.checks = self.taken;
+        copy.audit_roots_now_and_then()?;
+        if copy.was_broken && self.taken % 4 == 1 {
+            copy.try_other_member()?;
+        }
         copy.recover(crash)?;
         if copy.statistics.excepted + copy.statistics.noticed == 0 {
             copy.check()?;
@@ -122,6 +138,14 @@ impl Driver {
         while let Some(crash) = self.copies.due() {
             self.crash_copy(&crash)?;
         }
+        if self.copies.armed_for.is_empty() {
+            return Ok(());
+        }
+        let is_now = |(activity, _): &(Activity, Crash)| self.engine.is_doing(*activity);
+        if let Some(at) = self.copies.armed_for.iter().position(is_now) {
+            let (_, crash) = self.copies.armed_for.swap_remove(at);
+            self.crash_copy(&crash)?;
+        }
         Ok(())
     }
 
@@ -137,7 +161,12 @@ impl Driver {
         let buffers = self.copies.buffers(self.setup.memory);
         let world = self.world.copy_without_power(seed, buffers, &self.setup.devices)?;
         self.note_crash(Stop::PowerCut);
-        let copy = self.copied(world, Opened(None));
+        let is_auditable = self.is_auditable_but_for_commands();
+        let mut copy = self.copied(world, Opened(None));
+        let members: DeviceSet = self.members().collect();
+        let others_are_well = self.failing.without(members).is_empty();
+        (copy.has_sound_roots, copy.was_broken) =
+            (is_auditable, self.health == Health::Broken && others_are_well);
         self.copies.try_out(copy, crash, &mut self.statistics)
     }
 
@@ -200,6 +229,8 @@ impl Driver {
             jump: None,
             astray: false,
             checks: 0,
+            has_sound_roots: false,
+            was_broken: false,
             owners: FxHashMap::default(),
             answered_since_crash: 0,
             idle_events: 0,

@@ -227,6 +227,7 @@ impl Driver {
         self.gone.clear();
         self.kept_space.crash();
         self.jump = None;
+        self.copies.disarm();
         self.statistics.crashes += 1;
         *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
         self.answered_since_crash = 0;

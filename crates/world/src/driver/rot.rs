@@ -41,7 +41,10 @@ impl Driver {
         let opened = open_pool(&mut self.world, &self.setup, false, self.absence);
         foretold.map_or(Ok(()), |report| as_foretold(report, opened.is_ok()))?;
         match opened {
-            Ok(_) => self.statistics.survived += 1,
+            Ok(_) => {
+                self.audit_roots()?;
+                self.statistics.survived += 1;
+            }
             Err(failure) if self.may_refuse(&failure) => {
                 self.statistics.noticed += 1;
                 self.put_right(device, at, bits);

@@ -4,6 +4,7 @@ use super::Told;
 use crate::net::Act;
 use crate::{Fault, Stop};
 use std::fmt;
+use weir_engine::Activity;
 use weir_map::Hardening;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
@@ -34,6 +35,8 @@ pub enum Step {
     /// The same in a copy of the pool, which itself goes on: its power fails, and
     /// after the crash all volumes are read.
     CrashCopy(Crash),
+    /// The same as soon as the engine is in the middle of this, if that comes before the next crash.
+    CrashCopyDuring(Activity, Crash),
     /// From now on something is wrong with a device (taken modulo the number of devices), until the
     /// next power cut: times count from now. What fails because of it is in order, what is answered
     /// must still be right.
@@ -150,6 +153,9 @@ impl fmt::Debug for Step {
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Crash(crash) => crash.fmt(f),
             Self::CrashCopy(crash) => write!(f, "in a copy of the pool: {crash:?}"),
+            Self::CrashCopyDuring(activity, crash) => {
+                write!(f, "in a copy of the pool, with {activity}: {crash:?}")
+            }
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),
             Self::Audit => f.write_str("audit"),

@@ -233,6 +233,7 @@ impl Served {
                 self.copies.arm(crash);
                 self.crash_copies()
             }
+            Step::CrashCopyDuring(..) => Ok(()),
             Step::Restart => self.restart(),
             Step::Check => self.check(),
             Step::Jump { after: 0, time } => {
