@@ -28,6 +28,7 @@ mod requests;
 pub(crate) mod rot;
 mod step;
 mod tune;
+mod usage;
 
 pub(crate) use absence::Absence;
 pub(crate) use armed::Armed;

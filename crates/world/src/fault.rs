@@ -21,10 +21,10 @@ const SLOWEST: Nanos = Nanos::millis(4);
 /// One thing that is wrong with a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Commands of some kinds to a range fail, at once or after up to 4 ms. A flush touches every range. A failed flush
-    /// gives up the writes it should have made durable, whatever its error says, and so does a failed durable write: to
-    /// many devices that is a write and a flush. In half of the cases it also gives up the writes that completed while
-    /// it was in flight, as write-back in an operating system does.
+    /// Commands of some kinds to a range fail, at once or after up to 4 ms. A flush touches every range. A
+    /// failed flush gives up the writes it should have made durable, whatever its error says, and so does a
+    /// failed durable write: to many devices that is a write and a flush. In half of the cases it also gives
+    /// up the writes that completed while it was in flight, as write-back in an operating system does.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,

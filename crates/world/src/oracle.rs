@@ -11,8 +11,8 @@
 //!   which was acknowledged. It brings back anything written since the last such write.
 //! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
 //! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
-//! - A write that failed may have taken effect or not. Once a read has shown that it has, it is like one that was
-//!   acknowledged at that moment: a later flush covers it.
+//! - A write that failed may have taken effect or not. Once a read has shown that it has, it is like one
+//!   that was acknowledged at that moment: a later flush covers it.
 //! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after
 //!   one that was submitted later and acknowledged.
 //! - Where a volume promises so, the first write to a block is durable when it is acknowledged.

@@ -67,8 +67,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Of a copy whose power failed while metadata members did, and which is not opened yet: one of two is lost as well.
-    /// The other one is refused as older, as devices without metadata know, or it knows everything that was acknowledged.
+    /// Of a copy whose power failed while metadata members did, and which is not opened yet: one of two is
+    /// lost as well. The other one is refused as older, as devices without metadata know, or it knows
+    /// everything that was acknowledged.
     pub(super) fn try_other_member(&mut self) -> Result<(), Failure> {
         if !self.setup.mirrored
             || self.replacing.is_some()

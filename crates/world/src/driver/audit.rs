@@ -21,8 +21,8 @@ pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Nanos = Nanos::millis(500);
 
-/// Of all checks of a history, one in so many reads the devices; where volumes have two copies, which may differ unseen,
-/// one in two.
+/// Of all checks of a history, one in so many reads the devices; where volumes have two copies, which may
+/// differ unseen, one in two.
 const CHECKS: u64 = 8;
 
 /// In how many extents of a volume the first block is written, to see where it is buffered.
@@ -95,8 +95,8 @@ impl Driver {
         if self.has_sound_roots && self.checks % CHECKS == CHECKS / 2 { self.audit_roots() } else { Ok(()) }
     }
 
-    /// Every metadata member has a root, and each root that verifies leads, with the journal since, to the same pool:
-    /// what the older one reaches is intact as long as it may be needed.
+    /// Every metadata member has a root, and each root that verifies leads, with the journal since, to the
+    /// same pool: what the older one reaches is intact as long as it may be needed.
     pub(super) fn audit_roots(&mut self) -> Result<(), Failure> {
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
         let raw = &mut Live(&mut self.world);

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
 use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
-use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Usage, Value, Whole};
+use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{
-    BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentIndex, ExtentKey, Nanos, Op,
-    PlaceKind, Seed, VolumeOffset,
+    BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind, Seed,
+    VolumeOffset,
 };
 use weir_policy::placement::for_tests;
 
@@ -64,21 +64,6 @@ impl Driver {
             }
         }
         Ok(())
-    }
-
-    /// The space a volume is said to take is that of its extents.
-    fn check_usage(&self, volume: usize) -> Result<(), Failure> {
-        let Volume { id, name, spec } = &self.volumes[volume];
-        let (map, extent) = (self.engine.map(), self.setup.extent);
-        let extents = spec.size.0.div_ceil(extent.bytes().0);
-        let of = |index| Usage::of(&map.find(ExtentKey { volume: *id, index: ExtentIndex(index) }));
-        let found = (0..extents).map(of).fold(Usage::default(), |sum, usage| sum + usage);
-        let reported = map.usage(*id);
-        if reported == found {
-            return Ok(());
-        }
-        let [reported, found] = [reported, found].map(|usage| usage.bytes(extent.bytes()));
-        Err(Failure::Usage { volume: name.clone(), reported, found })
     }
 
     /// Space is owned by somebody or free.

@@ -69,7 +69,8 @@ impl Oracle {
     }
 }
 
-/// A read submitted at `read` has shown a write that failed before: from now on it is one that a flush covers.
+/// A read submitted at `read` has shown a write that failed before: from now on it is one that a flush
+/// covers.
 pub(super) fn failed_change_shown(
     sector: &mut Sector,
     found: &Found,
