@@ -1,12 +1,15 @@
 //! Mixes of histories: the general one, and some that aim at what it seldom brings together.
 
+mod aims;
+
+use aims::{audit_often, flushing, frames, hanging, losing};
 use clap::ValueEnum;
 use weir_engine::Percent;
-use weir_model::{Nanos, Op, Rng, Seed};
+use weir_model::{Rng, Seed};
 use weir_policy::harm::{Moves, Rules};
 use weir_world::campaign::{History, Kind};
 use weir_world::driver::{Setup, Step, Tune};
-use weir_world::{Fault, net};
+use weir_world::net;
 
 /// What the histories of a campaign are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,21 +38,26 @@ pub(crate) enum Mix {
     Large,
     /// Five to twelve devices that fail and volumes of any size.
     Many,
-    /// Devices that fail and, at other times, deceive.
+    /// Devices that deceive and, in every other history, fail at other times.
     Deceiving,
+    /// Flushes and writes that fail again and again, of a few blocks, with crashes and reads soon after.
+    Losing,
+    /// Frames and checkpoints of many changes, and crashes in the middle of them.
+    Frames,
     /// Each of these in turn, every fourth one general.
     All,
 }
 
 /// The order of [`Mix::All`].
-const TURNS: [Mix; 18] = {
+const TURNS: [Mix; 30] = {
     use Mix::{
-        Audited, Crowded, Deceiving, Duplexed, Flushing, General, Hanging, Journal, Large, Many, Mirrored,
-        Moving, Served,
+        Audited, Crowded, Deceiving, Duplexed, Flushing, Frames, General, Hanging, Journal, Large, Losing,
+        Many, Mirrored, Moving, Served,
     };
     [
-        General, Mirrored, Audited, Moving, Served, General, Crowded, Hanging, Duplexed, General, Mirrored,
-        Flushing, Journal, Served, General, Many, Large, Deceiving,
+        General, Losing, Mirrored, Losing, Audited, Frames, Losing, Moving, Served, General, Losing, Crowded,
+        Hanging, Losing, Duplexed, General, Losing, Mirrored, Frames, Losing, Flushing, Journal, Losing,
+        Served, General, Losing, Many, Large, Losing, Deceiving,
     ]
 };
 
@@ -66,14 +74,13 @@ impl Mix {
             Self::Crowded => Kind { crowded: true, ..FAILING },
             Self::Large => Kind { large: true, odd: true, crashes: 10, ..FAILING },
             Self::Many => Kind { odd: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
-            Self::Deceiving => Kind { rot: true, ..FAILING },
-            Self::Mirrored
-            | Self::Hanging
-            | Self::Moving
-            | Self::Duplexed
-            | Self::Flushing
-            | Self::Journal
-            | Self::Served => FAILING,
+            Self::Deceiving => Kind { rot: true, faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Losing => Kind { crashes: 12, requests: 250, ..FAILING },
+            Self::Frames => Kind { crashes: 12, requests: 200, faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Duplexed => Kind { faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Mirrored | Self::Hanging | Self::Moving | Self::Flushing | Self::Journal | Self::Served => {
+                FAILING
+            }
         }
     }
 
@@ -88,7 +95,12 @@ impl Mix {
         if matches!(mix, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
             return History::new(seed, &kind);
         }
-        let copies = if matches!(mix, Self::Mirrored | Self::Hanging | Self::Crowded) { 2 } else { 1 };
+        let two = match mix {
+            Self::Mirrored | Self::Hanging | Self::Crowded => true,
+            Self::Losing => chosen(seed, 2) == 0,
+            _ => false,
+        };
+        let copies = if two { 2 } else { 1 };
         // The devices of a mirrored map are drawn with it.
         let nearby = (0u64..).map(|n| Seed(seed.0 ^ n.rotate_right(16)));
         let mut histories = nearby.map(|seed| History::new(seed, &kind));
@@ -100,19 +112,30 @@ impl Mix {
                 history.setup.journal_pages = 4 + seed.0 / 16 % 4;
                 return history;
             }
+            Self::Frames => return frames(history),
+            Self::Losing if !kind.faults => {}
+            Self::Losing if chosen(seed, 8) < 2 && copies == 1 => return losing(history),
+            Self::Losing => history = losing(history),
             Self::Hanging => hanging(&mut history),
+            Self::Duplexed if !kind.faults => history = audit_often(history),
             _ => {}
         }
         history
             .steps
             .retain(|step| !matches!(step, Step::Tune(Tune::PoolPolicy(_) | Tune::VolumePolicy(..))));
-        aim(&mut history.setup, if mix == Self::Duplexed { "hystor-twice" } else { "chaos" }, copies);
+        let buffered = mix == Self::Duplexed || (mix == Self::Losing && copies == 1 && chosen(seed, 8) == 3);
+        aim(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
         history
     }
 }
 
 const FAILING: Kind =
     Kind { faults: true, audits: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(50, 350) };
+
+/// A choice of `count` that a seed makes for its history, whatever its number.
+fn chosen(seed: Seed, count: u64) -> u64 {
+    Rng::new(Seed(!seed.0)).word() % count
+}
 
 /// One policy for all volumes, which moves whatever comes of it, and so many copies.
 fn aim(setup: &mut Setup, policy: &str, copies: u8) {
@@ -122,39 +145,4 @@ fn aim(setup: &mut Setup, policy: &str, copies: u8) {
     for volume in &mut setup.volumes {
         (volume.copies, volume.policy) = (copies, None);
     }
-}
-
-/// Whatever goes wrong with a device, it hangs: mostly for good, or until shortly before or after it is given up.
-fn hanging(history: &mut History) {
-    let mut rng = Rng::new(Seed(!history.setup.seed.0));
-    let deadline = history.setup.deadline.0;
-    for step in &mut history.steps {
-        if let Step::Break(_, fault) = step {
-            let from = Nanos::micros(rng.below(20_000));
-            let lasts = [u64::MAX, deadline / 2, deadline + deadline / 2][rng.below(3) as usize];
-            *fault = Fault::Hang { during: from..Nanos(from.0.saturating_add(lasts)) };
-        }
-    }
-}
-
-/// After every few requests one of its volume's flushes, or several at once.
-fn flushing(mut history: History) -> History {
-    let mut rng = Rng::new(Seed(!history.setup.seed.0));
-    let mut steps = Vec::with_capacity(history.steps.len() * 2);
-    for step in history.steps.drain(..) {
-        let ask = if let Step::Ask(ask) = &step { Some(*ask) } else { None };
-        let is_own = !matches!(step, Step::CrashCopy(_));
-        steps.push(step);
-        if !is_own {
-            continue;
-        }
-        let flushes = [0, 0, 0, 1, 1, 4][rng.below(6) as usize];
-        let flush = |mut ask: weir_world::driver::Ask| {
-            (ask.op, ask.fua) = (Op::Flush, false);
-            Step::Ask(ask)
-        };
-        steps.extend(ask.into_iter().flat_map(|ask| (0..flushes).map(move |_| flush(ask))));
-    }
-    history.steps = steps;
-    history
 }

@@ -1,0 +1,300 @@
+//! Histories that are changed to bring together what others seldom do.
+
+use weir_engine::Activity;
+use weir_model::{BLOCK, Bytes, Nanos, Op, Rng, Seed, VolumeOffset};
+use weir_world::campaign::History;
+use weir_world::driver::{Ask, Crash, Order, Step, Told};
+use weir_world::fault::{EIO, ENOSPC};
+use weir_world::{Fault, Kinds, Stop};
+
+/// Steps between one look at the devices and the next.
+const AUDIT_EVERY: usize = 60;
+
+/// Extents of a volume that loses what is written to it.
+const LOSING_EXTENTS: u64 = 4;
+
+/// Whatever goes wrong with a device, it hangs: mostly for good, or until shortly before or after it is
+/// given up, also so shortly that what came of it meets its commands.
+pub(super) fn hanging(history: &mut History) {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let deadline = history.setup.deadline.0;
+    let members = if history.setup.mirrored { 2 } else { 1 };
+    let mut recent: Vec<Ask> = Vec::new();
+    for mut step in std::mem::take(&mut history.steps) {
+        if let Step::Break(device, fault) = &mut step {
+            let from = Nanos::micros(rng.below(20_000));
+            let most = if rng.chance(0.5) { 20_000_000 } else { 200_000_000 };
+            let soon_after = deadline + rng.below(most);
+            let lasts = [u64::MAX, deadline / 2, deadline + deadline / 2, soon_after, soon_after]
+                [rng.below(5) as usize];
+            *fault = Fault::Hang { during: from..Nanos(from.0.saturating_add(lasts)) };
+            if *device >= members && recent.len() > 8 && rng.chance(0.3) {
+                history.steps.push(step);
+                remove_without_metadata(&recent, members, &mut history.steps);
+                continue;
+            }
+        }
+        if let Step::Ask(ask) = &step {
+            recent.push(*ask);
+            let old = recent.len().saturating_sub(12);
+            recent.drain(..old);
+        }
+        history.steps.push(step);
+    }
+}
+
+/// A volume is to be removed while its requests are with a device that hangs, and then no device takes
+/// metadata any more.
+fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<Step>) {
+    let victim = recent[0].volume;
+    let write = |ask: &Ask, fua: bool| Ask { op: Op::Write, fua, ..*ask };
+    steps.extend(recent.iter().map(|ask| Step::Ask(Ask { volume: victim, ..write(ask, false) })));
+    steps.push(Step::Pass(Nanos::millis(25)));
+    let kinds = Kinds { flushes: true, writes: true, ..Kinds::default() };
+    let all = weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX);
+    let fault = Fault::Errors { kinds, range: all, chance: 1.0, times: u64::MAX, error: EIO };
+    steps.extend((0..members).map(|member| Step::Break(member, fault.clone())));
+    let other = Ask { volume: victim + 1, ..write(&recent[1], true) };
+    steps.push(Step::Tell(vec![
+        Told::Ask(Ask { volume: victim, ..write(&recent[2], false) }),
+        Told::Order(Order::Remove(victim)),
+        Told::Ask(other),
+    ]));
+}
+
+/// After every few requests one of its volume's flushes, or several at once.
+pub(super) fn flushing(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let mut steps = Vec::with_capacity(history.steps.len() * 2);
+    for step in history.steps.drain(..) {
+        let ask = if let Step::Ask(ask) = &step { Some(*ask) } else { None };
+        let is_own = !matches!(step, Step::CrashCopy(_));
+        steps.push(step);
+        if !is_own {
+            continue;
+        }
+        let flushes = [0, 0, 0, 1, 1, 4][rng.below(6) as usize];
+        steps.extend(ask.into_iter().flat_map(|ask| (0..flushes).map(move |_| flush(ask.volume))));
+    }
+    history.steps = steps;
+    history
+}
+
+/// The devices are looked at every few steps.
+pub(super) fn audit_often(mut history: History) -> History {
+    let parts = history.steps.chunks(AUDIT_EVERY).map(<[Step]>::to_vec);
+    history.steps = parts.flat_map(|part| part.into_iter().chain([Step::Audit])).collect();
+    history
+}
+
+const fn flush(volume: usize) -> Step {
+    Step::Ask(Ask { volume, op: Op::Flush, offset: VolumeOffset(0), len: Bytes(0), fua: false })
+}
+
+const fn power_cut(after: u64) -> Crash {
+    Crash { after, how: Stop::PowerCut, rot: None, again: Vec::new() }
+}
+
+fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
+    least + rng.below(most + 1 - least)
+}
+
+/// Many changes at once, with one flush for all of them, over and over: frames of several sectors and
+/// checkpoints that follow each other, in a short journal. Copies crash in the middle of both.
+pub(super) fn frames(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    history.setup.journal_pages = between(&mut rng, 4, 12);
+    history.setup.depth = 32;
+    let extent = history.setup.extent.bytes().0;
+    let volumes = history.setup.volumes.clone();
+    let every = between(&mut rng, 10, 60);
+    let mut steps = Vec::with_capacity(history.steps.len() * 3);
+    for step in history.steps.drain(..) {
+        let asks = matches!(step, Step::Ask(_));
+        steps.push(step);
+        if !asks || rng.below(every) > 0 {
+            continue;
+        }
+        let most = between(&mut rng, 8, 60);
+        for _ in 0..most {
+            let volume = rng.below(volumes.len() as u64) as usize;
+            let extents = volumes[volume].size.0.div_ceil(extent);
+            let block = rng.below(extent / BLOCK);
+            let offset = VolumeOffset(rng.below(extents) * extent + block * BLOCK);
+            let op = [Op::Write, Op::Write, Op::Write, Op::Trim][rng.below(4) as usize];
+            steps.push(Step::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
+        }
+        use Activity::{CheckpointFlush, CheckpointPages, CheckpointRoot, Frame};
+        for _ in 0..between(&mut rng, 1, 3) {
+            let during =
+                [Frame, Frame, CheckpointPages, CheckpointFlush, CheckpointRoot][rng.below(5) as usize];
+            steps.push(Step::CrashCopyDuring(during, Crash::at_once()));
+        }
+        steps.push(flush(rng.below(volumes.len() as u64) as usize));
+    }
+    history.steps = steps;
+    history
+}
+
+/// What one history makes of [`losing`]: few features, at high rates.
+struct Losses {
+    /// Requests from one failure to the next, on average.
+    every: u64,
+    /// Where requests go: so many extents of each volume, and so many blocks of each.
+    hot: (u64, u64),
+    /// How often a change is to be durable.
+    fua: f64,
+    kinds: Vec<Kinds>,
+    /// Of the devices, those that fail.
+    devices: std::ops::Range<usize>,
+    /// How often all of them fail at the same time.
+    two: f64,
+    /// How often clients ask for nothing for seconds, and the power is cut.
+    lull: f64,
+    cut: f64,
+    reads: u64,
+}
+
+impl Losses {
+    fn draw(rng: &mut Rng, history: &History) -> Self {
+        let members = if history.setup.mirrored { 2 } else { 1 };
+        let devices = history.setup.devices.len();
+        let flushes = Kinds { flushes: true, ..Kinds::default() };
+        let writes = Kinds { writes: true, ..Kinds::default() };
+        let both = Kinds { flushes: true, writes: true, ..Kinds::default() };
+        let kinds = [vec![flushes], vec![flushes], vec![flushes, writes], vec![both, flushes], vec![writes]];
+        let spared = rng.chance(0.8) && devices > members;
+        Self {
+            every: between(rng, 8, 40),
+            fua: [0.0, 0.1, 0.5][rng.below(3) as usize],
+            hot: (between(rng, 1, 4), between(rng, 1, 16)),
+            kinds: kinds[rng.below(5) as usize].clone(),
+            devices: if spared { members..devices } else { 0..devices },
+            two: [0.0, 0.3, 0.8][rng.below(3) as usize],
+            lull: [0.0, 0.0, 0.3][rng.below(3) as usize],
+            cut: [0.0, 0.1][rng.below(2) as usize],
+            reads: between(rng, 0, 4),
+        }
+    }
+
+    /// A request to the few blocks that others go to.
+    fn aimed(&self, mut ask: Ask, extent: u64, volumes: u64, rng: &mut Rng) -> Ask {
+        let (extents, blocks) = self.hot;
+        ask.volume %= volumes as usize;
+        ask.fua = rng.chance(self.fua);
+        let index = ask.offset.0 / extent % extents;
+        let within = ask.offset.0 % extent % (blocks * BLOCK);
+        ask.offset = VolumeOffset(index * extent + within);
+        if ask.op != Op::Trim || ask.len.0 < extent {
+            ask.len = Bytes(ask.len.0.min(8 * BLOCK));
+        }
+        ask
+    }
+
+    fn fault(&self, rng: &mut Rng) -> Fault {
+        Fault::Errors {
+            kinds: self.kinds[rng.below(self.kinds.len() as u64) as usize],
+            range: weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX),
+            chance: 1.0,
+            times: [1, 1, 1, 2, 3, 6][rng.below(6) as usize],
+            error: [EIO, EIO, EIO, ENOSPC][rng.below(4) as usize],
+        }
+    }
+
+    /// Nothing is asked for long enough that write intents are closed, perhaps with a write in flight.
+    fn lull(device: usize, ask: Ask, rng: &mut Rng, steps: &mut Vec<Step>) {
+        if rng.chance(0.3) {
+            steps.push(Step::Break(device, Fault::Hang { during: Nanos(0)..Nanos::millis(2950) }));
+            (0..3).for_each(|_| steps.push(Step::Ask(Ask { op: Op::Write, ..ask })));
+        }
+        let time = Nanos::millis(between(rng, 2000, 4200));
+        steps.push(if rng.chance(0.2) { Step::Jump { after: 0, time } } else { Step::Pass(time) });
+    }
+
+    /// One device fails, or two at once, while requests of its volumes are in flight; then everything is
+    /// flushed and read, and copies crash, or the pool itself.
+    fn failure(&self, rng: &mut Rng, recent: &[Ask], steps: &mut Vec<Step>) {
+        let any = |rng: &mut Rng| recent[rng.below(recent.len() as u64) as usize];
+        let device = |rng: &mut Rng| {
+            let Self { devices, .. } = self;
+            devices.start + rng.below(devices.len() as u64) as usize
+        };
+        let (first, fault) = (device(rng), self.fault(rng));
+        steps.push(Step::Break(first, fault.clone()));
+        if rng.chance(self.two) {
+            let others = self.devices.clone().filter(|device| *device != first);
+            steps.extend(others.map(|device| Step::Break(device, fault.clone())));
+        }
+        // As soon as it shows, and soon after.
+        for _ in 0..between(rng, 1, 2) {
+            steps.push(Step::CrashCopy(power_cut(between(rng, 2, 24))));
+        }
+        let during = [Activity::InDoubt, Activity::Frame, Activity::Moving][rng.below(3) as usize];
+        steps.push(Step::CrashCopyDuring(during, Crash::at_once()));
+        for _ in 0..between(rng, 0, 6) {
+            steps.push(Step::Ask(any(rng)));
+        }
+        steps.push(flush(any(rng).volume));
+        match rng.below(4) {
+            0 => {}
+            1 => steps.push(Step::Pass(Nanos::micros(between(rng, 1, 6000)))),
+            2 => steps.push(Step::Wait(between(rng, 1, 8) as usize)),
+            _ => (0..between(rng, 1, 6)).for_each(|_| steps.push(Step::Ask(any(rng)))),
+        }
+        if rng.chance(self.lull) {
+            Self::lull(device(rng), any(rng), rng, steps);
+        }
+        for _ in 0..self.reads {
+            steps.push(Step::Ask(Ask { op: Op::Read, fua: false, ..any(rng) }));
+        }
+        if rng.chance(0.6) {
+            steps.push(flush(any(rng).volume));
+        }
+        steps.push(Step::CrashCopy(power_cut(rng.below(40))));
+        if rng.chance(0.1) {
+            steps.push(Step::Check);
+        }
+        if rng.chance(self.cut) {
+            steps.push(Step::Crash(power_cut(rng.below(60))));
+            steps.push(Step::Check);
+        }
+    }
+}
+
+/// Devices with caches whose flushes and writes fail again and again, of which most are none of those that
+/// carry the map: those are given up at once.
+pub(super) fn losing(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let losses = Losses::draw(&mut rng, &history);
+    history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
+    history.setup.depth = [8, 16, 32][rng.below(3) as usize];
+    let extent = history.setup.extent.bytes().0;
+    // Little to read after each crash.
+    history.setup.volumes.truncate(2);
+    for volume in &mut history.setup.volumes {
+        volume.size = volume.size.min(Bytes(LOSING_EXTENTS * extent));
+    }
+    let volumes = history.setup.volumes.len() as u64;
+    let mut steps = Vec::with_capacity(history.steps.len() * 2);
+    let mut recent: Vec<Ask> = Vec::new();
+    for step in history.steps.drain(..) {
+        match step {
+            Step::Ask(ask) => {
+                let ask = losses.aimed(ask, extent, volumes, &mut rng);
+                if ask.op != Op::Flush {
+                    recent.push(ask);
+                    let old = recent.len().saturating_sub(16);
+                    recent.drain(..old);
+                }
+                steps.push(Step::Ask(ask));
+                if !recent.is_empty() && rng.below(losses.every) == 0 {
+                    losses.failure(&mut rng, &recent, &mut steps);
+                }
+            }
+            Step::Break(..) | Step::CrashCopy(_) | Step::Tune(_) => {}
+            other => steps.push(other),
+        }
+    }
+    history.steps = steps;
+    history
+}
