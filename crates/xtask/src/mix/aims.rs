@@ -1,10 +1,10 @@
 //! Histories that are changed to bring together what others seldom do.
 
 use weir_engine::Activity;
+use weir_model::Errno;
 use weir_model::{BLOCK, Bytes, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_world::campaign::History;
 use weir_world::driver::{Ask, Crash, Order, Step, Told};
-use weir_world::fault::{EIO, ENOSPC};
 use weir_world::{Fault, Kinds, Stop};
 
 /// Steps between one look at the devices and the next.
@@ -52,7 +52,7 @@ fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<Step>
     steps.push(Step::Pass(Nanos::millis(25)));
     let kinds = Kinds { flushes: true, writes: true, ..Kinds::default() };
     let all = weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX);
-    let fault = Fault::Errors { kinds, range: all, chance: 1.0, times: u64::MAX, error: EIO };
+    let fault = Fault::Errors { kinds, range: all, chance: 1.0, times: u64::MAX, error: Errno::EIO };
     steps.extend((0..members).map(|member| Step::Break(member, fault.clone())));
     let other = Ask { volume: victim + 1, ..write(&recent[1], true) };
     steps.push(Step::Tell(vec![
@@ -197,7 +197,7 @@ impl Losses {
             range: weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX),
             chance: 1.0,
             times: [1, 1, 1, 2, 3, 6][rng.below(6) as usize],
-            error: [EIO, EIO, EIO, ENOSPC][rng.below(4) as usize],
+            error: [Errno::EIO, Errno::EIO, Errno::EIO, Errno::ENOSPC][rng.below(4) as usize],
         }
     }
 
