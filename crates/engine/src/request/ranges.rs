@@ -47,7 +47,7 @@ impl Requests {
         let covered = if outward { span.touched() } else { span.covered() };
         let piece =
             |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
-        let whole = span.len == core.map.extent().bytes().0 as u32;
+        let whole = span.start == 0 && u64::from(span.len) >= within(core, key);
         let clear = match op {
             Op::WriteZeroes { no_hole: true } => Clear::Keep,
             Op::WriteZeroes { no_hole: false } => Clear::Zero,
@@ -70,6 +70,13 @@ impl Requests {
             self.add_piece(piece(Work::Write { zeros: true }, edge, range));
         }
     }
+}
+
+/// How many bytes of an extent are the volume's: of its last one, perhaps not all.
+fn within(core: &Core, key: ExtentKey) -> u64 {
+    let extent = core.map.extent();
+    let size = core.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
+    extent.bytes().0.min(size.saturating_sub(extent.start(key.index).0))
 }
 
 impl Engine {

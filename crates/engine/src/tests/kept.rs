@@ -1,7 +1,7 @@
 //! Space kept by WRITE_ZEROES with NO_HOLE: until a TRIM of a whole extent gives it up, no write to it lacks
 //! space.
 
-use super::harness::{EXTENT, Harness};
+use super::harness::{EXTENT, Harness, Shape};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{BLOCK, BlockRange, DeviceId, Nanos, Op, PlaceId, PlaceKind, RequestError};
@@ -61,6 +61,20 @@ fn provisioned_written_and_trimmed(between: impl Fn(&mut Harness)) {
         h.request(Op::Trim, 0, &[0; EXTENT], true).expect("a trim");
         assert_eq!(h.free(), 1, "a trim of all of it gives the space back");
     }
+}
+
+#[test]
+fn a_trim_up_to_the_volume_s_end_gives_the_space_of_its_last_extent_back() {
+    let volume = EXTENT as u64 + 2 * BLOCK;
+    let mut h = Harness::of(Shape { volume, ..Shape::default() }, "sequential");
+    let free = h.free();
+    h.request(ZEROES, 0, &vec![0; volume as usize], true).expect("done");
+    h.request(Op::Trim, EXTENT as u64, &[0; BLOCK as usize], true).expect("a trim");
+    assert_eq!(free - h.free(), 2, "a part of the extent is not all of it");
+    h.request(Op::Trim, EXTENT as u64, &[0; 2 * BLOCK as usize], true).expect("a trim");
+    assert_eq!(free - h.free(), 1);
+    h.request(Op::Trim, 0, &vec![0; volume as usize], true).expect("a trim");
+    assert_eq!(free, h.free());
 }
 
 #[test]
