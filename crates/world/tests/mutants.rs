@@ -56,8 +56,9 @@ const FOUND_AT_ONCE: &[Mutant] = &[
     Mutant::StaleMemberNotCopied,
 ];
 
-/// Histories of served pools that together find [`FOUND_BY_CLIENTS`].
-const SERVED: [u64; 12] = [0, 1, 2, 4, 1009, 5, 6, 7, 8, 9, 10, 11];
+/// Histories of served pools that a mutant of the server may survive. Most are found within the first dozen; a change
+/// of the engine moves what a seed means, and then a mutant may take a few more.
+const SERVED: u64 = 100;
 
 /// Mistakes of the server.
 const FOUND_BY_CLIENTS: &[Mutant] = &[
@@ -81,7 +82,7 @@ const FOUND_BY_CLIENTS: &[Mutant] = &[
 
 /// The seed of a served pool that finds a mutant.
 fn found_served(mutant: Mutant) -> Option<u64> {
-    SERVED.into_iter().find(|seed| {
+    (0..SERVED).find(|seed| {
         let mut history = net::history(Seed(*seed));
         history.setup.planted = Planted::one(mutant);
         let failure = history.run().failure;
@@ -162,7 +163,7 @@ fn what_was_found_at_once_still_is() -> Result<(), String> {
 
 #[test]
 fn what_clients_of_the_server_found_still_is() -> Result<(), String> {
-    none_missed(&missed(FOUND_BY_CLIENTS, found_served), &format!("the seeds {SERVED:?}"))
+    none_missed(&missed(FOUND_BY_CLIENTS, found_served), &format!("the seeds 0 to {SERVED}"))
 }
 
 #[test]
