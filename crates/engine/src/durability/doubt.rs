@@ -366,6 +366,9 @@ impl Engine {
         self.fail_writes(device);
         let written = blocks_of(&self.core, &unflushed);
         note_copies(&mut self.core, device, &written);
+        // What was written elsewhere since, or cleared, covers what is lost here once that is durable, too.
+        let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty());
+        written_here.for_each(|(key, _)| self.durability.note_cleared(*key, device));
         let lost = lost_blocks(&self.core, device, written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
@@ -385,7 +388,6 @@ impl Engine {
             }
             if !elsewhere.is_empty() {
                 self.core.map.distrust(key, device, &elsewhere);
-                self.durability.note_cleared(key, device);
                 self.background.note_lacking(&self.core, key);
                 review_writes(&mut self.core, &mut self.requests, key);
             }

@@ -344,3 +344,21 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     };
     assert!(engine.map().needs(key).count() > 0 && !engine.map().needs(key).any(covered));
 }
+
+#[test]
+fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
+    let mut r = Redirected::new(2);
+    r.h.write(0, &[1; 4096]);
+    r.h.flush().expect("a flush");
+    r.h.write(0, &[2; 4096]);
+    r.h.holding = Some(IoKind::Flush);
+    r.h.submit(1, Op::Flush, 0, 0, 0);
+    r.h.run();
+    r.write(1, 0, 3);
+    r.h.release(Some(IoError::Os(Errno::EIO)));
+    let (_, result) = r.h.answer().expect("an answer");
+    assert!(result.is_ok(), "nothing is lost: {result:?}");
+    assert!(!r.h.engine.core.map.has_pending(r.h.key(0)), "what covers it is durable");
+    r.h.reopen();
+    assert_eq!(r.h.read(0, 4096).1, [3; 4096]);
+}
