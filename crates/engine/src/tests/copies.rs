@@ -4,6 +4,7 @@ use super::harness::{Harness, Shape};
 use crate::{Activity, AdminError, FlushRules, Options};
 use weir_model::{
     DeviceId, Errno, ExtentIndex, ExtentKey, Io, IoError, IoKind, Nanos, Op, PlaceKind, ReadShape,
+    RequestError,
 };
 use weir_policy::placement::Action;
 
@@ -305,6 +306,29 @@ fn a_flush_that_fails_on_one_copy_fails_nothing() {
     assert_eq!(h.read(0, 8192).1, [[2; 4096], [1; 4096]].concat());
     h.reopen();
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}
+
+#[test]
+fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
+    let mut h = of(2);
+    h.write(9 * 4096, &[1; 4096]);
+    h.flush().expect("a flush");
+    // On the second device at once, and durable there; the first takes its time.
+    h.hanging = vec![DeviceId(0)];
+    h.submit(1, Op::Write, 0, 4096, 2);
+    h.run();
+    h.submit(2, Op::Flush, 0, 0, 0);
+    h.run();
+    assert_eq!(h.answer().map(|(id, result)| (id, result.is_ok())), Some((2, true)));
+    h.hanging.clear();
+    h.write(4096, &[3; 4096]);
+    h.broken = vec![(DeviceId(0), WRITE, EIO), (DeviceId(1), IoKind::Flush, EIO)];
+    h.release_one(0, Some(EIO));
+    let (id, result) = h.answer().expect("an answer");
+    assert_eq!((id, result.err()), (1, Some(RequestError::FlushFailed(DeviceId(1)))));
+    h.broken.clear();
+    assert_eq!(h.try_read(0, 4096).err(), Some(RequestError::InDoubt { device: DeviceId(1) }));
+    assert_eq!(h.read(4096, 4096).1, [3; 4096], "the first device has it too");
 }
 
 #[test]

@@ -259,8 +259,14 @@ impl Harness {
 
     /// What was held last fails.
     pub(super) fn release_last(&mut self, error: IoError) {
-        let io = self.held.pop().expect("something held");
-        self.engine.complete(self.now, IoDone { id: io.id, result: Err(error) }, &mut self.memory);
+        self.release_one(self.held.len() - 1, Some(error));
+    }
+
+    /// One of those held is answered: with the error, or when it has been carried out.
+    pub(super) fn release_one(&mut self, at: usize, error: Option<IoError>) {
+        let io = self.held.remove(at);
+        let result = error.map_or_else(|| self.carry_out(io), Err);
+        self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
         self.run();
     }
 

@@ -88,6 +88,10 @@ impl Engine {
             return self.write_failed(id, target, &spots, error);
         }
         bad.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        let changes = target.changes || !bad.is_empty();
+        for leg in good.iter().filter(|_| changes) {
+            self.durability.note_late(&mut self.core, leg.spot.place().device, key, range);
+        }
         self.finish_write(id, target, &good, !bad.is_empty(), fua);
     }
 
