@@ -27,6 +27,7 @@ mod metadata_room;
 mod requests;
 pub(crate) mod rot;
 mod step;
+mod stop;
 mod tune;
 mod usage;
 
@@ -136,6 +137,8 @@ pub struct Driver {
     jump: Option<(u64, Nanos)>,
     /// A volume on its way out, and the one to come in its place.
     replacing: Option<Replacing>,
+    /// The engine is the one that runs now, not one that has stopped.
+    is_serving: bool,
     /// Commands under way.
     commands: Option<commands::Commands>,
     /// Writes may go astray.
@@ -235,6 +238,7 @@ impl Driver {
             copies: Copies::default(),
             jump: None,
             replacing: None,
+            is_serving: true,
             commands: None,
             astray: false,
             absence: Absence::default(),

@@ -324,6 +324,14 @@ impl Storage {
         self.cached_bytes = 0;
     }
 
+    /// The next flush makes durable what a failed one gave up, after all.
+    pub(crate) fn recall(&mut self) {
+        let newer = std::mem::take(&mut self.cached);
+        self.cached = std::mem::take(&mut self.forsaken).into();
+        self.cached.extend(newer);
+        self.cached_bytes = self.cached.iter().map(|write| write.bytes.len() as u64).sum();
+    }
+
     fn make_oldest_durable(&mut self) {
         if let Some(write) = self.cached.pop_front() {
             self.cached_bytes -= write.bytes.len() as u64;

@@ -213,6 +213,12 @@ impl World {
         self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::mended).collect();
     }
 
+    /// The next flush of each device makes durable what a failed one gave up, after all. Only while nothing
+    /// is under way.
+    pub(crate) fn recall_unflushed(&mut self) {
+        self.devices.iter_mut().for_each(|device| device.storage().recall());
+    }
+
     /// What faults have done since the last call.
     pub fn struck(&mut self) -> Vec<(DeviceId, Strike)> {
         let (mut all, mut of_one) = (Vec::new(), Vec::new());

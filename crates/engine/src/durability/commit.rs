@@ -94,7 +94,7 @@ pub(crate) struct Commits {
     /// Pieces that may write where they want to once what was decided is durable.
     pieces: Vec<PieceId>,
     /// Nothing can be made durable any more.
-    pub(super) metadata_failed: bool,
+    pub(crate) metadata_failed: bool,
 }
 
 impl Commits {

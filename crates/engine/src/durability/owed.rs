@@ -48,13 +48,7 @@ impl Durability {
     /// The map learns of a write only now, after changes of the extent that later writes to the device made:
     /// a flush between them may have made it durable. If the flush fails that those need, the map falls back
     /// on what was before all of them.
-    pub(crate) fn note_late(
-        &mut self,
-        core: &mut Core,
-        device: DeviceId,
-        key: ExtentKey,
-        range: BlockRange,
-    ) {
+    pub(crate) fn note_late(&mut self, core: &mut Core, device: DeviceId, key: ExtentKey, range: BlockRange) {
         let owes = core.devices[device.index()].epochs.owes(device).is_some();
         if owes && core.map.has_pending(key) {
             self.note_unflushed(core, device, Unflushed { key, range, wrote: Wrote::Data });

@@ -83,6 +83,12 @@ impl fmt::Display for Activity {
 }
 
 impl Engine {
+    /// Whether everything the engine knows is durable, so that the next one will know it. Cost: a look at
+    /// every device.
+    pub fn is_settled(&self) -> bool {
+        !self.durability.commits.metadata_failed && self.durability.commits_are_settled(&self.core)
+    }
+
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
         let in_flight =

@@ -182,6 +182,7 @@ impl Driver {
             has_moved: self.has_moved,
             deceived: self.deceived,
             replacing: self.replacing.clone(),
+            is_serving: false,
             commands: self.commands.clone(),
             hardening: self.hardening,
             ..Self::unopened(self.setup.clone(), world, self.oracle.clone(), volumes, layout)
@@ -213,6 +214,7 @@ impl Driver {
             has_moved: true,
             deceived: false,
             replacing: None,
+            is_serving: false,
             commands: None,
             hardening: None,
             absence: Absence::default(),

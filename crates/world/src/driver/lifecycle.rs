@@ -198,26 +198,6 @@ impl Driver {
         if report.is_clean() { Ok(()) } else { Err(Failure::Check(Box::new(report))) }
     }
 
-    fn stop(&mut self, how: Stop) {
-        self.world.stop(how);
-        if how == Stop::PowerCut {
-            // Whoever comes to see why it is dark replaces cables, too.
-            self.world.mend_devices();
-            (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
-            self.unreadable = DeviceSet::default();
-            self.note_absence();
-        }
-        self.oracle.crash(how);
-        self.under_way.clear();
-        self.gone.clear();
-        self.kept_space.crash();
-        self.jump = None;
-        self.copies.disarm();
-        self.statistics.crashes += 1;
-        *self.statistics.gaps.entry(self.answered_since_crash).or_default() += 1;
-        self.answered_since_crash = 0;
-    }
-
     fn open(&mut self) -> Result<(), Failure> {
         match self.reopen() {
             Err(failure) => return self.refused_to_open(failure),
@@ -242,6 +222,7 @@ impl Driver {
             match opened {
                 Ok(engine) => {
                     self.engine = Opened::of(engine);
+                    self.is_serving = true;
                     self.apply_policies();
                     // A device that gave up what a failed flush should have kept cannot be asked again.
                     if self.health == Health::Whole {
@@ -252,6 +233,7 @@ impl Driver {
                 Err(Failure::Open(error)) if self.may_fail_to_open(&error) => {
                     // The server is started again: what could not be flushed can still be read.
                     self.world.stop(Stop::Kill);
+                    self.world.recall_unflushed();
                     self.oracle.crash(Stop::Kill);
                     if self.tail_is_spoilt() {
                         return self.except();

@@ -254,6 +254,14 @@ impl Losses {
         if rng.chance(0.1) {
             steps.push(Step::Check);
         }
+        if rng.chance(0.1) {
+            if rng.chance(0.5) {
+                // Longer than until a commit by itself: what is in doubt has durable write intents then.
+                steps.push(Step::Pass(Nanos::secs(between(rng, 6, 12))));
+            }
+            let after = rng.below(60);
+            steps.push(Step::Crash(Crash { how: Stop::Kill, ..power_cut(after) }));
+        }
         if rng.chance(self.cut) {
             steps.push(Step::Crash(power_cut(rng.below(60))));
             steps.push(Step::Check);
