@@ -56,8 +56,8 @@ const FOUND_AT_ONCE: &[Mutant] = &[
     Mutant::StaleMemberNotCopied,
 ];
 
-/// Histories of served pools that a mutant of the server may survive. Most are found within the first dozen; a
-/// change of the engine moves what a seed means, and then a mutant may take a few more.
+/// Histories of served pools that a mutant of the server may survive. Most are found within the first dozen;
+/// a change of the engine moves what a seed means, and then a mutant may take a few more.
 const SERVED: u64 = 100;
 
 /// Mistakes of the server.
