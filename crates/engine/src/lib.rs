@@ -79,7 +79,7 @@ pub use inspect::status::{
     DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
 };
 pub use mover::{MOVER_SHARE, MoverStatus};
-pub use notice::{LostWhy, Notice, Room};
+pub use notice::{LostWhy, Notice, SpaceKind};
 pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;

@@ -23,7 +23,7 @@ pub(crate) type Plan = SmallVec<[Run; 2]>;
 
 /// Where the blocks of a piece are, or are put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum Address {
     /// In a whole place.
     Whole(Whole),
     /// In slots side by side.
@@ -36,7 +36,7 @@ pub(crate) enum Spot {
     },
 }
 
-impl Spot {
+impl Address {
     pub(crate) const fn place(self) -> PlaceId {
         match self {
             Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
@@ -157,20 +157,20 @@ pub(crate) fn source(map: &Map, record: &Record, route: &Route, block: u16) -> O
     Some(Source { device, at })
 }
 
-/// Where the bytes of a spot are: `within` counts from the start of `range`'s first block.
-pub(crate) fn address(map: &Map, spot: Spot, range: BlockRange, within: u32) -> DeviceOffset {
-    match spot {
-        Spot::Whole(whole) => map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
-        Spot::Slots { device, first, .. } => {
+/// Where the bytes of an address are: `within` counts from the start of `range`'s first block.
+pub(crate) fn device_offset(map: &Map, address: Address, range: BlockRange, within: u32) -> DeviceOffset {
+    match address {
+        Address::Whole(whole) => map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
+        Address::Slots { device, first, .. } => {
             let whole = Whole { device, extent: first.extent };
             map.address(whole, u32::from(first.block) * BLOCK as u32 + within)
         }
     }
 }
 
-/// The spot of these blocks, if one place holds all of them, side by side, and no other any.
+/// The address of these blocks, if one place holds all of them, side by side, and no other any.
 #[inline(always)]
-pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
+pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Address> {
     let is_one = range.count == 1;
     let mut holding: Option<&Place> = None;
     for place in &record.places {
@@ -181,13 +181,13 @@ pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Spot> {
     }
     let place = holding.filter(|place| is_one || place.valid.contains_all(range))?;
     match &place.at {
-        Location::Whole(whole) => Some(Spot::Whole(*whole)),
+        Location::Whole(whole) => Some(Address::Whole(*whole)),
         Location::Fine { device, slots } => {
             let first = *slots.get(place.valid.rank(range.first))?;
             let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
             let are_adjacent = || (range.first + 1..range.end()).all(|b| place.slot(b) == Some(next(b)));
-            let spot = Spot::Slots { device: *device, first, fresh: false };
-            (is_one || are_adjacent()).then_some(spot)
+            let address = Address::Slots { device: *device, first, fresh: false };
+            (is_one || are_adjacent()).then_some(address)
         }
     }
 }

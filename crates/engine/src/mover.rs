@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::durability::Durability;
 use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
-use crate::lookup::{self, Spot};
+use crate::lookup::{self, Address};
 use crate::mover::piggyback::Feed;
 use crate::mover::queue::Queue;
 use crate::mover::transfer::{Destination, Move, Run, Stage, Writing};
@@ -358,18 +358,18 @@ impl Engine {
             let count = self.space.slots_for_copies(&self.core, device, count);
             let slots = self.core.adjacent_slots(device, count);
             let first = *slots.first()?;
-            let spot = Spot::Slots { device, first, fresh: true };
-            return Some((Destination { spot, fresh: true }, slots.len() as u16));
+            let address = Address::Slots { device, first, fresh: true };
+            return Some((Destination { address, fresh: true }, slots.len() as u16));
         }
         if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
-            return Some((Destination { spot: Spot::Whole(*whole), fresh: false }, count));
+            return Some((Destination { address: Address::Whole(*whole), fresh: false }, count));
         }
         let wanted = record.copies > 1 && !self.space.state.is_waited_for();
         let whole = (wanted || self.space.has_reserve(&self.core, device))
             .then(|| self.core.map.allocate(device))??;
         self.space.note_used(&mut self.core);
         self.space.note_second_place();
-        Some((Destination { spot: Spot::Whole(whole), fresh: true }, count))
+        Some((Destination { address: Address::Whole(whole), fresh: true }, count))
     }
 
     /// What the mover wanted to copy has been read.
@@ -394,7 +394,7 @@ impl Engine {
             let io = NewIo {
                 device: to.device,
                 kind: IoKind::Write { fua: false },
-                at: lookup::address(&self.core.map, run.destination.spot, run.blocks, within),
+                at: lookup::device_offset(&self.core.map, run.destination.address, run.blocks, within),
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             left += 1;
@@ -451,7 +451,7 @@ impl Engine {
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.
     fn end_run(&mut self, id: MoveId, run: Run, needs: Option<Needs>, good: &BlockSet) {
-        let Run { blocks: run, destination: Destination { spot, mut fresh }, mut source, .. } = run;
+        let Run { blocks: run, destination: Destination { address, mut fresh }, mut source, .. } = run;
         let task = &mut self.mover.moves[id.0];
         let key = task.key;
         task.left.remove(run);
@@ -460,7 +460,7 @@ impl Engine {
         let mut kept = BlockSet::none(self.core.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
             at = part.end();
-            let location = spot.location_of(run, part);
+            let location = address.location_of(run, part);
             match self.core.map.copied(key, location, part, source.take(), needs) {
                 Copied::Yes => kept.insert(part),
                 Copied::Refused => break,
@@ -469,21 +469,21 @@ impl Engine {
         self.mover.counts.copied += u64::from(kept.count());
         self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
-            fresh &= matches!(spot, Spot::Slots { .. });
-            self.counts.note_new_place(&self.core, key, before.as_ref(), spot.place());
+            fresh &= matches!(address, Address::Slots { .. });
+            self.counts.note_new_place(&self.core, key, before.as_ref(), address.place());
             self.durability.note_change(&self.core);
         }
         if fresh {
-            self.give_up_rest(spot, run, &kept);
+            self.give_up_rest(address, run, &kept);
         }
         self.next_run(id, None);
     }
 
     /// What was taken for a run and is not the extent's rests until no command can touch it.
-    fn give_up_rest(&mut self, spot: Spot, run: BlockRange, kept: &BlockSet) {
-        match spot {
-            Spot::Whole(whole) => self.rest(Chunk::Whole(whole)),
-            Spot::Slots { device, first, .. } => {
+    fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
+        match address {
+            Address::Whole(whole) => self.rest(Chunk::Whole(whole)),
+            Address::Slots { device, first, .. } => {
                 for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
                     let slot = Slot { block: first.block + (block - run.first), ..first };
                     if self.is_planted(Mutant::MovedSlotsReused) {

@@ -11,7 +11,7 @@ const KEPT: usize = 64;
 
 /// What a pool may run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum SpaceKind {
     /// Space for data.
     Data,
     /// Space for the map: many small pieces of large volumes are in use.
@@ -61,7 +61,7 @@ pub enum Notice {
     /// A warning threshold was passed.
     Filling {
         /// What is filling up.
-        room: Room,
+        room: SpaceKind,
         /// The threshold.
         at: Percent,
         /// How much is used.
@@ -70,7 +70,7 @@ pub enum Notice {
         total: Bytes,
     },
     /// A write needed space and got none, for want of this.
-    Full(Room),
+    Full(SpaceKind),
     /// A write got space after one that got none.
     RoomAgain,
     /// A device command failed.

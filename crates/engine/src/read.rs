@@ -102,15 +102,17 @@ impl Engine {
     /// not wait for copies being written; and, if the policy is to be told, where its blocks are.
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
-        let Piece { key, range, takes_blocks, told, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, range, takes_blocks, reported, .. } = self.requests.pieces[id.0 as usize];
         if !takes_blocks && self.is_being_copied(key, range) {
             return None;
         }
-        let spot = alone_in(record, range)?;
-        let source =
-            Source { device: spot.place().device, at: lookup::address(&self.core.map, spot, range, 0) };
-        let is_told = self.host.policies.watches(key.volume).accesses && !told;
-        Some((source, if is_told { places_of(record, range) } else { Places::NONE }))
+        let address = alone_in(record, range)?;
+        let source = Source {
+            device: address.place().device,
+            at: lookup::device_offset(&self.core.map, address, range, 0),
+        };
+        let is_reported = self.host.policies.watches(key.volume).accesses && !reported;
+        Some((source, if is_reported { places_of(record, range) } else { Places::NONE }))
     }
 
     #[inline(always)]
@@ -147,13 +149,13 @@ impl Engine {
             return self.piece_ended(id);
         }
         let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
-        let is_told = self.host.policies.watches(key.volume).accesses;
+        let is_reported = self.host.policies.watches(key.volume).accesses;
         let held = match self.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => {
                 return self.requests.read_in_turn(id);
             }
-            Found::Record(record) if is_told => places_of(&record, range),
+            Found::Record(record) if is_reported => places_of(&record, range),
             Found::Record(_) | Found::Empty => Places::NONE,
         };
         self.tell_access(id, |_| held);

@@ -9,7 +9,7 @@
 use crate::Engine;
 use crate::core::Core;
 use crate::ids::PieceId;
-use crate::notice::{Notice, Room};
+use crate::notice::{Notice, SpaceKind};
 use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::task::Task;
@@ -108,7 +108,7 @@ pub struct SpaceStatus {
     /// The highest warning threshold that space for metadata has passed.
     pub metadata_warning: Option<Percent>,
     /// The last write that needed space got none, for want of this, and none has become free since.
-    pub full: Option<Room>,
+    pub full: Option<SpaceKind>,
     /// Pieces of writes waiting for space.
     pub waiting: usize,
     /// Pieces of writes refused for want of space since the start.
@@ -131,12 +131,12 @@ pub(crate) struct SpaceState {
     expires: Option<Nanos>,
     data: Gauge,
     metadata: Gauge,
-    full: Option<Room>,
+    full: Option<SpaceKind>,
     lack: Lack,
     refused: u64,
     rate: FillRate,
     /// What was last said of it, and when.
-    told: Option<(Option<Room>, Nanos)>,
+    reported: Option<(Option<SpaceKind>, Nanos)>,
 }
 
 impl SpaceState {
@@ -152,7 +152,7 @@ impl SpaceState {
             lack: Lack::default(),
             refused: 0,
             rate: FillRate::new(now, used),
-            told: None,
+            reported: None,
         }
     }
 
@@ -191,10 +191,10 @@ impl Space {
     }
 
     /// Whether there is room again since a write last got none for want of this.
-    fn has_room_again(&self, core: &Core, lacking: Room) -> bool {
+    fn has_room_again(&self, core: &Core, lacking: SpaceKind) -> bool {
         match lacking {
-            Room::Data => self.state.lack.is_over(core.available_extents()),
-            Room::Metadata => core.map.has_metadata_room(),
+            SpaceKind::Data => self.state.lack.is_over(core.available_extents()),
+            SpaceKind::Metadata => core.map.has_metadata_room(),
         }
     }
 
@@ -206,7 +206,7 @@ impl Space {
         self.note_used(core);
     }
 
-    fn note_full(&mut self, core: &mut Core, lacking: Room) {
+    fn note_full(&mut self, core: &mut Core, lacking: SpaceKind) {
         self.state.full = Some(lacking);
         self.state.lack =
             Lack::of(core.available_extents(), core.data_space().1.0 / core.map.extent().bytes().0);
@@ -216,12 +216,12 @@ impl Space {
     /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
     /// its limit may be full and not full many times a second.
     fn tell_full(&mut self, core: &mut Core) {
-        let (told, recently) = match self.state.told {
-            Some((told, at)) => (told, core.now.since(at) < NOTICE_AFTER),
+        let (reported, recently) = match self.state.reported {
+            Some((reported, at)) => (reported, core.now.since(at) < NOTICE_AFTER),
             None => (None, false),
         };
-        if told != self.state.full && !recently {
-            self.state.told = Some((self.state.full, core.now));
+        if reported != self.state.full && !recently {
+            self.state.reported = Some((self.state.full, core.now));
             core.notices.push(self.state.full.map_or(Notice::RoomAgain, Notice::Full));
         }
     }
@@ -235,11 +235,11 @@ impl Space {
         let (used, total) = core.data_space();
         self.state.rate.note(core.now, used);
         if let Some(at) = self.state.data.note(&self.state.rules.warn_at, used.0, total.0) {
-            core.notices.push(Notice::Filling { room: Room::Data, at, used, total });
+            core.notices.push(Notice::Filling { room: SpaceKind::Data, at, used, total });
         }
         let (used, total) = core.map.metadata_need();
         if let Some(at) = self.state.metadata.note(&self.state.rules.warn_at, used.0, total.0) {
-            core.notices.push(Notice::Filling { room: Room::Metadata, at, used, total });
+            core.notices.push(Notice::Filling { room: SpaceKind::Metadata, at, used, total });
         }
     }
 }
@@ -337,7 +337,7 @@ impl Engine {
             self.space.wait_for_space(&mut self.requests, id, until);
             return None;
         }
-        if lacking == Room::Data && self.may_reclaim() {
+        if lacking == SpaceKind::Data && self.may_reclaim() {
             self.space.wait_for_space(&mut self.requests, id, None);
             return None;
         }
@@ -355,15 +355,15 @@ impl Engine {
         None
     }
 
-    fn find_space(&mut self, id: PieceId, key: ExtentKey) -> Result<Whole, Room> {
+    fn find_space(&mut self, id: PieceId, key: ExtentKey) -> Result<Whole, SpaceKind> {
         if !self.core.map.has_metadata_room() {
-            return Err(Room::Metadata);
+            return Err(SpaceKind::Metadata);
         }
         let mut access = self.access(id);
         access.held = self.held(key);
         let which = self.host.policies.of(key.volume);
         let chosen = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
-        chosen.and_then(|device| self.core.map.allocate(device)).ok_or(Room::Data)
+        chosen.and_then(|device| self.core.map.allocate(device)).ok_or(SpaceKind::Data)
     }
 
     /// How long the piece's request may wait for others to free some space; `None` if not at all.

@@ -14,7 +14,7 @@ use crate::Engine;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
-use crate::lookup::{self, Source, Spot, alone_in};
+use crate::lookup::{self, Address, Source, alone_in};
 use crate::policy::Host;
 use crate::policy::advice::{places_of, see};
 use crate::policy::which::Which;
@@ -34,15 +34,20 @@ use weir_policy::placement::{Access, Places, WriteTo};
 /// in, side by side, if no other place holds any of them or did of late, and the device is not lost. What
 /// most writes find: nothing is copied to tell. `know` is then told what the map has there.
 #[inline(always)]
-fn plain_spot(core: &Core, key: ExtentKey, range: BlockRange, know: impl FnOnce(&Found<'_>)) -> Option<Spot> {
+fn plain_address(
+    core: &Core,
+    key: ExtentKey,
+    range: BlockRange,
+    know: impl FnOnce(&Found<'_>),
+) -> Option<Address> {
     let found = core.map.find(key);
-    let spot = match &found {
+    let address = match &found {
         Found::Empty => return None,
-        Found::Direct(whole) => Spot::Whole(*whole),
+        Found::Direct(whole) => Address::Whole(*whole),
         Found::Record(record) if record.copies > 1 => return None,
         Found::Record(record) => alone_in(record, range)?,
     };
-    let place = spot.place();
+    let place = address.place();
     // What is durable is the only state there is: it has the blocks in one place.
     let may = core.map.pending() == 0 || core.map.may_overwrite(key, place, range);
     debug_assert!(!may || core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
@@ -50,15 +55,15 @@ fn plain_spot(core: &Core, key: ExtentKey, range: BlockRange, know: impl FnOnce(
         return None;
     }
     know(&found);
-    Some(spot)
+    Some(address)
 }
 
 /// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
-fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, spot: Spot) -> bool {
+fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let held = lookup::record(&core.map, key)
         .and_then(|record| target::held_spot(core, requests, id, &record, Preferred::Any));
-    held == Some((spot, range)) && core.map.may_overwrite(key, spot.place(), range)
+    held == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
 }
 
 /// Where the old bytes of a block are; `None` if it is valid nowhere.
@@ -66,14 +71,15 @@ fn old_block(
     core: &Core,
     host: &Host,
     volume: VolumeId,
-    spot: Spot,
+    address: Address,
     record: Option<&Record>,
     range: BlockRange,
     block: u16,
 ) -> Option<Source> {
     let Some(record) = record else {
-        let at = lookup::address(&core.map, spot, range, u32::from(block - range.first) * BLOCK as u32);
-        return Some(Source { device: spot.place().device, at });
+        let at =
+            lookup::device_offset(&core.map, address, range, u32::from(block - range.first) * BLOCK as u32);
+        return Some(Source { device: address.place().device, at });
     };
     route::source_of(core, host, volume, record, block)
 }
@@ -96,8 +102,8 @@ fn merge_source(
     Some((route::source_of(core, host, volume, &record, block)?, tried))
 }
 
-/// Writes the piece's bytes to the target's spot; how many commands that takes.
-pub(crate) fn write_spot(
+/// Writes the piece's bytes to the target's address; how many commands that takes.
+pub(crate) fn issue_writes(
     core: &mut Core,
     requests: &Requests,
     space: &Space,
@@ -140,13 +146,13 @@ fn write_bytes(
     // What changes the map waits for a commit, which flushes the device.
     let ignored = piece.work == (Work::Write { zeros: true }) && core.is_planted(Mutant::FuaIgnoredForZeros);
     let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
-    let at = lookup::address(
+    let at = lookup::device_offset(
         &core.map,
-        target.spot,
+        target.address,
         piece.range,
         start - u32::from(piece.range.first) * BLOCK as u32,
     );
-    core.launch(NewIo { device: target.spot.place().device, kind, at, buffer }, Purpose::data(id));
+    core.launch(NewIo { device: target.address.place().device, kind, at, buffer }, Purpose::data(id));
 }
 
 impl Engine {
@@ -164,17 +170,17 @@ impl Engine {
         }
         let which = self.host.policies.of(key.volume);
         let watches = self.host.policies.all[which.0].watches;
-        let mut wish = None;
+        let mut wanted = None;
         let plain = if watches.accesses || watches.writes {
-            let asked = self.plain_spot_and_wish(id, which);
-            wish = asked.map(|(_, wish)| wish);
-            asked.filter(|(spot, wish)| stays(*spot, *wish)).map(|(spot, _)| spot)
+            let asked = self.plain_address_and_wanted(id, which);
+            wanted = asked.map(|(_, wanted)| wanted);
+            asked.filter(|(address, wanted)| stays(*address, *wanted)).map(|(address, _)| address)
         } else {
             let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-            plain_spot(&self.core, key, range, |_| ())
+            plain_address(&self.core, key, range, |_| ())
         };
-        if let Some(spot) = plain {
-            return self.overwrite(id, spot, memory);
+        if let Some(address) = plain {
+            return self.overwrite(id, address, memory);
         }
         let record = lookup::record(&self.core.map, key);
         self.tell_access(id, |engine| {
@@ -194,55 +200,61 @@ impl Engine {
         if record.as_ref().map_or_else(|| self.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(spot) = self.choose(id, record.as_ref(), wish) else { return };
+        let Some(address) = self.choose(id, record.as_ref(), wanted) else { return };
         // It may have been given a place just now.
         let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
-        self.write_to(id, spot, Some(&record), memory);
+        self.write_to(id, address, Some(&record), memory);
     }
 
     /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
-    fn plain_spot_and_wish(&mut self, id: PieceId, which: Which) -> Option<(Spot, WriteTo)> {
+    fn plain_address_and_wanted(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
         let blocks = self.core.map.extent().blocks();
         let mut access = self.access(id);
         let Access { key, blocks: range, held, .. } = &mut access;
-        let spot = plain_spot(&self.core, *key, *range, |found| see(found, *range, blocks, held))?;
-        Some((spot, self.tell_and_ask(id, which, &access)))
+        let address = plain_address(&self.core, *key, *range, |found| see(found, *range, blocks, held))?;
+        Some((address, self.tell_and_ask(id, which, &access)))
     }
 
     /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if
     /// the blocks are whole.
-    fn overwrite<M: Memory>(&mut self, id: PieceId, spot: Spot, memory: &mut M) {
+    fn overwrite<M: Memory>(&mut self, id: PieceId, address: Address, memory: &mut M) {
         debug_assert!(
-            goes_there_anyway(&self.core, &self.requests, id, spot),
-            "the long way leads elsewhere than to {spot:?}"
+            goes_there_anyway(&self.core, &self.requests, id, address),
+            "the long way leads elsewhere than to {address:?}"
         );
         let piece = &mut self.requests.pieces[id.0 as usize];
         let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
-            return self.write_to(id, spot, None, memory);
+            return self.write_to(id, address, None, memory);
         }
-        piece.state = PieceState::Writes(Writing::new(1, Target::at(spot, span.start, span.end()), None));
+        piece.state = PieceState::Writes(Writing::new(1, Target::at(address, span.start, span.end()), None));
         let fua =
             self.requests.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
-        let at = lookup::address(&self.core.map, spot, range, 0);
-        self.core.launch(NewIo { device: spot.place().device, kind, at, buffer }, Purpose::data(id));
+        let at = lookup::device_offset(&self.core.map, address, range, 0);
+        self.core.launch(NewIo { device: address.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
     /// block is valid there.
-    fn write_to<M: Memory>(&mut self, id: PieceId, spot: Spot, record: Option<&Record>, memory: &mut M) {
+    fn write_to<M: Memory>(
+        &mut self,
+        id: PieceId,
+        address: Address,
+        record: Option<&Record>,
+        memory: &mut M,
+    ) {
         let Piece { span, range, .. } = self.requests.pieces[id.0 as usize];
-        let place = record.map(|r| r.place(spot.place()).filter(|_| !spot.is_fresh()));
+        let place = record.map(|r| r.place(address.place()).filter(|_| !address.is_fresh()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
         let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),
-            several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != spot.place())),
+            several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != address.place())),
             mirrored: self.mirror.has(id),
-            ..Target::at(spot, span.start, span.end())
+            ..Target::at(address, span.start, span.end())
         };
-        let sector = self.core.devices[spot.place().device.index()].settings.sector;
+        let sector = self.core.devices[address.place().device.index()].settings.sector;
         self.complete_blocks(id, target, record, sector, valid_here, memory);
     }
 
@@ -258,7 +270,7 @@ impl Engine {
         memory: &mut M,
     ) {
         let Piece { key, span, range, buffer, .. } = self.requests.pieces[id.0 as usize];
-        let (spot, sector) = (target.spot, u32::from(sector));
+        let (address, sector) = (target.address, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let sectors_anyway = in_sectors && self.is_planted(Mutant::SectorsToInvalidBlock);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
@@ -267,7 +279,7 @@ impl Engine {
         let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
         for edge in edges(span, range).filter(|edge| !as_is(edge)) {
             target.widen(edge);
-            match old_block(&self.core, &self.host, key.volume, spot, record, range, edge) {
+            match old_block(&self.core, &self.host, key.volume, address, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
@@ -283,7 +295,7 @@ impl Engine {
     /// waits for some, and chooses anew.
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
         let Some(blocks) = self.space.scratch.blocks(reads.len()) else {
-            self.give_up_target(id, target.spot);
+            self.give_up_target(id, target.address);
             self.requests.wait(id, WaitsFor::Scratch);
             self.space.scratch.wait(id);
             return;
@@ -371,7 +383,7 @@ impl Engine {
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
         if let Some(target) = self.requests.pieces[id.0 as usize].take_target() {
-            self.give_up_target(id, target.spot);
+            self.give_up_target(id, target.address);
         }
         self.requests.go_on(id);
     }
@@ -384,7 +396,7 @@ impl Engine {
             true => {
                 self.mirror.write_copies(&mut self.core, &self.requests, &self.space, id, target, first_old)
             }
-            false => write_spot(&mut self.core, &self.requests, &self.space, id, target, first_old),
+            false => issue_writes(&mut self.core, &self.requests, &self.space, id, target, first_old),
         };
         if left == 0 {
             // Every place has failed meanwhile.
@@ -405,12 +417,12 @@ impl Engine {
     }
 }
 
-/// Whether a write to blocks that are in this spot alone is one in place.
-fn stays(spot: Spot, wish: WriteTo) -> bool {
-    match wish {
+/// Whether a write to blocks that are in this address alone is one in place.
+fn stays(address: Address, wanted: WriteTo) -> bool {
+    match wanted {
         WriteTo::InPlace => true,
-        WriteTo::Whole(device) => spot.place() == PlaceId { device, kind: PlaceKind::Whole },
-        WriteTo::Fine(device) => spot.place() == PlaceId { device, kind: PlaceKind::Fine },
+        WriteTo::Whole(device) => address.place() == PlaceId { device, kind: PlaceKind::Whole },
+        WriteTo::Fine(device) => address.place() == PlaceId { device, kind: PlaceKind::Fine },
         WriteTo::FineTwice(_) => false,
     }
 }

@@ -38,7 +38,7 @@ const PENDING_MAX: usize = 16_384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushRules {
     /// Devices whose flushes take longer, on average, are flushed beside commits, which do not wait for that.
-    pub dear: Nanos,
+    pub slow: Nanos,
     /// While clients use such a device, it is flushed no more often than this.
     pub patience: Nanos,
 }
@@ -47,7 +47,7 @@ impl Default for FlushRules {
     /// Longer than what an SSD takes, and a disk that has nothing to do; as long as Linux leaves data in
     /// memory that nobody asks to be written.
     fn default() -> Self {
-        Self { dear: Nanos::millis(20), patience: Nanos::secs(30) }
+        Self { slow: Nanos::millis(20), patience: Nanos::secs(30) }
     }
 }
 
@@ -297,8 +297,8 @@ impl Durability {
     }
 
     /// Whether flushes of the device take long, as measured.
-    fn is_dear(&self, core: &Core, id: DeviceId) -> bool {
-        core.views.of(id).flush.get().is_some_and(|mean| mean > self.commits.rules.dear)
+    fn is_slow(&self, core: &Core, id: DeviceId) -> bool {
+        core.views.of(id).flush.get().is_some_and(|mean| mean > self.commits.rules.slow)
     }
 
     /// The piece tries again after the next commit.
@@ -343,7 +343,7 @@ impl Engine {
             self.durability.note_change(&self.core);
         }
         let beside: Vec<_> =
-            now.iter().copied().filter(|id| !hurried && self.durability.is_dear(&self.core, *id)).collect();
+            now.iter().copied().filter(|id| !hurried && self.durability.is_slow(&self.core, *id)).collect();
         self.durability.commits.phase = Phase::Flushing(now.len() - beside.len());
         self.durability.commits.beside.extend(beside);
         for id in now {
@@ -373,7 +373,7 @@ impl Engine {
         let may_wait = !device.is_idle(self.core.now)
             && device.epochs.unflushed_for(self.core.now) < self.durability.commits.rules.patience;
         let waits_for_it = |key| self.core.map.needs(key).any(|needs| needs.device == id);
-        self.durability.is_dear(&self.core, id)
+        self.durability.is_slow(&self.core, id)
             && may_wait
             && !device.epochs.has_many_unflushed()
             && !self.who_wait_for_commit().any(waits_for_it)

@@ -413,7 +413,7 @@ impl Engine {
     fn fail_writes(&mut self, device: DeviceId) {
         self.mirror.fail(device);
         let to_device =
-            |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.spot.place().device == device);
+            |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.address.place().device == device);
         for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
         }

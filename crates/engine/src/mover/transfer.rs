@@ -1,7 +1,7 @@
 //! A move under way: what was asked for, and how far it is.
 
 use crate::ids::PieceId;
-use crate::lookup::Spot;
+use crate::lookup::Address;
 use weir_map::{BlockSet, Needs};
 use weir_model::{BlockRange, Buffer, ExtentKey, Nanos, PlaceId};
 
@@ -53,7 +53,7 @@ pub(super) struct Run {
 /// Where a run is put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Destination {
-    pub(super) spot: Spot,
+    pub(super) address: Address,
     /// What it names is not the extent's.
     pub(super) fresh: bool,
 }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_a_read_brings_is_taken_once_and_by_that_read() {
         let whole = Whole { device: DeviceId(1), extent: DeviceExtent(0) };
-        let destination = Destination { spot: Spot::Whole(whole), fresh: true };
+        let destination = Destination { address: Address::Whole(whole), fresh: true };
         let blocks = BlockRange { first: 2, count: 3 };
         let run = Run { blocks, destination, source: None, distrusts: 0 };
         let mut stage = Stage::Reads { run, fed_by: Some(PieceId(7)) };

@@ -113,7 +113,7 @@ impl Engine {
     #[inline(never)]
     fn tell_watcher(&mut self, id: PieceId, which: Which, held: impl FnOnce(&Self) -> Places) {
         let piece = &mut self.requests.pieces[id.0 as usize];
-        if std::mem::replace(&mut piece.told, true) {
+        if std::mem::replace(&mut piece.reported, true) {
             return;
         }
         let mut access = self.access(id);

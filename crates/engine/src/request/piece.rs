@@ -1,7 +1,7 @@
 //! Pieces: the part of a request that falls into one extent.
 
 use crate::ids::ActiveId;
-use crate::lookup::Spot;
+use crate::lookup::Address;
 use smallvec::SmallVec;
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, PlaceId, PlaceKind, RequestError, Span};
 
@@ -33,7 +33,7 @@ pub(crate) enum Clear {
 /// Where a write piece goes, once that is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    pub(crate) spot: Spot,
+    pub(crate) address: Address,
     /// Bytes written, counted from the start of the extent: wider than the span where blocks are
     /// completed.
     pub(crate) start: u32,
@@ -48,8 +48,8 @@ pub(crate) struct Target {
 
 impl Target {
     /// Bytes from here to there, as they are.
-    pub(crate) const fn at(spot: Spot, start: u32, end: u32) -> Self {
-        Self { spot, start, end, changes: false, several: false, mirrored: false }
+    pub(crate) const fn at(address: Address, start: u32, end: u32) -> Self {
+        Self { address, start, end, changes: false, several: false, mirrored: false }
     }
 
     /// All of a block at one of the ends is written.
@@ -76,7 +76,7 @@ pub(crate) struct Piece {
     /// change.
     pub(crate) takes_blocks: bool,
     /// The policy has been told of it.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     /// Reads and writes: the touched blocks.
     pub(crate) buffer: Buffer,
     pub(crate) error: Option<RequestError>,
@@ -204,7 +204,7 @@ impl Piece {
             work,
             range: span.touched(),
             takes_blocks: work != Work::Read,
-            told: false,
+            reported: false,
             buffer,
             error: None,
             state: PieceState::Waits(WaitsFor::Turn),
@@ -316,11 +316,11 @@ mod tests {
         let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, work, Buffer::EMPTY);
         assert!(piece.target().is_none() && piece.take_target().is_none());
         let whole = weir_map::Whole { device: DeviceId(0), extent: weir_model::DeviceExtent(3) };
-        let target = Target::at(Spot::Whole(whole), 0, span.len);
+        let target = Target::at(Address::Whole(whole), 0, span.len);
         piece.state = PieceState::Completes(Writing::new(1, target, None));
         piece.begin_again(None);
         assert!(piece.writing().is_some_and(|writing| writing.begins_again()));
-        assert_eq!(piece.take_target().map(|target| target.spot), Some(Spot::Whole(whole)));
+        assert_eq!(piece.take_target().map(|target| target.address), Some(Address::Whole(whole)));
         assert!(matches!(piece.state, PieceState::Waits(WaitsFor::Turn)));
     }
 }

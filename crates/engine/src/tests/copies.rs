@@ -100,7 +100,7 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     h.hanging.clear();
     h.release(None);
     assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
-    let flushes = FlushRules { dear: Nanos(0), patience: Nanos(0) };
+    let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
     h.holding = Some(IoKind::Flush);

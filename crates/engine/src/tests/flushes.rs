@@ -117,7 +117,7 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
 #[test]
 fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
     let mut h = settled(1, Hardening::Flush);
-    let flushes = FlushRules { dear: Nanos(0), patience: Nanos(0) };
+    let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
     h.holding = Some(FLUSH);

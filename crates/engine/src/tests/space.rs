@@ -1,7 +1,7 @@
 //! Running out of space, and coming back from it.
 
 use super::harness::{Harness, Shape};
-use crate::{FlushRules, Notice, Options, Percent, Room, SpaceRules, WhenFull};
+use crate::{FlushRules, Notice, Options, Percent, SpaceKind, SpaceRules, WhenFull};
 use weir_model::{BLOCK, IoKind, Nanos, Op, ReadShape, RequestError};
 
 const EXTENT: u64 = 128 << 10;
@@ -101,7 +101,7 @@ fn filling_up_is_told_once_each_way() {
     let (mut h, extents) = full_and_patient();
     let mut told = || std::iter::from_fn(|| h.engine.next_notice()).collect::<Vec<_>>();
     let filling = |notice: &Notice| match notice {
-        Notice::Filling { room: Room::Data, at, .. } => Some(at.0),
+        Notice::Filling { room: SpaceKind::Data, at, .. } => Some(at.0),
         _ => None,
     };
     assert_eq!(told().iter().filter_map(filling).collect::<Vec<_>>(), [50, 90]);
@@ -115,13 +115,13 @@ fn filling_up_is_told_once_each_way() {
         assert_eq!(refused, Err(RequestError::NoSpace));
     }
     let status = h.engine.space_status();
-    assert_eq!((status.full, status.warning, status.refused), (Some(Room::Data), Some(Percent(90)), 5));
+    assert_eq!((status.full, status.warning, status.refused), (Some(SpaceKind::Data), Some(Percent(90)), 5));
     assert_eq!(status.used, status.total);
     h.request(Op::Trim, 0, &[0; 1 << 20], true).expect("a trim");
     h.pass(Nanos::secs(10));
     h.write(0, &[1; 4096]);
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    assert_eq!(told, [Notice::Full(Room::Data), Notice::RoomAgain]);
+    assert_eq!(told, [Notice::Full(SpaceKind::Data), Notice::RoomAgain]);
     assert_eq!(h.engine.space_status().full, None);
 }
 
@@ -154,7 +154,7 @@ fn a_full_metadata_area_refuses_new_extents_and_nothing_else() {
         written += 1;
     }
     assert!(written > 8 && h.free() > 0, "{written} written");
-    assert_eq!(h.engine.space_status().full, Some(Room::Metadata));
+    assert_eq!(h.engine.space_status().full, Some(SpaceKind::Metadata));
     h.flush().expect("a flush");
     // Parts of whole extents: there is no room for the records, so zeros are written.
     for (i, op) in [Op::Trim, Op::WriteZeroes { no_hole: false }, Op::WriteZeroes { no_hole: true }]
@@ -297,7 +297,7 @@ fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     h.pass(Nanos::millis(10));
     h.release(None);
     assert!(matches!(h.answer(), Some((_, Ok(_)))));
-    let flushes = FlushRules { dear: Nanos(0), ..FlushRules::default() };
+    let flushes = FlushRules { slow: Nanos(0), ..FlushRules::default() };
     h.set_options(Options { flushes, ..Options::default() });
     let extents = u64::from(h.free());
     for i in 1..extents {

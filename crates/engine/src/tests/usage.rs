@@ -1,7 +1,7 @@
 //! What volumes and the pool are said to take, beside a count over the map as it is in effect.
 
 use super::harness::{EXTENT, Harness, Shape};
-use crate::{Percent, Room, SpaceRules, WhenFull};
+use crate::{Percent, SpaceKind, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use weir_map::{Found, Location};
@@ -164,7 +164,7 @@ fn a_full_pool_shows_its_volume_with_all_it_takes_and_forgets_that_it_was_full()
     assert_eq!(refused, Some(Err(RequestError::NoSpace)));
     let status = h.engine.status();
     assert_eq!((status.volumes[0].allocated.0, status.space.used.0), (total, total));
-    assert_eq!((status.space.full, status.space.warning), (Some(Room::Data), Some(Percent(95))));
+    assert_eq!((status.space.full, status.space.warning), (Some(SpaceKind::Data), Some(Percent(95))));
     // A quarter is given up. No write, no flush, no time has to follow.
     h.begin(Op::Trim, 0, total / 4 / EXTENT as u64 * EXTENT as u64);
     assert_eq!(h.answer().map(|(_, result)| result.is_ok()), Some(true));

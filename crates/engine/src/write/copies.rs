@@ -16,7 +16,7 @@ use crate::Engine;
 use crate::core::Core;
 use crate::flight::Flight;
 use crate::ids::PieceId;
-use crate::lookup::{self, Spot, wholes};
+use crate::lookup::{self, Address, wholes};
 use crate::request::Requests;
 use crate::request::piece::{Piece, Target};
 use crate::space::Space;
@@ -32,7 +32,7 @@ use weir_model::{
 /// One of the places a write goes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
-    pub(crate) spot: Spot,
+    pub(crate) address: Address,
     /// Device commands still to end.
     pub(super) left: u32,
     /// What it holds is not known.
@@ -42,13 +42,13 @@ pub(crate) struct Leg {
 
 impl Leg {
     fn device(&self) -> DeviceId {
-        self.spot.place().device
+        self.address.place().device
     }
 }
 
 /// A write to several places.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Both {
+pub(crate) struct MirroredWrite {
     pub(crate) legs: SmallVec<[Leg; 2]>,
     pub(crate) error: Option<RequestError>,
     /// Where it succeeds, it is durable.
@@ -58,7 +58,7 @@ pub(crate) struct Both {
 /// Writes to several places under way.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    writes: FxHashMap<PieceId, Both>,
+    writes: FxHashMap<PieceId, MirroredWrite>,
     /// The blocks being written, by extent.
     busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
 }
@@ -73,32 +73,33 @@ impl Mirror {
 
     /// What is on its way to a device proves nothing by arriving there.
     pub(crate) fn fail(&mut self, device: DeviceId) {
-        for both in self.writes.values_mut() {
-            for leg in both.legs.iter_mut().filter(|leg| leg.device() == device) {
+        for write in self.writes.values_mut() {
+            for leg in write.legs.iter_mut().filter(|leg| leg.device() == device) {
                 leg.failed = true;
-                both.error.get_or_insert(RequestError::FlushFailed(device));
+                write.error.get_or_insert(RequestError::FlushFailed(device));
             }
         }
     }
 
-    /// The piece is to be written to these spots.
-    pub(crate) fn prepare(&mut self, id: PieceId, spots: impl IntoIterator<Item = Spot>) {
-        let leg = |spot| Leg { spot, left: 0, failed: false, needs: None };
-        let both = Both { legs: spots.into_iter().map(leg).collect(), ..Both::default() };
-        self.writes.insert(id, both);
+    /// The piece is to be written to these addresses.
+    pub(crate) fn prepare(&mut self, id: PieceId, addresses: impl IntoIterator<Item = Address>) {
+        let leg = |address| Leg { address, left: 0, failed: false, needs: None };
+        let write =
+            MirroredWrite { legs: addresses.into_iter().map(leg).collect(), ..MirroredWrite::default() };
+        self.writes.insert(id, write);
     }
 
-    /// Whether the piece is to be written to several spots.
+    /// Whether the piece is to be written to several addresses.
     #[inline]
     pub(crate) fn has(&self, id: PieceId) -> bool {
         !self.writes.is_empty() && self.writes.contains_key(&id)
     }
 
-    /// The second spot of a piece that is to be written to two, which it no longer is.
+    /// The second address of a piece that is to be written to two, which it no longer is.
     #[inline]
-    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Spot> {
-        let both = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
-        both.and_then(|both| both.legs.get(1).map(|leg| leg.spot))
+    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Address> {
+        let write = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
+        write.and_then(|write| write.legs.get(1).map(|leg| leg.address))
     }
 
     fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
@@ -106,7 +107,7 @@ impl Mirror {
     }
 
     /// The write has ended, whatever became of it.
-    pub(super) fn end(&mut self, id: PieceId, key: ExtentKey) -> Both {
+    pub(super) fn end(&mut self, id: PieceId, key: ExtentKey) -> MirroredWrite {
         if let Some(writes) = self.busy.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);
             if writes.is_empty() {
@@ -135,21 +136,21 @@ impl Mirror {
     ) -> u32 {
         let Piece { key, range, request, .. } = requests.pieces[id.0 as usize];
         let fua = requests.active[request.0].request.fua && !target.changes;
-        let Some(both) = self.writes.get_mut(&id) else { return 0 };
-        both.fua = fua;
-        let spots: SmallVec<[Spot; 2]> =
-            both.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.spot).collect();
-        if spots.is_empty() {
+        let Some(write) = self.writes.get_mut(&id) else { return 0 };
+        write.fua = fua;
+        let addresses: SmallVec<[Address; 2]> =
+            write.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.address).collect();
+        if addresses.is_empty() {
             return 0;
         }
-        if !target.spot.is_fresh() {
+        if !target.address.is_fresh() {
             self.begin(id, key, range);
         }
         let mut left = 0;
-        for spot in spots {
-            let commands = write::write_spot(core, requests, space, id, Target { spot, ..target }, old);
-            if let Some(both) = self.writes.get_mut(&id) {
-                let leg = both.legs.iter_mut().find(|leg| leg.device() == spot.place().device);
+        for address in addresses {
+            let commands = write::issue_writes(core, requests, space, id, Target { address, ..target }, old);
+            if let Some(write) = self.writes.get_mut(&id) {
+                let leg = write.legs.iter_mut().find(|leg| leg.device() == address.place().device);
                 leg.into_iter().for_each(|leg| leg.left = commands);
             }
             left += commands;
@@ -177,11 +178,11 @@ impl Engine {
             changes: (range.first..range.end()).any(|b| !settled(b)),
             several: true,
             mirrored: true,
-            ..Target::at(Spot::Whole(places[0]), span.start, span.end())
+            ..Target::at(Address::Whole(places[0]), span.start, span.end())
         };
         let sectors = places.iter().map(|w| self.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
-        self.mirror.prepare(id, places.iter().copied().map(Spot::Whole));
+        self.mirror.prepare(id, places.iter().copied().map(Address::Whole));
         self.complete_blocks(id, target, Some(&record), sector, settled, memory);
     }
 
@@ -281,11 +282,11 @@ impl Engine {
             .ok()
             .and_then(|()| self.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
         let counts = self.is_planted(Mutant::CopyFailureIgnored);
-        let Some(both) = self.mirror.writes.get_mut(&id) else { return };
+        let Some(write) = self.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {
-            both.error = Some(flight.error(error));
+            write.error = Some(flight.error(error));
         }
-        let Some(leg) = both.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
+        let Some(leg) = write.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
         leg.failed |= result.is_err() && !counts;
         // The last one's epoch is that of them all, or later.
         leg.needs = needs;
@@ -299,7 +300,7 @@ impl Engine {
         let Some(writing) = self.requests.pieces[id.0 as usize].writing() else { return };
         writing.left -= 1;
         let mut is_last = writing.left == 0;
-        if self.is_planted(Mutant::SecondCopyNotAwaited) && target.spot.is_fresh() {
+        if self.is_planted(Mutant::SecondCopyNotAwaited) && target.address.is_fresh() {
             forget_commands(&mut self.core, id);
             is_last = true;
         }
@@ -311,7 +312,7 @@ impl Engine {
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
-    pub(super) fn both_failed(&mut self, id: PieceId, spots: &[Spot], error: Option<RequestError>) {
+    pub(super) fn both_failed(&mut self, id: PieceId, addresses: &[Address], error: Option<RequestError>) {
         let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.core.map.extent().blocks());
         let record = lookup::record(&self.core.map, key);
@@ -319,11 +320,11 @@ impl Engine {
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
-            let may_hold = |spot: &&Spot| {
-                let id = spot.place();
+            let may_hold = |address: &&Address| {
+                let id = address.place();
                 holders(b).any(|p| p.at.id() == id) || self.core.map.may_come_back(key, id, block)
             };
-            if held && (holders(b).count() > 1 || spots.iter().filter(may_hold).count() > 1) {
+            if held && (holders(b).count() > 1 || addresses.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
             }
         }

@@ -14,7 +14,7 @@
 
 use crate::core::Core;
 use crate::ids::PieceId;
-use crate::lookup::Spot;
+use crate::lookup::Address;
 use crate::request::Requests;
 use crate::write::copies::Mirror;
 use weir_map::{Chunk, Place, Record, Slot};
@@ -29,7 +29,7 @@ impl Mirror {
         id: PieceId,
         both: [DeviceId; 2],
         range: BlockRange,
-    ) -> Option<(Spot, BlockRange)> {
+    ) -> Option<(Address, BlockRange)> {
         if both[0] == both[1] || !core.map.has_room_for_places() {
             return None;
         }
@@ -43,7 +43,7 @@ impl Mirror {
         id: PieceId,
         both: [DeviceId; 2],
         range: BlockRange,
-    ) -> Option<(Spot, BlockRange)> {
+    ) -> Option<(Address, BlockRange)> {
         let key = requests.pieces[id.0 as usize].key;
         let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
         if !core.map.may_have_both(key, places) {
@@ -52,9 +52,10 @@ impl Mirror {
         let one = core.adjacent_slots(both[0], range.count);
         let other = core.adjacent_slots(both[1], one.len() as u16);
         one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(both[0], *slot)));
-        let spot = |device, slots: &[Slot]| Some(Spot::Slots { device, first: *slots.first()?, fresh: true });
-        let second = spot(both[1], &other)?;
-        let first = spot(both[0], &one)?;
+        let address =
+            |device, slots: &[Slot]| Some(Address::Slots { device, first: *slots.first()?, fresh: true });
+        let second = address(both[1], &other)?;
+        let first = address(both[0], &one)?;
         self.prepare(id, [first, second]);
         Some((first, BlockRange { count: other.len() as u16, ..range }))
     }
@@ -67,17 +68,18 @@ impl Mirror {
         requests: &Requests,
         id: PieceId,
         record: &Record,
-    ) -> Option<(Spot, BlockRange)> {
+    ) -> Option<(Address, BlockRange)> {
         let range = requests.pieces[id.0 as usize].range;
-        let both = twice(core, record, range.first)?;
-        let count = (range.first..range.end()).take_while(|b| twice(core, record, *b) == Some(both)).count();
+        let both = duplexed_on(core, record, range.first)?;
+        let count =
+            (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(both)).count();
         self.fresh_slots_on_both(core, requests, id, both, BlockRange { count: count as u16, ..range })
     }
 }
 
 /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also
 /// while somebody waits for space: the slots written take the place of those there are.
-fn twice(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
+fn duplexed_on(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
     let holding = || record.places.iter().filter(|p| p.valid.contains(block));
     if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
         return None;

@@ -5,10 +5,10 @@ use crate::Engine;
 use crate::core::Core;
 use crate::flight::Flight;
 use crate::ids::PieceId;
-use crate::lookup::Spot;
+use crate::lookup::Address;
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Target, Work};
-use crate::write::copies::{Both, Leg};
+use crate::write::copies::{Leg, MirroredWrite};
 use crate::write::target;
 use smallvec::SmallVec;
 use weir_model::{BlockRange, ExtentKey, IoError, IoKind, Mutant, RequestError};
@@ -23,7 +23,7 @@ fn note_in_map(
     good: &[Leg],
     failed: bool,
 ) {
-    let at = |leg: &Leg| leg.spot.location(range.count);
+    let at = |leg: &Leg| leg.address.location(range.count);
     match good {
         [a, b] if target.changes => {
             core.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
@@ -66,9 +66,9 @@ impl Engine {
         if error.is_some() {
             // The last of several may have ended well, and a flush since the first failed.
             self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
-            return self.write_failed(id, target, &[target.spot], error);
+            return self.write_failed(id, target, &[target.address], error);
         }
-        let leg = Leg { spot: target.spot, left: 0, failed: false, needs };
+        let leg = Leg { address: target.address, left: 0, failed: false, needs };
         self.finish_write(id, target, &[leg], false, fua);
     }
 
@@ -77,20 +77,20 @@ impl Engine {
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
         let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let Both { legs, error, fua } = self.mirror.end(id, key);
+        let MirroredWrite { legs, error, fua } = self.mirror.end(id, key);
         let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
             legs.iter().copied().partition(|leg| !leg.failed);
-        if !target.spot.is_fresh() {
+        if !target.address.is_fresh() {
             self.note_copies_written(key, !bad.is_empty(), good.len());
         }
         if good.is_empty() {
-            let spots: SmallVec<[Spot; 2]> = legs.iter().map(|leg| leg.spot).collect();
-            return self.write_failed(id, target, &spots, error);
+            let addresses: SmallVec<[Address; 2]> = legs.iter().map(|leg| leg.address).collect();
+            return self.write_failed(id, target, &addresses, error);
         }
-        bad.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+        bad.iter().for_each(|leg| self.give_up_address(leg.address, range));
         let changes = target.changes || !bad.is_empty();
         for leg in good.iter().filter(|_| changes) {
-            self.durability.note_late(&mut self.core, leg.spot.place().device, key, range);
+            self.durability.note_late(&mut self.core, leg.address.place().device, key, range);
         }
         self.finish_write(id, target, &good, !bad.is_empty(), fua);
     }
@@ -101,7 +101,7 @@ impl Engine {
     fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
         self.put_back_scratch(id);
         let Piece { key, range, request, .. } = self.requests.pieces[id.0 as usize];
-        if target.spot.is_fresh() && !self.may_name_slots(id, good) {
+        if target.address.is_fresh() && !self.may_name_slots(id, good) {
             return self.begin_anew(id);
         }
         self.durability.doubt.settle(key, range);
@@ -109,15 +109,15 @@ impl Engine {
             // Of copies that is noted as each of them ends.
             self.durability.note_written(
                 &mut self.core,
-                good[0].spot.place().device,
+                good[0].address.place().device,
                 key,
                 &target,
                 range,
                 good[0].needs.is_some(),
             );
         }
-        if target.changes && !target::still_at(&self.core, key, target.spot, range) {
-            return self.piece_failed(id, RequestError::InDoubt { device: target.spot.place().device });
+        if target.changes && !target::still_at(&self.core, key, target.address, range) {
+            return self.piece_failed(id, RequestError::InDoubt { device: target.address.place().device });
         }
         note_in_map(&mut self.core, key, range, target, good, failed);
         if target.mirrored || (target.changes && target.several) {
@@ -131,7 +131,8 @@ impl Engine {
         }
         let unsaid = !target.mirrored && is_fua_ignored(&self.core, &self.requests, id, target);
         // That a copy is no longer one is durable before anybody can rely on the other.
-        let is_alone = failed && !target.spot.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
+        let is_alone =
+            failed && !target.address.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
         let active = &mut self.requests.active[request.0];
         active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
         self.requests.wait_for_pending(&self.core, id);
@@ -154,28 +155,34 @@ impl Engine {
     fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
         let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let may_have = match good {
-            [a, b] => self.core.map.may_have_both(key, [a.spot.place(), b.spot.place()]),
-            [a] => self.core.map.may_have(key, a.spot.place()),
+            [a, b] => self.core.map.may_have_both(key, [a.address.place(), b.address.place()]),
+            [a] => self.core.map.may_have(key, a.address.place()),
             _ => false,
         };
         if !may_have {
             self.requests.pieces[id.0 as usize].take_target();
-            good.iter().for_each(|leg| self.give_up_spot(leg.spot, range));
+            good.iter().for_each(|leg| self.give_up_address(leg.address, range));
         }
         may_have
     }
 
     /// None of the places it was to be in has all of it.
     #[inline(never)]
-    fn write_failed(&mut self, id: PieceId, target: Target, spots: &[Spot], error: Option<RequestError>) {
+    fn write_failed(
+        &mut self,
+        id: PieceId,
+        target: Target,
+        addresses: &[Address],
+        error: Option<RequestError>,
+    ) {
         self.put_back_scratch(id);
-        if target.mirrored && !target.spot.is_fresh() {
-            return self.both_failed(id, spots, error);
+        if target.mirrored && !target.address.is_fresh() {
+            return self.both_failed(id, addresses, error);
         }
         let piece = &mut self.requests.pieces[id.0 as usize];
         piece.take_target();
         let range = piece.range;
-        spots.iter().for_each(|spot| self.give_up_spot(*spot, range));
+        addresses.iter().for_each(|address| self.give_up_address(*address, range));
         self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
     }
 
@@ -190,7 +197,7 @@ impl Engine {
         let piece = &mut self.requests.pieces[id.0 as usize];
         let key = piece.key;
         if let Some(target) = piece.take_target() {
-            self.give_up_target(id, target.spot);
+            self.give_up_target(id, target.address);
         }
         self.requests.locks.tidy_later(key);
         self.piece_ended(id);

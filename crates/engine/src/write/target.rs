@@ -12,7 +12,7 @@ use crate::Engine;
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::ids::PieceId;
-use crate::lookup::{self, Spot};
+use crate::lookup::{self, Address};
 use crate::policy::Host;
 use crate::policy::which::Which;
 use crate::request::Requests;
@@ -49,7 +49,7 @@ fn slots_on(
     id: PieceId,
     record: Option<&Record>,
     device: DeviceId,
-) -> Option<(Spot, BlockRange)> {
+) -> Option<(Address, BlockRange)> {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let place = PlaceId { device, kind: PlaceKind::Fine };
     // What the place holds is written in place, if that need not wait for another place to hold it no
@@ -66,7 +66,7 @@ fn slots_on(
     let slots = core.adjacent_slots(device, count);
     let first = *slots.first()?;
     let run = BlockRange { first: range.first, count: slots.len() as u16 };
-    Some((Spot::Slots { device, first, fresh: true }, run))
+    Some((Address::Slots { device, first, fresh: true }, run))
 }
 
 /// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
@@ -82,19 +82,21 @@ pub(crate) fn held_spot(
     id: PieceId,
     record: &Record,
     preferred: Preferred,
-) -> Option<(Spot, BlockRange)> {
+) -> Option<(Address, BlockRange)> {
     let range = requests.pieces[id.0 as usize].range;
     let place = holder(core, record, range.first, preferred)?;
     if out_of_reach(core, requests, id, Some(record)).is_some_and(|leaves| leaves.contains(range.first)) {
         return None;
     }
     match place.at {
-        Location::Whole(whole) => Some((Spot::Whole(whole), first_run(range, |b| place.valid.contains(b)))),
+        Location::Whole(whole) => {
+            Some((Address::Whole(whole), first_run(range, |b| place.valid.contains(b))))
+        }
         Location::Fine { device, .. } => {
             let first = place.slot(range.first)?;
             let next = |b: u16| Slot { block: first.block + (b - range.first), ..first };
             let run = first_run(range, |b| place.slot(b) == Some(next(b)));
-            Some((Spot::Slots { device, first, fresh: false }, run))
+            Some((Address::Slots { device, first, fresh: false }, run))
         }
     }
 }
@@ -178,7 +180,7 @@ fn keep_first(requests: &mut Requests, id: PieceId, count: u16) {
     let rest = Piece {
         range: BlockRange { first: range.first + count, count: range.count - count },
         takes_blocks: true,
-        told: true,
+        reported: true,
         ..Piece::new(piece.request, key, rest_span, piece.work, rest_buffer)
     };
     piece.span.len = border - span.start;
@@ -191,9 +193,9 @@ fn keep_first(requests: &mut Requests, id: PieceId, count: u16) {
     requests.ready.push(rest);
 }
 
-/// Whether an extent's blocks still are at a spot written in place.
-pub(crate) fn still_at(core: &Core, key: ExtentKey, spot: Spot, range: BlockRange) -> bool {
-    let Spot::Slots { device, first, fresh: false } = spot else { return true };
+/// Whether an extent's blocks still are at an address written in place.
+pub(crate) fn still_at(core: &Core, key: ExtentKey, address: Address, range: BlockRange) -> bool {
+    let Address::Slots { device, first, fresh: false } = address else { return true };
     let Found::Record(record) = core.map.find(key) else { return false };
     let place = record.place(PlaceId { device, kind: PlaceKind::Fine });
     let slot = |b: u16| Slot { block: first.block + (b - range.first), ..first };
@@ -207,7 +209,7 @@ impl Engine {
     pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
         let watches = self.host.policies.all[which.0].watches;
         let tells =
-            watches.accesses && !std::mem::replace(&mut self.requests.pieces[id.0 as usize].told, true);
+            watches.accesses && !std::mem::replace(&mut self.requests.pieces[id.0 as usize].reported, true);
         let asks = watches.writes && !self.host.has_stopped_moves(which);
         if !tells && !asks {
             return WriteTo::InPlace;
@@ -215,7 +217,7 @@ impl Engine {
         if tells {
             self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
         }
-        let wish = self.ask_one(which, |policy, moment| match (tells, asks) {
+        let wanted = self.ask_one(which, |policy, moment| match (tells, asks) {
             (true, true) => policy.write(moment, access),
             (false, _) => policy.write_to(moment, access),
             (true, false) => {
@@ -224,10 +226,10 @@ impl Engine {
             }
         });
         // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
-        if matches!(wish, WriteTo::FineTwice(_))
-            || may_redirect(&self.core, &self.host, &self.space, which, wish.device())
+        if matches!(wanted, WriteTo::FineTwice(_))
+            || may_redirect(&self.core, &self.host, &self.space, which, wanted.device())
         {
-            return wish;
+            return wanted;
         }
         WriteTo::InPlace
     }
@@ -245,19 +247,19 @@ impl Engine {
     }
 
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy
-    /// is asked, unless its `wish` is known.
+    /// is asked, unless its `wanted` is known.
     pub(crate) fn choose(
         &mut self,
         id: PieceId,
         record: Option<&Record>,
-        wish: Option<WriteTo>,
-    ) -> Option<Spot> {
-        let wish = match wish {
-            Some(wish) => wish,
+        wanted: Option<WriteTo>,
+    ) -> Option<Address> {
+        let wanted = match wanted {
+            Some(wanted) => wanted,
             None => self.ask_of_write(id),
         };
-        let device = wish.device();
-        let elsewhere = match (wish, device) {
+        let device = wanted.device();
+        let elsewhere = match (wanted, device) {
             (WriteTo::Fine(_), Some(device)) => slots_on(&mut self.core, &self.requests, id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
             (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
@@ -271,18 +273,23 @@ impl Engine {
         };
         let elsewhere =
             elsewhere.or_else(|| self.mirror.twice_again(&mut self.core, &self.requests, id, record?));
-        let (spot, run) = match elsewhere {
+        let (address, run) = match elsewhere {
             Some(chosen) => {
                 self.space.note_redirect();
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
-            None if matches!(wish, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
+            None if matches!(wanted, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
-        self.counts.note_new_place(&self.core, self.requests.pieces[id.0 as usize].key, record, spot.place());
+        self.counts.note_new_place(
+            &self.core,
+            self.requests.pieces[id.0 as usize].key,
+            record,
+            address.place(),
+        );
         keep_first(&mut self.requests, id, run.count);
-        Some(spot)
+        Some(address)
     }
 
     fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
@@ -300,7 +307,7 @@ impl Engine {
         id: PieceId,
         record: Option<&Record>,
         device: DeviceId,
-    ) -> Option<(Spot, BlockRange)> {
+    ) -> Option<(Address, BlockRange)> {
         let record = record?;
         let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Whole };
@@ -320,7 +327,7 @@ impl Engine {
             Some(Location::Whole(whole)) => *whole,
             _ => self.another_whole_place(key, record, device)?,
         };
-        Some((Spot::Whole(whole), run))
+        Some((Address::Whole(whole), run))
     }
 
     /// A whole place for the extent on a device where it has none, if there can be one and there is space
@@ -346,11 +353,11 @@ impl Engine {
         id: PieceId,
         record: Option<&Record>,
         preferred: Preferred,
-    ) -> Option<(Spot, BlockRange)> {
-        if let Some((spot, run)) =
+    ) -> Option<(Address, BlockRange)> {
+        if let Some((address, run)) =
             record.and_then(|r| held_spot(&self.core, &self.requests, id, r, preferred))
         {
-            let place = spot.place();
+            let place = address.place();
             let shared =
                 record.is_some_and(|r| r.shared(place, self.core.map.extent().blocks()).contains_any(run));
             return may_overwrite(
@@ -362,7 +369,7 @@ impl Engine {
                 run,
                 shared,
             )
-            .then_some((spot, run));
+            .then_some((address, run));
         }
         let leaves = out_of_reach(&self.core, &self.requests, id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
@@ -379,7 +386,7 @@ impl Engine {
         {
             return None;
         }
-        Some((Spot::Whole(whole), run))
+        Some((Address::Whole(whole), run))
     }
 
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
@@ -410,18 +417,21 @@ impl Engine {
     }
 
     /// What a piece that has failed, or chooses anew, was to be written to.
-    pub(crate) fn give_up_target(&mut self, id: PieceId, spot: Spot) {
+    pub(crate) fn give_up_target(&mut self, id: PieceId, address: Address) {
         let range = self.requests.pieces[id.0 as usize].range;
         let second = self.mirror.take_second(id);
-        [Some(spot), second].into_iter().flatten().for_each(|spot| self.give_up_spot(spot, range));
+        [Some(address), second]
+            .into_iter()
+            .flatten()
+            .for_each(|address| self.give_up_address(address, range));
     }
 
     /// Slots taken for a piece that has failed rest until no command can touch them.
-    pub(crate) fn give_up_spot(&mut self, spot: Spot, range: BlockRange) {
+    pub(crate) fn give_up_address(&mut self, address: Address, range: BlockRange) {
         if self.is_planted(Mutant::RefusedSlotsLeaked) {
             return;
         }
-        if let Spot::Slots { device, first, fresh: true } = spot {
+        if let Address::Slots { device, first, fresh: true } = address {
             for i in 0..range.count {
                 if self.is_planted(Mutant::FailedSlotsReused) {
                     self.core.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));

@@ -2,7 +2,7 @@
 //! commands at a time.
 
 use crate::repeated::Repeated;
-use weir_engine::{Notice, Room};
+use weir_engine::{Notice, SpaceKind};
 use weir_model::{DeviceId, IoError, Nanos, RequestError, VolumeId};
 
 /// Failed commands told in one stretch of time; the rest are counted.
@@ -57,8 +57,8 @@ impl Trouble {
         save: impl Fn() -> Option<String>,
     ) {
         let named = |room| match room {
-            Room::Data => "space",
-            Room::Metadata => "space for metadata",
+            SpaceKind::Data => "space",
+            SpaceKind::Metadata => "space for metadata",
         };
         match notice {
             Notice::Filling { room, at, used, total } => {

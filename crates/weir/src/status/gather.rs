@@ -4,7 +4,7 @@ use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, SERVED, Status, Traffi
 use crate::devices::{self, Described, Opening};
 use crate::pool_file::{DeviceEntry, PoolFile};
 use weir_device::{Device, PaceStats};
-use weir_engine::{DeviceState, DeviceStatus, PoolStatus, Remark, Room, VolumeInfo};
+use weir_engine::{DeviceState, DeviceStatus, PoolStatus, Remark, SpaceKind, VolumeInfo};
 use weir_map::{Map, Superblock};
 use weir_model::{Bytes, DeviceId, Nanos};
 
@@ -91,7 +91,7 @@ impl PoolPart {
             filling_bytes_per_second: space.fill_rate,
             full_in_ns: space.full_in.map(Nanos::get),
             warning_percent: space.warning.map(|at| at.0),
-            full: space.full.map(|room| room_name(room).to_owned()),
+            full: space.full.map(|room| space_kind_name(room).to_owned()),
             waiting: space.waiting as u64,
             refused: space.refused,
             metadata_warning_percent: space.metadata_warning.map(|at| at.0),
@@ -196,9 +196,9 @@ fn remark(remark: &Remark) -> String {
     format!("policy {}{volume}: {}", remark.policy, remark.text)
 }
 
-fn room_name(room: Room) -> &'static str {
-    match room {
-        Room::Data => "data",
-        Room::Metadata => "metadata",
+fn space_kind_name(kind: SpaceKind) -> &'static str {
+    match kind {
+        SpaceKind::Data => "data",
+        SpaceKind::Metadata => "metadata",
     }
 }

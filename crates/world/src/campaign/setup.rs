@@ -137,9 +137,9 @@ fn moves(rng: &mut Rng) -> Moves {
 
 /// Half of the time devices are flushed as by default, else most of them beside commits, and not at once.
 fn flushes(rng: &mut Rng) -> FlushRules {
-    let dear = pick(rng, &[Nanos(0), Nanos::micros(300), Nanos::millis(1)]);
+    let slow = pick(rng, &[Nanos(0), Nanos::micros(300), Nanos::millis(1)]);
     let patience = pick(rng, &[Nanos(0), Nanos::millis(2), Nanos::millis(50), Nanos::secs(30)]);
-    if rng.chance(0.5) { FlushRules::default() } else { FlushRules { dear, patience } }
+    if rng.chance(0.5) { FlushRules::default() } else { FlushRules { slow, patience } }
 }
 
 /// Often the one that makes use of everything.

@@ -7,7 +7,7 @@
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use smallvec::SmallVec;
-use weir_engine::Room;
+use weir_engine::SpaceKind;
 use weir_map::{Found, Map};
 use weir_model::{BLOCK, DeviceSet, ExtentKey, ExtentSize, Op, RequestError, VolumeId, VolumeOffset};
 
@@ -135,7 +135,7 @@ impl Driver {
         let own = self.setup.volumes.iter().filter_map(|volume| volume.policy);
         let mut policies = own.chain([self.setup.policy.as_str()]).map(weir_policy::placement::known);
         let thrifty = !self.has_moved && policies.all(|policy| policy.is_some_and(|policy| !policy.moves));
-        let of_data = self.engine.space_status().full == Some(Room::Data);
+        let of_data = self.engine.space_status().full == Some(SpaceKind::Data);
         if of_data && thrifty && needed < room && self.health == Health::Whole {
             return Err(Failure::SpaceLeft { ask: request.ask, needed, room });
         }
