@@ -3,6 +3,7 @@
 use super::super::explain::percent;
 use super::super::{DeviceView, Moment, Question, Reasons};
 use super::heat::{Cut, ONE};
+use super::promoter::copy_cost;
 use super::{Adaptive, SOONER};
 use weir_model::{BLOCK, BlockRange, Bytes, Nanos};
 
@@ -14,7 +15,7 @@ fn saved(worth: u16) -> String {
 impl Adaptive {
     pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        if self.fast.is_empty() {
+        if self.tiers.fast().is_empty() {
             match moment.devices.len() {
                 1 => reasons.fast_is_unknown(),
                 _ => {
@@ -27,13 +28,16 @@ impl Adaptive {
         }
         let cut = Cut::new(moment.extent.blocks());
         let parts = cut.parts(BlockRange { first: about.block, count: 1 });
-        let heat = self.table.peek(about.key).unwrap_or_default();
+        let heat = self.worth.table.peek(about.key).unwrap_or_default();
         reasons.figure("worth of the block of late", saved(heat.most(parts)));
         reasons.figure("worth of a block of the extent, on average", saved(heat.mean()));
-        let names: Vec<_> = self.fast.these(moment.devices).map(|d| about.name(d.id)).collect();
+        let names: Vec<_> = self.tiers.fast().these(moment.devices).map(|d| about.name(d.id)).collect();
         let name = names.join(" and ");
-        reasons.figure(format_args!("price of space on {name}"), saved(self.price));
-        reasons.figure(format_args!("space taken on {name}"), percent(self.fast.fill(moment.devices, cut)));
+        reasons.figure(format_args!("price of space on {name}"), saved(self.worth.price()));
+        reasons.figure(
+            format_args!("space taken on {name}"),
+            percent(self.tiers.fast().fill(moment.devices, cut)),
+        );
         self.tell_responses(&mut reasons, moment.devices, about);
         self.tell_moves(&mut reasons, moment.devices, about, &name);
         reasons
@@ -44,14 +48,14 @@ impl Adaptive {
         for device in devices {
             let name = about.name(device.id);
             for (what, write) in [("read", false), ("write", true)] {
-                let response = Nanos::from_secs_f64(self.costs.response(device, write, Bytes(BLOCK)));
+                let response = Nanos::from_secs_f64(self.worth.costs.response(device, write, Bytes(BLOCK)));
                 reasons.figure(format_args!("a {what} of a block on {name}"), response);
             }
         }
     }
 
     fn tell_moves(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>, name: &str) {
-        if self.fast.holder(devices, &about.held).is_some() {
+        if self.tiers.fast().holder(devices, &about.held).is_some() {
             reasons.moves_if(format_args!(
                 "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
                  price",
@@ -64,7 +68,7 @@ impl Adaptive {
         } else {
             reasons.moves_if(format_args!(
                 "a read copies it to {name} once it is worth more than {}, the price and what the copy costs",
-                saved(self.price.saturating_add(self.copy_cost()))
+                saved(self.worth.price().saturating_add(copy_cost(&self.worth, &self.room)))
             ));
             reasons.moves_if(format_args!(
                 "a write to it goes to {name} if that saves anything, it answers sooner at that moment and has room"

@@ -2,10 +2,13 @@
 
 use super::super::Command;
 use super::super::testing::{Pool, device, fine, key, whole};
+use super::heat::{Mask, ONE, PARTS, Table};
+use super::promoter::COPIES;
 use super::room::BRIM;
+use super::worth::MEMORY;
 use super::*;
 use proptest::prelude::*;
-use weir_model::Bytes;
+use weir_model::{BlockRange, Bytes, ExtentKey, PlaceId};
 
 /// 32 extents of a device that answers in 100 microseconds, 1024 of one that takes 8 milliseconds.
 fn pool() -> Pool {
@@ -292,7 +295,7 @@ proptest! {
             prop_assert_eq!(all, u32::MAX, "extent {}", extent);
         }
         let there = |key: &ExtentKey| pool.map.places(*key).is_on(DeviceId(0));
-        let known = |key: &ExtentKey| policy.table.clone().get(*key).is_some_and(|heat| heat.resident != 0 || heat.whole);
+        let known = |key: &ExtentKey| policy.worth.table.clone().get(*key).is_some_and(|heat| heat.resident != 0 || heat.whole);
         prop_assert!(pool.map.0.keys().filter(|key| there(key)).all(known), "something there is not known");
     }
 

@@ -1,0 +1,88 @@
+//! Where writes go.
+
+use super::super::{Access, DeviceView, Moment, WriteTo};
+use super::SOONER;
+use super::cost::Prices;
+use super::evictor::Evictor;
+use super::fast::Fast;
+use super::heat::{Cut, ONE};
+use super::room::{BRIM, Room};
+use super::worth::{self, Worth};
+
+/// The least an access must be worth for a write to go to the fast device.
+const LEAST: u16 = ONE / 16;
+
+/// The device that is not fast and answers writes soonest at this moment, and what it takes.
+fn slow<'d>(fast: Fast, devices: &'d [DeviceView], costs: &Prices<'_>) -> Option<(&'d DeviceView, f64)> {
+    let others = fast.others(devices).filter(|d| d.usable).map(|d| (d, costs.now(d)));
+    others.min_by(|(_, a), (_, b)| a.total_cmp(b))
+}
+
+/// A write of blocks that this fast device holds.
+pub(super) fn over(
+    moment: &Moment<'_>,
+    fast: Fast,
+    worth: &mut Worth,
+    access: &Access,
+    holder: &DeviceView,
+) -> WriteTo {
+    let cut = Cut::new(moment.extent.blocks());
+    let parts = cut.parts(access.blocks);
+    let Some(heat) = worth.table.latest(access.key) else { return WriteTo::InPlace };
+    let (whole, resident) = (heat.whole, heat.resident);
+    let costs = worth.costs.prices(moment, fast, true, access.bytes);
+    let Some((slow, takes)) = slow(fast, moment.devices, &costs) else {
+        return WriteTo::InPlace;
+    };
+    if takes < SOONER * costs.now(holder) && costs.is_sooner(slow, SOONER, holder) {
+        // The fast device is overloaded: what would be moved from there is written elsewhere.
+        if !whole {
+            worth.table.set_resident(access.key, resident & !cut.within(access.blocks), false);
+        }
+        return WriteTo::Whole(slow.id);
+    }
+    if whole {
+        return WriteTo::InPlace;
+    }
+    if parts & !resident != 0 {
+        worth.table.set_resident(access.key, resident | parts, false);
+    }
+    WriteTo::Fine(holder.id)
+}
+
+/// A write of blocks that no fast device holds; and what it is worth, if that is known.
+pub(super) fn anew(
+    moment: &Moment<'_>,
+    fast: Fast,
+    (worth, room): (&mut Worth, &mut Room),
+    evictor: &Evictor,
+    access: &Access,
+    own: Option<u16>,
+) -> WriteTo {
+    let cut = Cut::new(moment.extent.blocks());
+    let (parts, price) = (cut.parts(access.blocks), worth.price());
+    let Some(heat) = worth.table.latest(access.key).filter(|heat| !heat.whole) else {
+        return WriteTo::InPlace;
+    };
+    let costs = worth.costs.prices(moment, fast, true, access.bytes);
+    let own = own.unwrap_or_else(|| worth::worth(costs.saving(worth::share(access)), parts));
+    let (of_access, resident) = (heat.most(parts).max(own), heat.resident);
+    if of_access < LEAST {
+        return WriteTo::InPlace;
+    }
+    let to = fast.with_room(moment.devices, cut, BRIM, &access.held, |d: &DeviceView| costs.now(d));
+    // What is only buffered goes home later: as long as the others have time for it.
+    let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { room.busy() };
+    let worthy = of_access >= (part * f64::from(price)) as u16;
+    if worthy && access.held.device().is_some() {
+        room.ask(parts.count_ones());
+    }
+    let (Some((_, takes)), Some(to)) = (slow(fast, moment.devices, &costs), to) else {
+        return WriteTo::InPlace;
+    };
+    if !worthy || takes < costs.now(to) {
+        return WriteTo::InPlace;
+    }
+    worth.table.set_resident(access.key, resident | parts, false);
+    WriteTo::Fine(to.id)
+}
