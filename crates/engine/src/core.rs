@@ -91,7 +91,8 @@ impl Core {
         self.devices[device.index()].is_lost()
     }
 
-    /// Starts a device command.
+    /// Queues a device command; the driver gets it from [`crate::Engine::next_io`], and its end comes to
+    /// [`crate::Engine::complete`].
     pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
         self.start(io.flight(purpose));
     }

@@ -210,7 +210,7 @@ impl Device {
     }
 
     /// Space whose release is durable: it rests until every command begun so far has ended.
-    pub(crate) fn rest(&mut self, chunk: Chunk) {
+    pub(crate) fn quarantine(&mut self, chunk: Chunk) {
         self.resting.add(chunk, &mut self.outstanding);
     }
 
@@ -258,7 +258,7 @@ mod tests {
     fn space_rests_until_the_commands_begun_before_have_ended() {
         let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
-        device.rest(whole(0));
+        device.quarantine(whole(0));
         assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
         let begin = |device: &mut Device| {
             let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::Metadata(MetadataIo::PagesFlush));
@@ -267,9 +267,9 @@ mod tests {
         };
         let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Whose::Other, Percent(20));
         let (a, b) = (begin(&mut device), begin(&mut device));
-        device.rest(whole(1));
+        device.quarantine(whole(1));
         let c = begin(&mut device);
-        device.rest(whole(2));
+        device.quarantine(whole(2));
         assert_eq!(device.rested(), None);
         end(&mut device, b);
         end(&mut device, c);

@@ -6,7 +6,7 @@ pub(crate) mod commit;
 pub(crate) mod doubt;
 pub(crate) mod intents;
 pub(crate) mod members;
-pub(crate) mod owed;
+pub(crate) mod notes;
 
 use checkpoint::Checkpoint;
 use commit::Commits;

@@ -20,14 +20,15 @@
 //!   things in flight are known by. [`notice`]: what whoever looks after the pool should know.
 //! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
 //!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
-//!   ([`read::failover`]).
+//!   (`read_elsewhere`).
 //! - [`mod@write`]: selects the target ([`write::target`]), completes part-blocks and writes; volumes with
 //!   two copies write both ([`write::copies`]), a duplexed write-back area two slots ([`write::duplex`]);
 //!   [`write::clear`] trims and zeroes.
-//! - [`io`]: device commands, from their start to their end: coalesced, tried again, told to whoever began
-//!   them.
-//! - [`device`]: what is measured of a device, and when it is given up: lost, truncated ([`device::verify`]),
-//!   silent.
+//! - `Core::launch` queues a device command; [`io`] hands it out, coalesces it with others, retries it and
+//!   reports its end to whoever began it.
+//! - [`device`]: what is measured of a device, and when it is given up: lost or silent.
+//! - [`verify`]: whether devices still hold their superblocks; every FLUSH and durable change is acknowledged
+//!   there.
 //! - [`durability`]: completed changes are visible at once; commits make them durable, which FLUSH and FUA
 //!   wait for. Checkpoints, metadata members, write intents, and what a failed flush leaves in doubt.
 //! - [`space`]: admission of new data; where there is no space left copies give way to it
@@ -229,7 +230,8 @@ impl Engine {
         self.host.random = Rng::new(seed);
     }
 
-    /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once.
+    /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once. What waits for a commit
+    /// (FLUSH, FUA) goes on in [`Self::tick`].
     pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
         self.core.now = now;
         self.accept(request, memory);
@@ -321,7 +323,7 @@ task::tasks!(
     space::SpaceState,
     device::deadline::Deadlines,
     device::abandoned::Abandoned,
-    read::failover::Again,
+    read::restart::Again,
     Ranges,
     admin::Admin,
     durability::members::Members,

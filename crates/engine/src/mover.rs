@@ -5,6 +5,8 @@
 //! the end of the write is left out, its truth stays where it was written, and the rest counts. So
 //! no request waits for a move, with one exception: a write that would use the very location a
 //! mover's write has been submitted to waits for that one write.
+//! After the last run a move, unlike a copy, drops the blocks from all other places ([`drops`]). Emptied
+//! places are released when nobody is in the extent.
 //!
 //! While clients use a device, moves have a bounded share of its time ([`crate::device::pacing`]).
 //!
@@ -482,14 +484,14 @@ impl Engine {
     /// What was taken for a run and is not the extent's rests until no command can touch it.
     fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
         match address {
-            Address::Whole(whole) => self.rest(Chunk::Whole(whole)),
+            Address::Whole(whole) => self.quarantine(Chunk::Whole(whole)),
             Address::Slots { device, first, .. } => {
                 for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
                     let slot = Slot { block: first.block + (block - run.first), ..first };
                     if self.is_planted(Mutant::MovedSlotsReused) {
                         self.core.map.reuse(Chunk::Slot(device, slot));
                     } else {
-                        self.rest(Chunk::Slot(device, slot));
+                        self.quarantine(Chunk::Slot(device, slot));
                     }
                 }
             }

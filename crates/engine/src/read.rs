@@ -1,8 +1,8 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
 pub(crate) mod cache;
-pub(crate) mod failover;
 pub(crate) mod gap_read;
+pub(crate) mod restart;
 pub(crate) mod route;
 
 use crate::Engine;
@@ -23,14 +23,14 @@ use weir_policy::placement::Places;
 #[derive(Debug)]
 pub(crate) struct Reads {
     pub(crate) cache: cache::ExtentCache,
-    pub(crate) again: failover::Again,
+    pub(crate) again: restart::Again,
     pub(crate) through: gap_read::Through,
 }
 
 impl Reads {
     pub(crate) fn new(planted: Planted) -> Self {
         let cache = cache::ExtentCache::new(planted);
-        Self { cache, again: failover::Again::default(), through: gap_read::Through::new() }
+        Self { cache, again: restart::Again::default(), through: gap_read::Through::new() }
     }
 }
 
@@ -72,6 +72,7 @@ pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
 }
 
 impl Engine {
+    /// Begins a read: from the cache if it can, else from the devices.
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let goes_past =
@@ -81,6 +82,7 @@ impl Engine {
         }
     }
 
+    /// Reads the devices: in one command if one place has all, else as planned (`read_found`).
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let key = self.requests.pieces[id.0 as usize].key;

@@ -46,6 +46,7 @@ impl Requests {
 }
 
 impl Engine {
+    /// Checks a request and begins it: reads and writes by pieces, ranges in batches, FLUSH as a waiter.
     #[inline]
     pub(crate) fn accept<M: Memory>(&mut self, request: Request, memory: &mut M) {
         if let Err(error) = self.check(&request) {

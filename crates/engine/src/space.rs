@@ -3,7 +3,7 @@
 //! Running out of it is a state with a way back. Reads go on, and writes to extents that have their
 //! space; a write that needs more is refused with NoSpace or waits a while ([`WhenFull`]), holding
 //! nothing but its own blocks. What gives space back (TRIM, write-zeroes, removing volumes) needs
-//! none: see [`Engine::start_clear`](crate::Engine) for the one case that might. Whoever waits tries
+//! none; for the one case that might, see `zero_in_place` in [`crate::write::clear`]. Whoever waits tries
 //! again whenever some has come back.
 
 use crate::Engine;

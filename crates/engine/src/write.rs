@@ -30,9 +30,9 @@ use weir_model::{
 };
 use weir_policy::placement::{Access, Places, WriteTo};
 
-/// Where the piece is simply overwritten, unless the policy sends it elsewhere: what all its blocks are
-/// in, side by side, if no other place holds any of them or did of late, and the device is not lost. What
-/// most writes find: nothing is copied to tell. `know` is then told what the map has there.
+/// The address at which the piece can be overwritten, if one usable place alone holds all its blocks side by
+/// side; `None` for two copies, or if a pending or durable state has them in several places. Most writes take
+/// this path, so nothing is copied. `know` gets what the map found.
 #[inline(always)]
 fn plain_address(
     core: &Core,
@@ -62,7 +62,7 @@ fn plain_address(
 fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let held = lookup::record(&core.map, key)
-        .and_then(|record| target::held_spot(core, requests, id, &record, Preferred::Any));
+        .and_then(|record| target::held_address(core, requests, id, &record, Preferred::Any));
     held == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
 }
 
@@ -156,6 +156,8 @@ fn write_bytes(
 }
 
 impl Engine {
+    /// Begins a write that has its blocks. It ends in `overwrite`, `write_to` or `write_mirrored`, or the
+    /// piece waits or fails.
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
@@ -313,7 +315,7 @@ impl Engine {
         self.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
-    /// A command of a write has ended.
+    /// Tells a command's end to the step it was for: the write itself, or the reading of old blocks.
     pub(crate) fn write_io_ended<M: Memory>(
         &mut self,
         io: WriteIo,

@@ -434,7 +434,8 @@ impl Map {
         self.push(key, Brings::Nothing, None, released);
     }
 
-    /// Releases places that hold nothing; if space is to be kept, all but one whole place. To be
+    /// Releases places that hold nothing; if space is to be kept, as many whole places stay as
+    /// the volume has copies. To be
     /// called when nobody is at work in the extent. The space is reported by [`Self::commit_durable`]
     /// when its release is durable.
     pub fn give_back(&mut self, key: ExtentKey) {

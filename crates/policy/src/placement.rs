@@ -46,7 +46,8 @@ pub struct Watches {
     pub writes: bool,
     /// [`Access::run`] is to count what a request continues.
     pub runs: bool,
-    /// [`Access::hint`] is to say what is metadata by the volume's own ext2/3/4 superblock, where the client does not say.
+    /// [`Access::hint`] is to say what is metadata by the volume's own ext2/3/4 superblock, where the client
+    /// does not say.
     pub metadata: bool,
 }
 
@@ -56,8 +57,8 @@ pub enum ReadFrom {
     /// The one expected to answer soonest; places that hold all that is read come first.
     #[default]
     Soonest,
-    /// One in slots, as in a cache that answers every hit itself, though that splits the read; of several the one expected
-    /// to answer soonest.
+    /// One in slots, as in a cache that answers every hit itself, though that splits the read; of several the
+    /// one expected to answer soonest.
     Slots,
 }
 
@@ -97,15 +98,15 @@ pub trait Placement: fmt::Debug + Send {
         WriteTo::InPlace
     }
 
-    /// A write of which [`Self::accessed`] is to tell, and [`Self::write_to`] to ask, both at once: for policies that work
-    /// out the same for both.
+    /// A write of which [`Self::accessed`] is to tell, and [`Self::write_to`] to ask, both at once: for
+    /// policies that work out the same for both.
     fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         self.accessed(moment, access);
         self.write_to(moment, access)
     }
 
-    /// Which places of an extent besides one whole place it means to keep; none unless it says so. The others may be given up in
-    /// idle time, and the space all take is bounded.
+    /// Which places of an extent besides one whole place it means to keep; none unless it says so. The others
+    /// may be given up in idle time, and the space all take is bounded.
     fn keeps(&self) -> Keeps {
         Keeps::default()
     }
@@ -115,13 +116,13 @@ pub trait Placement: fmt::Debug + Send {
         None
     }
 
-    /// A round: time to decide what is to be done.
+    /// A round: time to append actions to [`Moment::actions`].
     fn round(&mut self, moment: &mut Moment<'_>) {
         let _ = moment;
     }
 
-    /// What whoever looks after the pool should know, while it holds: that something cannot be done as it was asked for.
-    /// Looked at after each round.
+    /// What whoever looks after the pool should know, while it holds: that something cannot be done as it was
+    /// asked for. Looked at after each round.
     fn remark(&self) -> Option<&'static str> {
         None
     }
@@ -180,8 +181,8 @@ pub const ALL: &[Known] = &[
 /// The one that no pool file can name.
 const CHAOS: Known = Known { name: "chaos", moves: true, keys: &[], make: |_| Box::new(Chaos::default()) };
 
-/// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and `hystor-twice`, which is
-/// `hystor` with two copies of what is dirty.
+/// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and
+/// `hystor-twice`, which is `hystor` with two copies of what is dirty.
 pub fn for_tests(name: &str) -> Option<Choice> {
     if name == "hystor-twice" {
         return choice("hystor").map(hystor::twice);

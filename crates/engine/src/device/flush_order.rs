@@ -55,7 +55,8 @@ impl Engine {
         }
     }
 
-    /// A flush or durable write of the device failed: the flushes that wait have failed with it.
+    /// A flush or durable write of the device failed. Flushes that wait fail with it: they are queued, and
+    /// `run_ready` ends each with an error.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
         let held: Vec<_> = self.core.devices[device.index()].promises.take_held().collect();
         for flush in held {

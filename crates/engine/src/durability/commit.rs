@@ -5,14 +5,13 @@
 //! 1. every device with completed writes that are not durable is flushed;
 //! 2. the map's changes whose data is durable go into journal frames, each written durably and
 //!    then applied to the durable map;
-//! 3. those who waited are answered.
+//! 3. those who waited are answered, once every device has been verified ([`crate::verify`]).
 //!
 //! Who comes while one is under way waits for the next: its writes may have completed after the
 //! flushes of this one began.
 //!
-//! A disk takes seconds to flush what its cache holds. A commit that no client waits for does not wait for
-//! that: such a device is flushed beside it, and what needs that goes into a later commit; and not at once,
-//! as long as nobody waits for what it makes durable.
+//! A disk takes seconds to flush its cache. A commit that no client waits for does not wait for slow devices:
+//! they are flushed in parallel. Changes that need such a flush go into a later commit.
 
 use crate::Engine;
 use crate::core::Core;
@@ -59,6 +58,8 @@ struct Waiting {
     again: DeviceSet,
 }
 
+/// `Idle`, `Flushing`, then `NextFrame` and `Frame` in turn, then `Idle` again. A tick makes every step, but
+/// `frame_ended` applies a durable frame at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -78,7 +79,7 @@ pub(crate) struct Commits {
     /// Who waits for the next commit.
     next: Vec<Waiting>,
     /// Who waits for this one.
-    now: Vec<Waiting>,
+    waiters: Vec<Waiting>,
     /// One is to begin though nobody waits.
     requested: bool,
     /// The oldest change no commit has begun for.
@@ -89,7 +90,7 @@ pub(crate) struct Commits {
     frame: Vec<u8>,
     /// The checks of devices those who wait for this one wait for.
     verified: Round,
-    /// Extents of which a device was found, since this commit began, to miss what had been written.
+    /// Extents of which a device lost unflushed writes while this commit was under way.
     cleared: Vec<(ExtentKey, DeviceId)>,
     /// Pieces that may write where they want to once what was decided is durable.
     pieces: Vec<PieceId>,
@@ -167,11 +168,11 @@ impl Task for Commits {
                 // Changes that came to nothing: no commit is due for them later either.
                 engine.durability.commits.changed = None;
             } else if engine.durability.has_nothing_to_commit(&engine.core) {
-                engine.durability.commits.now = std::mem::take(&mut engine.durability.commits.next);
+                engine.durability.commits.waiters = std::mem::take(&mut engine.durability.commits.next);
                 engine.durability.verify_for_waiters(&mut engine.core, &mut engine.verification);
                 engine.end_commit();
             } else {
-                engine.begin_commit();
+                engine.begin_flushes();
             }
         }
         if engine.durability.commits.phase == Phase::Flushing(0) {
@@ -179,7 +180,7 @@ impl Task for Commits {
             engine.durability.commits.phase = Phase::NextFrame;
             if engine.is_planted(Mutant::WaiterJoinsLate) {
                 let late = std::mem::take(&mut engine.durability.commits.next);
-                engine.durability.commits.now.extend(late);
+                engine.durability.commits.waiters.extend(late);
             }
         }
         // Nothing is acknowledged that a member left behind may not know before that is recorded.
@@ -246,6 +247,10 @@ impl Durability {
         core.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
     }
 
+    /// A device's flush has ended, well or not. After a failure the commit goes on without that device's
+    /// changes: `Engine::doubt` has set errors on the FLUSHes of the volumes that lost blocks, which
+    /// `end_commit` returns. Only the loss of the last metadata member fails every waiter
+    /// (`metadata_failed`).
     pub(crate) fn data_flush_ended(
         &mut self,
         core: &mut Core,
@@ -291,7 +296,7 @@ impl Durability {
 
     /// Has devices verified for those who wait for this commit, or need none.
     fn verify_for_waiters(&mut self, core: &mut Core, verification: &mut Verification) {
-        if !self.commits.now.is_empty() {
+        if !self.commits.waiters.is_empty() {
             self.commits.verified = verification.verify_devices(core);
         }
     }
@@ -323,9 +328,11 @@ impl Engine {
         !self.durability.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
     }
 
-    fn begin_commit(&mut self) {
+    /// Begins a commit: takes its waiters and flushes the devices. [`weir_map::Map::begin_commit`] follows
+    /// when the flushes have ended.
+    fn begin_flushes(&mut self) {
         let commits = &mut self.durability.commits;
-        commits.now = std::mem::take(&mut commits.next);
+        commits.waiters = std::mem::take(&mut commits.next);
         commits.requested = false;
         commits.changed = None;
         commits.cleared.clear();
@@ -335,18 +342,21 @@ impl Engine {
             .collect();
         // Beside the flushes: whoever waits was submitted before.
         self.durability.verify_for_waiters(&mut self.core, &mut self.verification);
-        let hurried = is_hurried(&self.core, &self.space, &self.durability.commits.now);
-        let (later, now): (Vec<_>, Vec<_>) =
+        let hurried = is_hurried(&self.core, &self.space, &self.durability.commits.waiters);
+        let (later, to_flush): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
         if !later.is_empty() && self.core.map.has_uncommitted() {
             // Looked at again.
             self.durability.note_change(&self.core);
         }
-        let beside: Vec<_> =
-            now.iter().copied().filter(|id| !hurried && self.durability.is_slow(&self.core, *id)).collect();
-        self.durability.commits.phase = Phase::Flushing(now.len() - beside.len());
+        let beside: Vec<_> = to_flush
+            .iter()
+            .copied()
+            .filter(|id| !hurried && self.durability.is_slow(&self.core, *id))
+            .collect();
+        self.durability.commits.phase = Phase::Flushing(to_flush.len() - beside.len());
         self.durability.commits.beside.extend(beside);
-        for id in now {
+        for id in to_flush {
             let covered = self.core.devices[id.index()].epochs.begin_flush(self.core.now);
             if self.durability.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited)
             {
@@ -426,10 +436,10 @@ impl Engine {
         match self.core.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
                 if self.is_planted(Mutant::JournalAfterAcknowledgement) {
-                    let waiters = std::mem::take(&mut self.durability.commits.now);
+                    let waiters = std::mem::take(&mut self.durability.commits.waiters);
                     let (early, rest) =
                         waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
-                    self.durability.commits.now = rest;
+                    self.durability.commits.waiters = rest;
                     <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
                 }
                 self.durability.commits.phase = Phase::Frame(self.durability.write_to_members(
@@ -470,14 +480,14 @@ impl Engine {
         let mut released = Vec::new();
         self.core.map.commit_durable(&mut released);
         for chunk in released {
-            self.rest(chunk);
+            self.quarantine(chunk);
         }
         self.retry_waiting_commit();
     }
 
     fn end_commit(&mut self) {
         self.durability.commits.phase = Phase::Idle;
-        let waiters = std::mem::take(&mut self.durability.commits.now);
+        let waiters = std::mem::take(&mut self.durability.commits.waiters);
         let cleared = std::mem::take(&mut self.durability.commits.cleared);
         let mut missing = DeviceSet::default();
         let pending = cleared.into_iter().filter(|(key, _)| {
@@ -512,7 +522,7 @@ impl Engine {
     }
 
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
-        let mut waiters = std::mem::take(&mut self.durability.commits.now);
+        let mut waiters = std::mem::take(&mut self.durability.commits.waiters);
         waiters.append(&mut self.durability.commits.next);
         for waiting in waiters {
             self.answer(waiting.who, Some(error));

@@ -9,10 +9,10 @@
 //! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
 //!   or the pool is opened again, whatever is on the device. The opening makes durable what it finds of them
 //!   ([`Engine::put_in_doubt`]);
-//! - every FLUSH under way of a volume that has such blocks fails, and so does every durable change of
-//!   one of them; if no FLUSH is under way, the volume's next one fails. A FLUSH after that can succeed,
-//!   since nothing is pretended about those blocks. Who serves several clients tells each of them
-//!   ([`Engine::last_loss`]).
+//! - every FLUSH under way of a volume that has such blocks fails, and so does a change of such blocks that
+//!   promises durability, or of which a part was already written; if no FLUSH is under way, the volume's next
+//!   one fails. A FLUSH after that can succeed, since nothing is pretended about those blocks. Who serves
+//!   several clients tells each of them ([`Engine::last_loss`]).
 
 use crate::Engine;
 use crate::core::Core;

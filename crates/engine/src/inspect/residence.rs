@@ -49,7 +49,8 @@ impl Counts {
 }
 
 impl Counts {
-    /// The extent has a whole place there from now on.
+    /// Puts the place under the extent in the map ([`weir_map::Map::place`]), and notes since when it is
+    /// there.
     pub(crate) fn place(&mut self, core: &mut Core, host: &mut Host, key: ExtentKey, whole: Whole) {
         host.note_begin(core, key, whole.device);
         core.map.place(key, whole);

@@ -1,4 +1,4 @@
-//! What moves pieces on: commands begun and ended, blocks taken and given back, requests finished.
+//! The end of a device command: measured, retried or failed, and told to whoever began it (`tell_ended`).
 
 use crate::Engine;
 use crate::device::pacing::Ended;
@@ -225,11 +225,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn rest(&mut self, chunk: Chunk) {
+    /// Quarantines space that nothing durable names, until every command begun so far on its device has
+    /// ended.
+    pub(crate) fn quarantine(&mut self, chunk: Chunk) {
         if self.is_planted(Mutant::ReusedWhileInUse) {
             return self.core.map.reuse(chunk);
         }
-        self.core.devices[chunk.device().index()].rest(chunk);
+        self.core.devices[chunk.device().index()].quarantine(chunk);
         self.reuse_rested(chunk.device());
     }
 }

@@ -40,7 +40,7 @@ impl Engine {
         Whereabouts { map: &self.core.map, which, own: &self.host.policies.own }
     }
 
-    /// Asks a policy something.
+    /// Asks a policy something, and passes the actions it appended to the mover.
     #[inline]
     pub(crate) fn ask_one<T>(
         &mut self,

@@ -1,5 +1,5 @@
-//! Reads through holes: what a place holds in several runs is read in one command, with what lies between
-//! them there.
+//! Gap reads: several runs of one place are read in one command, together with the blocks between them. What
+//! it brings for those is stale; they are read again from where they are.
 //!
 //! Blocks that are written or copied to slots leave holes in the whole place of their extent, and a scan
 //! would need a command for every run between them. What a hole has there is stale. So the blocks of the

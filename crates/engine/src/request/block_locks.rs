@@ -104,7 +104,8 @@ impl Locks {
         free
     }
 
-    /// The extent is to be tidied when nobody is in it any more; `false` if nobody is.
+    /// When nobody is in the extent, [`weir_map::Map::give_back`] is to release its places that hold nothing.
+    /// `false` if nobody is in it now: the caller may release them itself.
     pub(crate) fn tidy_later(&mut self, key: ExtentKey) -> bool {
         let lock = self.extents.get_mut(&key);
         lock.is_some_and(|lock| {

@@ -114,7 +114,7 @@ pub(crate) enum WaitsFor {
     Mover,
     /// What the extent cache fetches ([`crate::read::cache`]).
     Fetch,
-    /// Buffer memory ([`crate::read::failover`]).
+    /// Buffer memory ([`crate::read::restart`]).
     Memory,
 }
 

@@ -39,6 +39,7 @@ impl Requests {
         self.ready.push(id);
     }
 
+    /// Has the request answered after a commit, if changes of the extent must be durable by then.
     #[inline]
     pub(crate) fn wait_for_extent(&mut self, core: &Core, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;

@@ -7,6 +7,7 @@ use weir_map::{Found, KeepSpace};
 use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 
 impl Engine {
+    /// Clears blocks in the map; no device is written, but for `zero_in_place`.
     #[inline(never)]
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
         let piece = &self.requests.pieces[id.0 as usize];

@@ -41,7 +41,7 @@ fn is_fua_ignored(core: &Core, requests: &Requests, id: PieceId, target: Target)
 }
 
 impl Engine {
-    /// A command of a write has ended.
+    /// A command that wrote the piece's bytes has ended; the last one finishes the write.
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
         let piece = &mut self.requests.pieces[id.0 as usize];
         let PieceState::Writes(writing) = &mut piece.state else { return };

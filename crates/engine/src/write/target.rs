@@ -76,7 +76,7 @@ fn is_being_read(requests: &Requests, key: ExtentKey, run: BlockRange) -> bool {
 
 /// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
 /// if it is nowhere, or out of reach.
-pub(crate) fn held_spot(
+pub(crate) fn held_address(
     core: &Core,
     requests: &Requests,
     id: PieceId,
@@ -355,7 +355,7 @@ impl Engine {
         preferred: Preferred,
     ) -> Option<(Address, BlockRange)> {
         if let Some((address, run)) =
-            record.and_then(|r| held_spot(&self.core, &self.requests, id, r, preferred))
+            record.and_then(|r| held_address(&self.core, &self.requests, id, r, preferred))
         {
             let place = address.place();
             let shared =
@@ -437,7 +437,7 @@ impl Engine {
                     self.core.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
                     continue;
                 }
-                self.rest(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+                self.quarantine(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
             }
         }
     }

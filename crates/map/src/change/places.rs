@@ -164,7 +164,8 @@ impl Map {
     }
 
     /// The place no longer holds these blocks. Refused, changing nothing, unless another place holds
-    /// each of them that this one does.
+    /// each of them that this one does. Slots are given up at once; the extent of a whole place only by
+    /// [`Self::give_back`].
     #[must_use]
     pub fn dropped(&mut self, key: ExtentKey, from: PlaceId, range: BlockRange) -> bool {
         let Found::Record(record) = self.find(key) else { return false };
@@ -181,9 +182,9 @@ impl Map {
         true
     }
 
-    /// Write intents: recovery is to settle for one of the copies of these blocks, or for the only one, which may not be
-    /// durable. Where two copies are wanted they may differ from now on: writes to them must wait until they
-    /// [may](Self::may_overwrite).
+    /// Write intents: recovery is to settle for one of the copies of these blocks, or for the only one, which
+    /// may not be durable. Where two copies are wanted they may differ from now on: writes to them must wait
+    /// until they [may](Self::may_overwrite).
     pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
         self.change(key, Brings::Nothing, None, |record, blocks, _| record.intend(range, blocks));
     }
@@ -220,11 +221,11 @@ impl Map {
         self.push_all(key, Brings::Data, needs, released);
     }
 
-    /// Rule 3 of docs/invariants.md: whether blocks of a place may be written in place. Not if a cut could leave a
-    /// map that takes the place for a copy of another one, and the two would differ: in no state
-    /// that is durable, may become so, or is in effect may this and another place hold one of these
-    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load with
-    /// nothing pending and a direct entry, some more where no such state has the blocks in several places.
+    /// Rule 3 of docs/invariants.md: whether blocks of a place may be written in place. Not if a cut could
+    /// leave a map that takes the place for a copy of another one, and the two would differ: in no state that
+    /// is durable, may become so, or is in effect may this and another place hold one of these blocks without
+    /// a write intent. A fine place is another one where its slots were others. Cost: one load with nothing
+    /// pending and a direct entry, some more where no such state has the blocks in several places.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         if self.planted.is(Mutant::IntentSkipped) {
             return true;

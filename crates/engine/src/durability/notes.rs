@@ -1,4 +1,4 @@
-//! What flushes owe: noted when writes end.
+//! Notes, when writes end, which blocks a failed flush of their device would put in doubt.
 
 use crate::core::Core;
 use crate::device::unflushed::{Unflushed, Wrote};
