@@ -50,12 +50,40 @@ impl Default for FlushRules {
     }
 }
 
+/// Commits one who waits goes through at most: more is told as a failure. Each needs another failed flush.
+const COMMITS_MAX: u8 = 32;
+
 /// One of those who wait for a commit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     who: Waiter,
     /// Devices because of which one commit was not enough.
     again: DeviceSet,
+    /// Extents of which these devices missed something, that has to be durable elsewhere.
+    extents: Vec<ExtentKey>,
+    commits: u8,
+}
+
+impl Waiting {
+    fn new(who: Waiter) -> Self {
+        Self { who, again: DeviceSet::default(), extents: Vec::new(), commits: 0 }
+    }
+
+    /// Whether one more commit is needed, given what devices missed that is not durable elsewhere either. What
+    /// a device misses that one has waited for before concerns only extents waited for: a failing device
+    /// delays no FLUSH indefinitely.
+    fn must_wait(&mut self, missed: &[(ExtentKey, DeviceId)]) -> bool {
+        let known = self.again;
+        let extents = self.extents.len();
+        for (key, device) in missed {
+            if !known.contains(*device) {
+                self.again.insert(*device);
+                self.extents.push(*key);
+            }
+        }
+        self.commits += 1;
+        self.extents.len() > extents || missed.iter().any(|(key, _)| self.extents.contains(key))
+    }
 }
 
 /// `Idle`, `Flushing`, then `NextFrame` and `Frame` in turn, then `Idle` again. A tick makes every step, but
@@ -214,7 +242,7 @@ impl Durability {
     }
 
     pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
-        self.commits.next.push(Waiting { who: waiter, again: DeviceSet::default() });
+        self.commits.next.push(Waiting::new(waiter));
     }
 
     /// The device misses what had been written of the extent: what is durable has to say so, or where else it
@@ -489,19 +517,27 @@ impl Engine {
         self.durability.commits.phase = Phase::Idle;
         let waiters = std::mem::take(&mut self.durability.commits.waiters);
         let cleared = std::mem::take(&mut self.durability.commits.cleared);
-        let mut missing = DeviceSet::default();
-        let pending = cleared.into_iter().filter(|(key, _)| {
-            self.core.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted)
-        });
-        pending.for_each(|(_, device)| missing.insert(device));
         // That a device misses what they wait for, or where else that is, may follow a change that needs
-        // another flush. The next commit covers both. What the same device misses by then, nobody waits for
-        // who has waited for it before: a failing device delays no FLUSH indefinitely.
-        let (again, done): (Vec<_>, Vec<_>) =
-            waiters.into_iter().partition(|w| !missing.without(w.again).is_empty());
-        let again = again.into_iter().map(|w| Waiting { again: w.again.or(missing), ..w });
+        // another flush. The next commit covers both.
+        let missed: Vec<_> = cleared
+            .into_iter()
+            .filter(|(key, _)| {
+                self.core.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted)
+            })
+            .collect();
+        let (mut again, mut answers) = (Vec::new(), Vec::new());
+        for mut waiting in waiters {
+            if !waiting.must_wait(&missed) {
+                answers.push((waiting.who, None));
+            } else if waiting.commits < COMMITS_MAX || !matches!(waiting.who, Waiter::Request(_)) {
+                again.push(waiting);
+            } else {
+                let device = missed.last().map(|(_, device)| *device);
+                answers.push((waiting.who, device.map(RequestError::FlushFailed)));
+            }
+        }
         self.durability.commits.next.splice(0..0, again);
-        done.into_iter().for_each(|waiting| self.answer(waiting.who, None));
+        answers.into_iter().for_each(|(who, error)| self.answer(who, error));
         self.space.retry_waiting_space(&mut self.requests);
     }
 
@@ -527,5 +563,22 @@ impl Engine {
         for waiting in waiters {
             self.answer(waiting.who, Some(error));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{ExtentIndex, VolumeId};
+
+    #[test]
+    fn who_waits_for_an_extent_waits_as_long_as_a_device_misses_it() {
+        let key = |index| ExtentKey { volume: VolumeId(1), index: ExtentIndex(index) };
+        let mut waiting = Waiting::new(Waiter::Resync);
+        assert!(waiting.must_wait(&[(key(1), DeviceId(0))]));
+        assert!(waiting.must_wait(&[(key(1), DeviceId(1))]), "another device");
+        assert!(waiting.must_wait(&[(key(1), DeviceId(0))]), "it is durable nowhere yet");
+        assert!(!waiting.must_wait(&[(key(2), DeviceId(0))]), "written since");
+        assert!(!waiting.must_wait(&[]));
     }
 }

@@ -301,13 +301,13 @@ fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, 
 fn lost_blocks(
     core: &Core,
     device: DeviceId,
-    written: BTreeMap<ExtentKey, BlockSet>,
+    written: &BTreeMap<ExtentKey, BlockSet>,
 ) -> BTreeMap<ExtentKey, (BlockSet, BlockSet)> {
     let none = || BlockSet::none(core.map.extent().blocks());
     let mut lost = BTreeMap::new();
     for (key, blocks) in written {
         let (mut doubtful, mut elsewhere) = (none(), none());
-        let found = core.map.find(key);
+        let found = core.map.find(*key);
         for block in blocks.iter() {
             let (here, there) = holders(core, &found, block, device);
             let one = BlockRange { first: block, count: 1 };
@@ -319,7 +319,7 @@ fn lost_blocks(
             }
         }
         if !(doubtful.is_empty() && elsewhere.is_empty()) {
-            lost.insert(key, (doubtful, elsewhere));
+            lost.insert(*key, (doubtful, elsewhere));
         }
     }
     lost
@@ -369,7 +369,7 @@ impl Engine {
         // What was written elsewhere since, or cleared, covers what is lost here once that is durable, too.
         let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty());
         written_here.for_each(|(key, _)| self.durability.note_cleared(*key, device));
-        let lost = lost_blocks(&self.core, device, written);
+        let lost = lost_blocks(&self.core, device, &written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         for key in self.core.map.withdraw(device, flushed) {
@@ -379,6 +379,14 @@ impl Engine {
             review_writes(&mut self.core, &mut self.requests, key);
             // What was moved from there is in a later change alone, which may need another flush.
             self.durability.note_cleared(key, device);
+            if self.core.is_mirrored(key) {
+                // Second copies made of late may have been taken back: no list of writes has those.
+                self.background.note_lacking(&self.core, key);
+            }
+        }
+        for (key, blocks) in &written {
+            // Changes on the way to what is in effect may say that the device and another one have the same.
+            self.core.map.distrust_pending(*key, device, blocks);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();

@@ -184,6 +184,20 @@ fn first_copy_fails() -> Harness {
 }
 
 #[test]
+fn a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more() {
+    let mut h = first_copy_fails();
+    h.write(4096, &[2; 4096]);
+    assert_eq!(h.degraded(), EXTENT as u64);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.wait(Nanos::secs(1));
+    h.broken.clear();
+    let degraded = h.degraded();
+    assert_eq!(degraded, EXTENT as u64, "{:?}", h.copies());
+    h.wait(Nanos::secs(10));
+    assert_eq!((h.copies(), h.degraded()), (vec![(DeviceId(0), 32), (DeviceId(1), 32)], 0));
+}
+
+#[test]
 fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
     let mut h = first_copy_fails();
     h.write(4096, &[2; 4096]);

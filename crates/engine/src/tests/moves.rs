@@ -470,3 +470,32 @@ fn without_metadata_room_for_copies_blocks_still_come_home() {
     assert_eq!(h.places(0), [(home, 32)]);
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
 }
+
+#[test]
+fn no_change_on_the_way_says_that_a_device_has_what_it_lost() {
+    let (home, away) = (place(0, PlaceKind::Whole), place(1, PlaceKind::Whole));
+    let mut h = Harness::of(Shape { devices: 2, members: 1, ..Shape::default() }, "sequential");
+    h.write(0, &[1; EXTENT]);
+    let key = h.key(0);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    let is_write = |io: &&weir_model::Io| io.kind == IoKind::Write { fua: false };
+    let write = *h.log.iter().rev().find(is_write).expect("a write");
+    assert_eq!((write.device, h.places(0)), (home.device, vec![(home, 32)]));
+    // A first change says that both have the block, a later one that only the other one has.
+    h.act(Action::Copy { key, blocks: BlockRange { first: 0, count: 1 }, to: away });
+    h.hanging = vec![home.device];
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.hanging.clear();
+    h.act(Action::Move { key, blocks: ALL, to: away });
+    assert_eq!(h.places(0), [(away, 32)]);
+    h.holding = Some(IoKind::Flush);
+    h.release_one(0, Some(IoError::Os(Errno::EIO)));
+    assert_eq!(h.answer(), None, "where the block is now is to be durable first");
+    h.lose_write(write, &[1; 4096]);
+    h.reopen();
+    let on_home = h.places(0).into_iter().find(|(place, _)| *place == home);
+    assert_eq!(on_home.map(|(_, blocks)| blocks), Some(31), "{:?}", h.places(0));
+    assert_eq!(h.read(0, 4096).1, [2; 4096]);
+}

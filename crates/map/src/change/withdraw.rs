@@ -96,7 +96,18 @@ impl Map {
     /// The extent's places on `device` no longer hold the truth for those of the blocks that another
     /// device holds too: their copy there is in doubt.
     pub fn distrust(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
-        // In every version that no commit has taken: one of them may become durable without the others.
+        self.distrust_pending(key, device, doubtful);
+        let (record, blocks) = self.current_record(key);
+        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let mut released = Released::new();
+        record.distrust(device, doubtful, &mut released);
+        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.push(key, Brings::Nothing, None, released);
+    }
+
+    /// The same in every version that no commit has taken, whatever is in effect: one of them may become
+    /// durable without the others.
+    pub fn distrust_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
         let blocks = self.blocks;
         let pending = self.overlay.get_mut(key);
         let open = pending.into_iter().flat_map(|p| p.versions.iter_mut().skip(p.committing as usize));
@@ -108,12 +119,6 @@ impl Map {
                 version.value = version.value.canonical(blocks);
             }
         }
-        let (record, blocks) = self.current_record(key);
-        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
-        let mut released = Released::new();
-        record.distrust(device, doubtful, &mut released);
-        self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push(key, Brings::Nothing, None, released);
     }
 }
 
