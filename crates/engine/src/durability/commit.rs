@@ -69,9 +69,9 @@ impl Waiting {
         Self { who, again: DeviceSet::default(), extents: Vec::new(), commits: 0 }
     }
 
-    /// Whether one more commit is needed, given what devices missed that is not durable elsewhere either. What
-    /// a device misses that one has waited for before concerns only extents waited for: a failing device
-    /// delays no FLUSH indefinitely.
+    /// Whether one more commit is needed, given what devices missed that is not durable elsewhere either.
+    /// Of a device waited for before only extents waited for count: a failing device delays no FLUSH
+    /// indefinitely.
     fn must_wait(&mut self, missed: &[(ExtentKey, DeviceId)]) -> bool {
         let known = self.again;
         let extents = self.extents.len();
