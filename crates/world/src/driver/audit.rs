@@ -278,17 +278,17 @@ impl Driver {
         let twice = |volume: &Volume| volume.spec.policy.unwrap_or(&self.setup.policy) == "hystor-twice";
         let volumes: Vec<_> =
             (0..self.volumes.len()).filter(|number| twice(&self.volumes[*number])).collect();
-        let used = used(before);
-        let is_full = |device: &weir_map::Superblock| {
-            let of_device = used.iter().filter(|(on, _)| *on == device.device.0).count();
+        let is_full = |pool: &Pool, device: &weir_map::Superblock| {
+            let of_device = used(pool).iter().filter(|(on, _)| *on == device.device.0).count();
             of_device as u64 >= device.data_extents.into()
         };
+        let any_is_full = |layout: &[weir_map::Superblock], pool| layout.iter().any(|sb| is_full(pool, sb));
         // Where there are no slots left on one of the two devices one copy may be all there is, and where
         // other policies, of other volumes too, have left an extent as many places as it can have. Nor while
         // moves may be stopped: then writes are in place, wherever that is, as docs/guide.md says.
         let free = matches!(self.setup.moves, Moves::Free(_));
         let alone = volumes.len() == self.volumes.len();
-        if volumes.is_empty() || !alone || !free || self.has_moved || self.layout.iter().any(is_full) {
+        if volumes.is_empty() || !alone || !free || self.has_moved || any_is_full(&self.layout, before) {
             return Ok(());
         }
         // Policies say what they lack after a round of theirs.
@@ -307,6 +307,9 @@ impl Driver {
             return Ok(());
         }
         let after = self.look()?;
+        if any_is_full(&self.layout, &after) {
+            return Ok(());
+        }
         for volume in volumes.into_iter().map(|number| &self.volumes[number]) {
             let (before, after) = (found(before, volume.id)?, found(&after, volume.id)?);
             let single =
