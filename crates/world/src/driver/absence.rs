@@ -38,7 +38,7 @@ impl Driver {
         if !self.is_auditable() {
             return Ok(());
         }
-        let pool = self.look()?;
+        let Some(pool) = self.look()? else { return Ok(()) };
         let redundant = self.redundant(&pool);
         let lost = DeviceId((lose.device % self.setup.devices.len()) as u8);
         let gone: DeviceSet = [lost].into_iter().collect();

@@ -50,7 +50,7 @@ impl Driver {
         self.drain()?;
         let until = self.world.now() + RESTORED_WITHIN;
         while self.is_auditable() {
-            let pool = self.look()?;
+            let Some(pool) = self.look()? else { return Ok(()) };
             let Some(lacking) = self.lacking(&pool) else {
                 self.statistics.audits += 1;
                 self.judge(&pool)?;
@@ -72,7 +72,7 @@ impl Driver {
         if !self.checks.is_multiple_of(if has_copies { 2 } else { CHECKS }) || !self.is_auditable() {
             return Ok(());
         }
-        let pool = self.look()?;
+        let Some(pool) = self.look()? else { return Ok(()) };
         self.statistics.audits += 1;
         self.judge(&pool)
     }
@@ -131,10 +131,12 @@ impl Driver {
         copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
     }
 
-    /// The pool as the devices hold it: the same whichever member and root it is read from.
-    pub(super) fn look(&mut self) -> Result<Pool, Failure> {
-        // What is in flight is on no device yet.
-        while self.world.next_event().is_some() && self.advance(Nanos::MAX)? {}
+    /// The pool as the devices hold it: the same whichever member and root it is read from. `None` if commands
+    /// may be in flight for ever: what they write is on no device yet.
+    pub(super) fn look(&mut self) -> Result<Option<Pool>, Failure> {
+        if !self.let_commands_end()? {
+            return Ok(None);
+        }
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
         let raw = &mut Live(&mut self.world);
         let mut devices = Vec::new();
@@ -159,7 +161,7 @@ impl Driver {
         let newest = pools.pop().ok_or_else(|| Failure::Unlike("no device has metadata".to_owned()))?;
         match pools.iter().find(|pool| !pool.says_the_same(&newest)) {
             Some(_) => Err(Failure::Unlike("the pools that roots and members lead to".to_owned())),
-            None => Ok(newest),
+            None => Ok(Some(newest)),
         }
     }
 
@@ -306,7 +308,7 @@ impl Driver {
         if !self.is_auditable() || self.lacks_second() {
             return Ok(());
         }
-        let after = self.look()?;
+        let Some(after) = self.look()? else { return Ok(()) };
         if any_is_full(&self.layout, &after) {
             return Ok(());
         }

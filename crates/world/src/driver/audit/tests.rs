@@ -26,7 +26,7 @@ fn mirrored() -> Driver {
 
 /// Where the copies of the volume's first block are.
 fn copies(driver: &mut Driver) -> Vec<(DeviceId, DeviceOffset)> {
-    let pool = driver.look().expect("it is sound");
+    let pool = driver.look().expect("it is sound").expect("commands end");
     let extent = &pool.volumes[&driver.volumes[0].id.0].extents[&0];
     extent.holders(0).map(|(place, at)| (DeviceId(place.device), DeviceOffset(at))).collect()
 }
