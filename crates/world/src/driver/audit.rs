@@ -131,8 +131,8 @@ impl Driver {
         copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
     }
 
-    /// The pool as the devices hold it: the same whichever member and root it is read from. `None` if commands
-    /// may be in flight for ever: what they write is on no device yet.
+    /// The pool as the devices hold it: the same whichever member and root it is read from. `None` if
+    /// commands may be in flight for ever: what they write is on no device yet.
     pub(super) fn look(&mut self) -> Result<Option<Pool>, Failure> {
         if !self.let_commands_end()? {
             return Ok(None);

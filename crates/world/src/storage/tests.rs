@@ -14,8 +14,9 @@ enum Step {
         fua: bool,
     },
     Flush,
-    /// A flush that was submitted, then so many writes complete, then it succeeds.
     FailFlush,
+    /// What a failed flush gave up is in the cache again.
+    Recall,
     Cut {
         under_way: u64,
     },
@@ -27,6 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(at, sectors, a, b)| Step::Write { at, sectors: sectors.min(SECTORS - at), fua: a && b }),
         2 => Just(Step::Flush),
         1 => Just(Step::FailFlush),
+        1 => Just(Step::Recall),
         1 => (0..SECTORS).prop_map(|under_way| Step::Cut { under_way }),
     ]
 }
@@ -81,6 +83,10 @@ proptest! {
                     for sector in &mut twin {
                         sector.durable[1..].iter_mut().for_each(|d| d.1 = false);
                     }
+                }
+                Step::Recall => {
+                    storage.recall();
+                    twin.iter_mut().flat_map(|sector| &mut sector.durable).for_each(|d| d.1 = true);
                 }
                 Step::Cut { under_way } => {
                     let bytes = vec![value; SECTOR as usize].into_boxed_slice();
