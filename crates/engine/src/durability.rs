@@ -7,6 +7,7 @@ pub(crate) mod doubt;
 pub(crate) mod intents;
 pub(crate) mod members;
 pub(crate) mod notes;
+mod waiting;
 
 use checkpoint::Checkpoint;
 use commit::Commits;

@@ -113,8 +113,8 @@ impl Engine {
             device: address.place().device,
             at: lookup::device_offset(&self.core.map, address, range, 0),
         };
-        let is_reported = self.host.policies.watches(key.volume).accesses && !reported;
-        Some((source, if is_reported { places_of(record, range) } else { Places::NONE }))
+        let reports = self.host.policies.watches(key.volume).accesses && !reported;
+        Some((source, if reports { places_of(record, range) } else { Places::NONE }))
     }
 
     #[inline(always)]
@@ -151,13 +151,13 @@ impl Engine {
             return self.piece_ended(id);
         }
         let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
-        let is_reported = self.host.policies.watches(key.volume).accesses;
+        let reports = self.host.policies.watches(key.volume).accesses;
         let held = match self.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => {
                 return self.requests.read_in_turn(id);
             }
-            Found::Record(record) if is_reported => places_of(&record, range),
+            Found::Record(record) if reports => places_of(&record, range),
             Found::Record(_) | Found::Empty => Places::NONE,
         };
         self.tell_access(id, |_| held);

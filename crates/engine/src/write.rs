@@ -172,11 +172,11 @@ impl Engine {
         }
         let which = self.host.policies.of(key.volume);
         let watches = self.host.policies.all[which.0].watches;
-        let mut wanted = None;
+        let mut decision = None;
         let plain = if watches.accesses || watches.writes {
-            let asked = self.plain_address_and_wanted(id, which);
-            wanted = asked.map(|(_, wanted)| wanted);
-            asked.filter(|(address, wanted)| stays(*address, *wanted)).map(|(address, _)| address)
+            let asked = self.plain_address_and_decision(id, which);
+            decision = asked.map(|(_, decision)| decision);
+            asked.filter(|(address, decision)| stays(*address, *decision)).map(|(address, _)| address)
         } else {
             let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
             plain_address(&self.core, key, range, |_| ())
@@ -202,7 +202,7 @@ impl Engine {
         if record.as_ref().map_or_else(|| self.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(address) = self.choose(id, record.as_ref(), wanted) else { return };
+        let Some(address) = self.choose(id, record.as_ref(), decision) else { return };
         // It may have been given a place just now.
         let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
         self.write_to(id, address, Some(&record), memory);
@@ -210,7 +210,7 @@ impl Engine {
 
     /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
-    fn plain_address_and_wanted(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
+    fn plain_address_and_decision(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
         let blocks = self.core.map.extent().blocks();
         let mut access = self.access(id);
         let Access { key, blocks: range, held, .. } = &mut access;
@@ -420,8 +420,8 @@ impl Engine {
 }
 
 /// Whether a write to blocks that are in this address alone is one in place.
-fn stays(address: Address, wanted: WriteTo) -> bool {
-    match wanted {
+fn stays(address: Address, decision: WriteTo) -> bool {
+    match decision {
         WriteTo::InPlace => true,
         WriteTo::Whole(device) => address.place() == PlaceId { device, kind: PlaceKind::Whole },
         WriteTo::Fine(device) => address.place() == PlaceId { device, kind: PlaceKind::Fine },

@@ -138,6 +138,21 @@ mutants! {
     JournalAfterAcknowledgement = "journal-after-acknowledgement", rules::ACKNOWLEDGED, Net::Campaign;
     /// A FLUSH is answered though a device that it covers was found to miss data and no commit says so yet.
     ClearedNotCommitted = "cleared-not-committed", rules::ACKNOWLEDGED, Net::Campaign;
+    /// A FLUSH does not wait until what was written elsewhere since, over a lost write it covers, is durable.
+    CoveringWriteNotAwaited = "covering-write-not-awaited", rules::ACKNOWLEDGED,
+        Net::Test("tests::redirect::a_flush_waits_until_what_covers_a_lost_write_is_durable");
+    /// A FLUSH waits only once for each device that loses what it covers.
+    LossAwaitedOnce = "loss-awaited-once", rules::ACKNOWLEDGED,
+        Net::Test("tests::redirect::a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for");
+    /// A write that the map learns of after later ones counts as durable once its device has flushed it.
+    LateWriteNotNoted = "late-write-not-noted", rules::WITHDRAWN,
+        Net::Test("tests::copies::a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need");
+    /// Changes that are pending go on saying that a device has what it lost.
+    PendingNotDistrusted = "pending-not-distrusted", rules::WITHDRAWN,
+        Net::Test("tests::moves::no_change_on_the_way_says_that_a_device_has_what_it_lost");
+    /// Second copies that a failed flush takes back are not noted as lacking.
+    WithdrawnCopyNotNoted = "withdrawn-copy-not-noted", rules::COPIES,
+        Net::Test("tests::copies::a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more");
     /// An overwrite in place ignores FUA.
     FuaIgnoredInPlace = "fua-ignored-in-place", rules::ACKNOWLEDGED, Net::Campaign;
     /// A write of zeros with FUA is answered before it is durable.

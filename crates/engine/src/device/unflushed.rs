@@ -21,3 +21,10 @@ pub(crate) struct Unflushed {
     pub(crate) range: BlockRange,
     pub(crate) wrote: Wrote,
 }
+
+impl Unflushed {
+    /// Blocks that nothing else holds for certain.
+    pub(crate) const fn data(key: ExtentKey, range: BlockRange) -> Self {
+        Self { key, range, wrote: Wrote::Data }
+    }
+}

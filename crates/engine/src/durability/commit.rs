@@ -16,6 +16,7 @@
 use crate::Engine;
 use crate::core::Core;
 use crate::durability::Durability;
+use crate::durability::waiting::{MissedExtents, Outcome, Waiting};
 use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::{PieceId, Waiter};
 use crate::notice::Notice;
@@ -26,7 +27,7 @@ use crate::task::Task;
 use crate::verify::Round;
 use crate::verify::Verification;
 use weir_map::Epoch;
-use weir_model::{DeviceId, DeviceSet, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError};
+use weir_model::{DeviceId, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError, VolumeId};
 
 /// Changes become durable within this time even if nobody asks.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
@@ -47,42 +48,6 @@ impl Default for FlushRules {
     /// memory that nobody asks to be written.
     fn default() -> Self {
         Self { slow: Nanos::millis(20), patience: Nanos::secs(30) }
-    }
-}
-
-/// Commits one who waits goes through at most: more is told as a failure. Each needs another failed flush.
-const COMMITS_MAX: u8 = 32;
-
-/// One of those who wait for a commit.
-#[derive(Clone, Debug)]
-struct Waiting {
-    who: Waiter,
-    /// Devices because of which one commit was not enough.
-    again: DeviceSet,
-    /// Extents of which these devices missed something, that has to be durable elsewhere.
-    extents: Vec<ExtentKey>,
-    commits: u8,
-}
-
-impl Waiting {
-    fn new(who: Waiter) -> Self {
-        Self { who, again: DeviceSet::default(), extents: Vec::new(), commits: 0 }
-    }
-
-    /// Whether one more commit is needed, given what devices missed that is not durable elsewhere either.
-    /// Of a device waited for before only extents waited for count: a failing device delays no FLUSH
-    /// indefinitely.
-    fn must_wait(&mut self, missed: &[(ExtentKey, DeviceId)]) -> bool {
-        let known = self.again;
-        let extents = self.extents.len();
-        for (key, device) in missed {
-            if !known.contains(*device) {
-                self.again.insert(*device);
-                self.extents.push(*key);
-            }
-        }
-        self.commits += 1;
-        self.extents.len() > extents || missed.iter().any(|(key, _)| self.extents.contains(key))
     }
 }
 
@@ -118,12 +83,12 @@ pub(crate) struct Commits {
     frame: Vec<u8>,
     /// The checks of devices those who wait for this one wait for.
     verified: Round,
-    /// Extents of which a device lost unflushed writes while this commit was under way.
-    cleared: Vec<(ExtentKey, DeviceId)>,
+    /// What devices lost while this commit was under way.
+    missed: MissedExtents,
     /// Pieces that may write where they want to once what was decided is durable.
     pieces: Vec<PieceId>,
     /// Nothing can be made durable any more.
-    pub(crate) metadata_failed: bool,
+    pub(super) metadata_failed: bool,
 }
 
 impl Commits {
@@ -247,8 +212,8 @@ impl Durability {
 
     /// The device misses what had been written of the extent: what is durable has to say so, or where else it
     /// is, before anybody who waits is told that it is durable.
-    pub(crate) fn note_cleared(&mut self, key: ExtentKey, device: DeviceId) {
-        self.commits.cleared.push((key, device));
+    pub(crate) fn note_missed(&mut self, key: ExtentKey, device: DeviceId) {
+        self.commits.missed.note(key, device);
     }
 
     /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
@@ -307,6 +272,11 @@ impl Durability {
             && !core.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
+    /// Whether everything that is known is durable.
+    pub(crate) fn is_settled(&self, core: &Core) -> bool {
+        !self.commits.metadata_failed && self.commits_are_settled(core)
+    }
+
     /// Whether the durable map may be checkpointed: not while a frame is being written.
     pub(crate) fn is_between_frames(&self) -> bool {
         !matches!(self.commits.phase, Phase::Frame(_))
@@ -363,7 +333,7 @@ impl Engine {
         commits.waiters = std::mem::take(&mut commits.next);
         commits.requested = false;
         commits.changed = None;
-        commits.cleared.clear();
+        commits.missed.begin_commit();
         let dirty: Vec<DeviceId> = (self.core.map.devices().iter().zip(&self.core.devices))
             .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
@@ -516,29 +486,34 @@ impl Engine {
     fn end_commit(&mut self) {
         self.durability.commits.phase = Phase::Idle;
         let waiters = std::mem::take(&mut self.durability.commits.waiters);
-        let cleared = std::mem::take(&mut self.durability.commits.cleared);
-        // That a device misses what they wait for, or where else that is, may follow a change that needs
-        // another flush. The next commit covers both.
-        let missed: Vec<_> = cleared
-            .into_iter()
-            .filter(|(key, _)| {
-                self.core.map.has_pending(*key) && !self.is_planted(Mutant::ClearedNotCommitted)
-            })
-            .collect();
-        let (mut again, mut answers) = (Vec::new(), Vec::new());
+        let forgets = self.is_planted(Mutant::ClearedNotCommitted);
+        let is_pending = |key| !forgets && self.core.map.has_pending(key);
+        let mut missed = self.durability.commits.missed.end_commit(is_pending);
+        if self.is_planted(Mutant::LossAwaitedOnce) {
+            missed.forget_repeated();
+        }
+        let (mut again, mut ended) = (Vec::new(), Vec::new());
         for mut waiting in waiters {
-            if !waiting.must_wait(&missed) {
-                answers.push((waiting.who, None));
-            } else if waiting.commits < COMMITS_MAX || !matches!(waiting.who, Waiter::Request(_)) {
-                again.push(waiting);
-            } else {
-                let device = missed.last().map(|(_, device)| *device);
-                answers.push((waiting.who, device.map(RequestError::FlushFailed)));
+            let volume = self.volume_of(waiting.who);
+            match waiting.outcome(&missed, volume) {
+                Outcome::Enough => ended.push((waiting.who, None)),
+                Outcome::OneMore => again.push(waiting),
+                Outcome::Failed(device) => {
+                    ended.push((waiting.who, Some(RequestError::FlushFailed(device))));
+                }
             }
         }
         self.durability.commits.next.splice(0..0, again);
-        answers.into_iter().for_each(|(who, error)| self.answer(who, error));
+        ended.into_iter().for_each(|(who, error)| self.answer(who, error));
         self.space.retry_waiting_space(&mut self.requests);
+    }
+
+    /// The volume of a request that waits.
+    fn volume_of(&self, waiter: Waiter) -> Option<VolumeId> {
+        match waiter {
+            Waiter::Request(id) => Some(self.requests.active[id.0].request.volume),
+            Waiter::Admin(_) | Waiter::Resync => None,
+        }
     }
 
     fn answer(&mut self, waiter: Waiter, error: Option<RequestError>) {
@@ -563,22 +538,5 @@ impl Engine {
         for waiting in waiters {
             self.answer(waiting.who, Some(error));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_model::{ExtentIndex, VolumeId};
-
-    #[test]
-    fn who_waits_for_an_extent_waits_as_long_as_a_device_misses_it() {
-        let key = |index| ExtentKey { volume: VolumeId(1), index: ExtentIndex(index) };
-        let mut waiting = Waiting::new(Waiter::Resync);
-        assert!(waiting.must_wait(&[(key(1), DeviceId(0))]));
-        assert!(waiting.must_wait(&[(key(1), DeviceId(1))]), "another device");
-        assert!(waiting.must_wait(&[(key(1), DeviceId(0))]), "it is durable nowhere yet");
-        assert!(!waiting.must_wait(&[(key(2), DeviceId(0))]), "written since");
-        assert!(!waiting.must_wait(&[]));
     }
 }

@@ -257,7 +257,7 @@ fn being_written(core: &Core, requests: &Requests, device: DeviceId) -> impl Ite
     flights.filter_map(|flight| {
         let id = flight.purpose.written()?;
         let Piece { key, range, .. } = requests.pieces[id.0 as usize];
-        Some(Unflushed { key, range, wrote: Wrote::Data })
+        Some(Unflushed::data(key, range))
     })
 }
 
@@ -291,7 +291,7 @@ fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, 
             let mut at = 0;
             while let Some(range) = blocks.next_run(at, end) {
                 at = range.end();
-                other.epochs.note_earlier(Unflushed { key: *key, range, wrote: Wrote::Data }, epoch);
+                other.epochs.note_earlier(Unflushed::data(*key, range), epoch);
             }
         }
     }
@@ -367,8 +367,9 @@ impl Engine {
         let written = blocks_of(&self.core, &unflushed);
         note_copies(&mut self.core, device, &written);
         // What was written elsewhere since, or cleared, covers what is lost here once that is durable, too.
-        let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty());
-        written_here.for_each(|(key, _)| self.durability.note_cleared(*key, device));
+        let skipped = self.is_planted(Mutant::CoveringWriteNotAwaited);
+        let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty() && !skipped);
+        written_here.for_each(|(key, _)| self.durability.note_missed(*key, device));
         let lost = lost_blocks(&self.core, device, &written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
@@ -378,13 +379,14 @@ impl Engine {
             }
             review_writes(&mut self.core, &mut self.requests, key);
             // What was moved from there is in a later change alone, which may need another flush.
-            self.durability.note_cleared(key, device);
-            if self.core.is_mirrored(key) {
+            self.durability.note_missed(key, device);
+            if self.core.is_mirrored(key) && !self.is_planted(Mutant::WithdrawnCopyNotNoted) {
                 // Second copies made of late may have been taken back: no list of writes has those.
                 self.background.note_lacking(&self.core, key);
             }
         }
-        for (key, blocks) in &written {
+        let skipped = self.is_planted(Mutant::PendingNotDistrusted);
+        for (key, blocks) in written.iter().filter(|_| !skipped) {
             // Changes on the way to what is in effect may say that the device and another one have the same.
             self.core.map.distrust_pending(*key, device, blocks);
         }

@@ -6,7 +6,7 @@ use crate::durability::Durability;
 use crate::ids::PieceId;
 use crate::request::Requests;
 use crate::request::piece::{Piece, Target};
-use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, Span};
+use weir_model::{DeviceId, Mutant, Span};
 
 impl Durability {
     /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
@@ -23,61 +23,50 @@ impl Durability {
             && !core.is_planted(Mutant::FailedWriteNotNoted)
             && core.devices[device.index()].epochs.wrote(device, false).is_some()
         {
-            self.note_unflushed(core, device, Unflushed { key, range, wrote: Wrote::Data });
+            self.note_unflushed(core, device, Unflushed::data(key, range));
         }
     }
 
-    /// Notes what a flush of the device that fails would put in doubt, or no longer would.
+    /// Notes what a flush of the device that fails would put in doubt, or no longer would: these blocks, of
+    /// which the write covered what the target says, and is durable unless `volatile`.
     #[inline(always)]
     pub(crate) fn note_written(
         &mut self,
         core: &mut Core,
         device: DeviceId,
-        key: ExtentKey,
+        written: Unflushed,
         target: &Target,
-        range: BlockRange,
         volatile: bool,
     ) {
         if volatile {
-            self.note_unflushed(core, device, Unflushed { key, range, wrote: Wrote::Data });
+            self.note_unflushed(core, device, written);
         } else {
-            self.note_durable(core, device, key, target, range);
-        }
-    }
-
-    /// The map learns of a write only now, after changes of the extent that later writes to the device made:
-    /// a flush between them may have made it durable. If the flush fails that those need, the map falls back
-    /// on what was before all of them.
-    pub(crate) fn note_late(&mut self, core: &mut Core, device: DeviceId, key: ExtentKey, range: BlockRange) {
-        let owes = core.devices[device.index()].epochs.owes(device).is_some();
-        if owes && core.map.has_pending(key) {
-            self.note_unflushed(core, device, Unflushed { key, range, wrote: Wrote::Data });
+            self.note_durable(core, device, written, target);
         }
     }
 
     #[inline(never)]
-    fn note_durable(
-        &mut self,
-        core: &mut Core,
-        device: DeviceId,
-        key: ExtentKey,
-        target: &Target,
-        range: BlockRange,
-    ) {
-        if core.devices[device.index()].epochs.owes(device).is_none() {
+    fn note_durable(&mut self, core: &mut Core, device: DeviceId, written: Unflushed, target: &Target) {
+        let settles_all = core.is_planted(Mutant::DurableWriteSettlesPending);
+        if core.devices[device.index()].epochs.owes(device).is_none()
+            || (!settles_all && self.note_late(core, device, written))
+        {
             return;
         }
-        if core.map.has_pending(key) && !core.is_planted(Mutant::DurableWriteSettlesPending) {
-            // The data is durable, but not that the map knows of its place: the mover may just have made
-            // it. If the flush fails that this needs, the map falls back on a place the write did not reach.
-            self.note_unflushed(core, device, Unflushed { key, range, wrote: Wrote::Data });
-        } else {
-            let written = Span { start: target.start, len: target.end - target.start };
-            self.note_unflushed(
-                core,
-                device,
-                Unflushed { key, range: written.covered(), wrote: Wrote::Durable },
-            );
+        let covered = Span { start: target.start, len: target.end - target.start }.covered();
+        self.note_unflushed(core, device, Unflushed { range: covered, wrote: Wrote::Durable, ..written });
+    }
+
+    /// The data of a write is durable, or a flush under way may make it so, but the map learns of its place
+    /// after other changes of the extent that are pending. If the flush fails that those need, the map falls
+    /// back on a state from before all of them, which this write did not reach. Whether that may happen; then
+    /// it is noted.
+    pub(crate) fn note_late(&mut self, core: &mut Core, device: DeviceId, written: Unflushed) -> bool {
+        let may_fall_back =
+            core.devices[device.index()].epochs.owes(device).is_some() && core.map.has_pending(written.key);
+        if may_fall_back {
+            self.note_unflushed(core, device, written);
         }
+        may_fall_back
     }
 }

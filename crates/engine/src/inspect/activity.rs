@@ -86,7 +86,7 @@ impl Engine {
     /// Whether everything the engine knows is durable, so that the next one will know it. Cost: a look at
     /// every device.
     pub fn is_settled(&self) -> bool {
-        !self.durability.commits.metadata_failed && self.durability.commits_are_settled(&self.core)
+        self.durability.is_settled(&self.core)
     }
 
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.

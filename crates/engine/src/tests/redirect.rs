@@ -362,3 +362,29 @@ fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
     r.h.reopen();
     assert_eq!(r.h.read(0, 4096).1, [3; 4096]);
 }
+
+#[test]
+fn a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; 4096]);
+    r.h.flush().expect("a flush");
+    r.h.write(0, &[2; 4096]);
+    r.h.hanging = vec![DeviceId(0)];
+    r.h.submit(1, Op::Flush, 0, 0, 0);
+    r.h.run();
+    for (byte, device) in [(3, 1), (4, 0), (5, 1)] {
+        // While one device is flushed the block goes to slots of the other one; then that flush fails.
+        r.h.hanging.clear();
+        *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(device));
+        r.h.write(0, &[byte; 4096]);
+        r.h.hanging = vec![DeviceId(device)];
+        assert_eq!(r.h.held.len(), 1, "the flush");
+        r.h.release_one(0, Some(IoError::Os(Errno::EIO)));
+        assert_eq!(r.h.answer(), None, "what covers it is not durable either");
+    }
+    r.h.hanging.clear();
+    r.h.release(None);
+    assert!(matches!(r.h.answer(), Some((1, Ok(_)))));
+    r.h.reopen();
+    assert_eq!(r.h.read(0, 4096).1, [5; 4096]);
+}

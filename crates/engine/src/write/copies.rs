@@ -14,6 +14,7 @@
 
 use crate::Engine;
 use crate::core::Core;
+use crate::device::unflushed::Unflushed;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::{self, Address, wholes};
@@ -295,7 +296,8 @@ impl Engine {
         if ended && failed {
             self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
         } else if ended {
-            self.durability.note_written(&mut self.core, flight.device, key, &target, range, needs.is_some());
+            let written = Unflushed::data(key, range);
+            self.durability.note_written(&mut self.core, flight.device, written, &target, needs.is_some());
         }
         let Some(writing) = self.requests.pieces[id.0 as usize].writing() else { return };
         writing.left -= 1;

@@ -3,6 +3,7 @@
 
 use crate::Engine;
 use crate::core::Core;
+use crate::device::unflushed::Unflushed;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::Address;
@@ -88,9 +89,10 @@ impl Engine {
             return self.write_failed(id, target, &addresses, error);
         }
         bad.iter().for_each(|leg| self.give_up_address(leg.address, range));
-        let changes = target.changes || !bad.is_empty();
+        let changes = (target.changes || !bad.is_empty()) && !self.is_planted(Mutant::LateWriteNotNoted);
         for leg in good.iter().filter(|_| changes) {
-            self.durability.note_late(&mut self.core, leg.address.place().device, key, range);
+            let written = Unflushed::data(key, range);
+            self.durability.note_late(&mut self.core, leg.address.place().device, written);
         }
         self.finish_write(id, target, &good, !bad.is_empty(), fua);
     }
@@ -107,14 +109,8 @@ impl Engine {
         self.durability.doubt.settle(key, range);
         if !target.mirrored {
             // Of copies that is noted as each of them ends.
-            self.durability.note_written(
-                &mut self.core,
-                good[0].address.place().device,
-                key,
-                &target,
-                range,
-                good[0].needs.is_some(),
-            );
+            let (device, written) = (good[0].address.place().device, Unflushed::data(key, range));
+            self.durability.note_written(&mut self.core, device, written, &target, good[0].needs.is_some());
         }
         if target.changes && !target::still_at(&self.core, key, target.address, range) {
             return self.piece_failed(id, RequestError::InDoubt { device: target.address.place().device });

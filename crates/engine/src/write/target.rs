@@ -217,7 +217,7 @@ impl Engine {
         if tells {
             self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
         }
-        let wanted = self.ask_one(which, |policy, moment| match (tells, asks) {
+        let decision = self.ask_one(which, |policy, moment| match (tells, asks) {
             (true, true) => policy.write(moment, access),
             (false, _) => policy.write_to(moment, access),
             (true, false) => {
@@ -226,10 +226,10 @@ impl Engine {
             }
         });
         // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
-        if matches!(wanted, WriteTo::FineTwice(_))
-            || may_redirect(&self.core, &self.host, &self.space, which, wanted.device())
+        if matches!(decision, WriteTo::FineTwice(_))
+            || may_redirect(&self.core, &self.host, &self.space, which, decision.device())
         {
-            return wanted;
+            return decision;
         }
         WriteTo::InPlace
     }
@@ -247,19 +247,19 @@ impl Engine {
     }
 
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy
-    /// is asked, unless its `wanted` is known.
+    /// is asked, unless its `decision` is known.
     pub(crate) fn choose(
         &mut self,
         id: PieceId,
         record: Option<&Record>,
-        wanted: Option<WriteTo>,
+        decision: Option<WriteTo>,
     ) -> Option<Address> {
-        let wanted = match wanted {
-            Some(wanted) => wanted,
+        let decision = match decision {
+            Some(decision) => decision,
             None => self.ask_of_write(id),
         };
-        let device = wanted.device();
-        let elsewhere = match (wanted, device) {
+        let device = decision.device();
+        let elsewhere = match (decision, device) {
             (WriteTo::Fine(_), Some(device)) => slots_on(&mut self.core, &self.requests, id, record, device),
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
             (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
@@ -279,7 +279,9 @@ impl Engine {
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
-            None if matches!(wanted, WriteTo::FineTwice(_)) => self.in_place(id, record, Preferred::Home)?,
+            None if matches!(decision, WriteTo::FineTwice(_)) => {
+                self.in_place(id, record, Preferred::Home)?
+            }
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
         self.counts.note_new_place(
